@@ -1,4 +1,4 @@
-"""What extensions and servers with methods, transports or results of their own need."""
+"""Classes for extensions, and for servers with methods, transports or results of their own."""
 
 from __future__ import annotations
 

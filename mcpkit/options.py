@@ -102,7 +102,7 @@ class Timeouts(Options):
         request_body: How long the body of an HTTP request may take to arrive.
         session_idle: How long a session lives without a request.
         session_max_age: How long a session lives in any case.
-        shutdown: How long running calls may take when the process is asked to stop, or when standard input ends. Over
+        shutdown: How long running calls may take when the process is stopped, or when standard input ends. Over
             HTTP, None waits without limit.
 
     Raises:

@@ -59,16 +59,16 @@ from mcpkit.exceptions import (
 from mcpkit.extensions import BaseTool, CustomMethod, Inclusion
 from mcpkit.middleware import (
     CallTool,
-    Detached,
+    DetachedCall,
     RateLimit,
     RateLimitError,
+    RequestTiming,
     TaskMeter,
-    Timed,
     Timing,
     ToolCall,
 )
 from mcpkit.storage import Memory, PubSub, Queue, Storage, Store
-from mcpkit.testing import Answers, ProgressCallback, connect
+from mcpkit.testing import ProgressCallback, RequestHandler, connect
 from mcpkit.transports import Channel, Connection, OpenQuestions
 from mcpkit.types import Email, Uri
 from public_names import TABLE, table
@@ -184,8 +184,8 @@ async def test_ask_sends_several_requests_in_one_round() -> None:
         return f"{words.content[0]['text']} in {len(roots)} roots"
 
     sampled = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
-    answers: Answers = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
-    async with connect(server, answers=answers) as client:
+    handler: RequestHandler = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
+    async with connect(server, request_handler=handler) as client:
         assert (await client.call_tool("plan")).text == "Ada in 0 roots"
 
 
@@ -197,7 +197,7 @@ async def test_elicit_url_shows_a_page() -> None:
         (answer,) = await ctx.ask(UrlElicitRequest("Pay here", "https://pay.example.com"))
         return answer.action
 
-    async with connect(server, answers=lambda method, params: {"action": "decline"}) as client:
+    async with connect(server, request_handler=lambda method, params: {"action": "decline"}) as client:
         assert (await client.call_tool("pay")).text == "decline"
 
 
@@ -224,7 +224,7 @@ async def test_input_required_ends_a_round_and_must_pass() -> None:
             raise
 
     answer = {"action": "accept", "content": {"value": "L"}}
-    async with connect(server, answers=lambda method, params: answer) as client:
+    async with connect(server, request_handler=lambda method, params: answer) as client:
         assert ((await client.call_tool("order")).text, ends) == ("L", ["round"])
 
 
@@ -377,7 +377,7 @@ def test_enterprise_and_workload_grants_refuse_plain_http() -> None:
 
 
 async def test_timing_reports_each_request() -> None:
-    reports: list[Timed] = []
+    reports: list[RequestTiming] = []
     server = Server("shop")
     server.middleware(Timing(reports.append))
     server.tool(lambda: "open", name="state")
@@ -446,7 +446,7 @@ async def test_transport_of_your_own_carries_messages() -> None:
 
 async def test_detached_call_continues_after_its_response() -> None:
     server = Server("s")
-    detached: list[Detached] = []
+    detached: list[DetachedCall] = []
 
     @server.middleware("tools/call")
     async def detach(call: ToolCall, call_next: CallTool) -> dict[str, Any]:

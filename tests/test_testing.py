@@ -10,7 +10,7 @@ import pytest
 
 from mcpkit import Context, Depends, Limits, ProtocolError, RegistrationError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
-from mcpkit.testing import Client, connect, override
+from mcpkit.testing import TestClient, connect, override
 
 pytestmark = pytest.mark.anyio
 
@@ -46,18 +46,18 @@ def make_server() -> Server:
 
 
 @pytest.fixture(params=ALL)
-async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[TestClient]:
     async with connect(make_server(), protocol_version=request.param) as client:
         yield client
 
 
-async def test_client_fixture_works_in_each_revision(client: Client) -> None:
+async def test_client_fixture_works_in_each_revision(client: TestClient) -> None:
     result = await client.call_tool("forecast", {"city": "Rome"})
     assert result.text == "sunny in Rome"
     assert not result.is_error
 
 
-async def test_progress_and_messages_arrive(client: Client) -> None:
+async def test_progress_and_messages_arrive(client: TestClient) -> None:
     seen = []
     level = "debug" if client.protocol_version == "2026-07-28" else None
     await client.call_tool("work", progress=lambda *report: seen.append(report), log_level=level)
@@ -66,7 +66,7 @@ async def test_progress_and_messages_arrive(client: Client) -> None:
     assert client.notifications == []
 
 
-async def test_reading_and_prompting(client: Client) -> None:
+async def test_reading_and_prompting(client: TestClient) -> None:
     assert (await client.read_resource("data://x"))[0]["text"] == "x"
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
 
@@ -103,7 +103,7 @@ async def test_exception_of_the_answers_function_is_raised_by_the_call(revision:
     def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(f"{method} was not expected")
 
-    async with connect(asking_server(), protocol_version=revision, answers=answers) as client:
+    async with connect(asking_server(), protocol_version=revision, request_handler=answers) as client:
         with pytest.raises(AssertionError, match="elicitation/create was not expected"):
             await client.call_tool("ask")
 
@@ -125,12 +125,12 @@ def one(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_ten_rounds_are_played() -> None:
-    async with connect(server, answers=one) as client:
+    async with connect(server, request_handler=one) as client:
         assert (await client.call_tool("interview", {"count": 10})).structured_content == 10
 
 
 async def test_eleventh_round_is_an_error_with_advice() -> None:
-    async with connect(server, answers=one) as client:
+    async with connect(server, request_handler=one) as client:
         with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
             await client.call_tool("interview", {"count": 11})
 

@@ -57,13 +57,13 @@ def make_receipts(kept: int = 100) -> Extension:
             del issued[next(iter(issued))]
         return receipts.result(call.ctx, "receipt", receipt)
 
-    @receipts.method("receipts/get", named_by="id")
+    @receipts.method("receipts/get", name_param="id")
     async def get(id: str) -> Receipt:  # noqa: A002 - the member's name
         if id not in issued:
             raise ProtocolError(-32602, f"There is no receipt {id[:100]!r}")
         return issued[id]
 
-    @receipts.method("receipts/void", named_by="id")
+    @receipts.method("receipts/void", name_param="id")
     async def void(id: str) -> None:  # noqa: A002 - the member's name
         issued.pop(id, None)
 

@@ -38,7 +38,7 @@ class CustomMethod(FunctionComponent):
         function: Function that handles requests.
         name: Method name, such as `thing/do`: 1 to 128 visible ASCII characters.
         protocol_versions: Protocol versions that have the method; None for all.
-        named_by: String parameter that clients repeat in the HTTP header `Mcp-Name`, for routing. A request with a
+        name_param: String parameter that clients repeat in the HTTP header `Mcp-Name`, for routing. A request with a
             different value is refused (-32020).
         cache: How long clients may reuse the result (utilities/caching); None sends no hint.
         options: See `FunctionOptions`.
@@ -59,14 +59,14 @@ class CustomMethod(FunctionComponent):
         name: str,
         *,
         protocol_versions: Collection[str] | None = None,
-        named_by: str | None = None,
+        name_param: str | None = None,
         cache: CacheHint | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
         check_method_name(name)
         super().__init__(function, name, **options)
         self.revisions = _revisions(name, protocol_versions)
-        self.named_by = named_by
+        self.name_param = name_param
         self.cache = cache if cache is None or self.visible is None else cache.private
         self._arguments: Arguments | None = None
         self._output: Output | None = None
@@ -75,12 +75,12 @@ class CustomMethod(FunctionComponent):
         """Build the schema of the params and that of the result, which must be an object."""
         signature = self.signature
         takes_all = signature.extra is not empty
-        if self.named_by is not None and not takes_all:
+        if self.name_param is not None and not takes_all:
             names = [parameter.name for parameter in signature.parameters]
-            if self.named_by not in names:
+            if self.name_param not in names:
                 raise RegistrationError(
-                    f"method {self.key!r}: named_by must be one of its parameters "
-                    f"({', '.join(names) or 'it has none'}), got {self.named_by!r}"
+                    f"method {self.key!r}: name_param must be one of its parameters "
+                    f"({', '.join(names) or 'it has none'}), got {self.name_param!r}"
                 )
         try:
             output = Output.of(signature.returns)
@@ -93,11 +93,11 @@ class CustomMethod(FunctionComponent):
             )
         self._output = output
         self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
-        if self.named_by is not None and not takes_all:
-            schema: Json = self._arguments.schema["properties"][self.named_by]
+        if self.name_param is not None and not takes_all:
+            schema: Json = self._arguments.schema["properties"][self.name_param]
             if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
                 raise RegistrationError(
-                    f"method {self.key!r}: the header Mcp-Name repeats a string. Annotate {self.named_by!r} as `str`"
+                    f"method {self.key!r}: the header Mcp-Name repeats a string. Annotate {self.name_param!r} as `str`"
                 )
 
     async def serve(self, call: Call) -> Json:
@@ -115,9 +115,9 @@ class CustomMethod(FunctionComponent):
             self.resolve()
         assert self._arguments is not None
         params = {name: value for name, value in call.params.items() if name != "_meta"}
-        if self.named_by is not None and not isinstance(params.get(self.named_by), str | None):
+        if self.name_param is not None and not isinstance(params.get(self.name_param), str | None):
             raise MalformedError(
-                f"{self.named_by}: expected a string"
+                f"{self.name_param}: expected a string"
             )  # as the header could not be held against it
         try:
             kwargs = self._arguments.validate(params)

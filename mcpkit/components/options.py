@@ -184,7 +184,7 @@ class MethodOptions(FunctionOptions, total=False):
 
     protocol_versions: Collection[str] | None
     """Protocol versions that have the method; all when None."""
-    named_by: str | None
+    name_param: str | None
     """Parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP. A different value is refused
     (-32020)."""
     cache: CacheHint | None

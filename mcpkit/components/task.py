@@ -21,7 +21,7 @@ class Task(NamedTuple):
 
     Attributes:
         timeout: Seconds that one task may run in all, without the time that it waits for input of the user.
-        keep: Seconds for which the result is kept.
+        result_ttl: Seconds for which the result is kept.
         rerun: Whether a task is run again when its process ended: `safe` runs the function from the start; `never`
             fails the task, and it is unknown whether its work was done. None is `safe` when the annotations declare
             the tool idempotent or read-only, else `never`.
@@ -33,7 +33,7 @@ class Task(NamedTuple):
     """
 
     timeout: float = 3600.0
-    keep: float = 86400.0
+    result_ttl: float = 86400.0
     rerun: Rerun | None = None
     attempts: int = 3
     required: bool = False
@@ -66,7 +66,7 @@ def task_of(what: str, task: object) -> Task | None:
         )
     try:
         check_seconds("timeout", task.timeout)
-        check_seconds("keep", task.keep)
+        check_seconds("result_ttl", task.result_ttl)
         check_count("attempts", task.attempts)
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{what}: task=Task(...): {error}") from None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..state.task_meter import TaskMeter
     from .access_log import AccessLog
-    from .base import CallNext, CallTool, Detached, Request, Result, ToolCall, ToolCallResult
+    from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
     from .rate_limit import RateLimit, RateLimitError
     from .size_limit import SizeLimit
     from .telemetry import Telemetry
-    from .timing import Timed, Timing
+    from .timing import RequestTiming, Timing
 else:
     from ..common.late_names import late_names
 
@@ -20,11 +20,11 @@ else:
         {
             "..state.task_meter": "TaskMeter",
             ".access_log": "AccessLog",
-            ".base": "CallNext CallTool Detached Request Result ToolCall ToolCallResult",
+            ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
             ".rate_limit": "RateLimit RateLimitError",
             ".size_limit": "SizeLimit",
             ".telemetry": "Telemetry",
-            ".timing": "Timed Timing",
+            ".timing": "RequestTiming Timing",
         },
     )
 
@@ -32,15 +32,15 @@ __all__ = [
     "AccessLog",
     "CallNext",
     "CallTool",
-    "Detached",
+    "DetachedCall",
     "RateLimit",
     "RateLimitError",
     "Request",
+    "RequestTiming",
     "Result",
     "SizeLimit",
     "TaskMeter",
     "Telemetry",
-    "Timed",
     "Timing",
     "ToolCall",
     "ToolCallResult",

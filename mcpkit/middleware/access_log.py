@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .timing import Timed, Timing, error_type_of
+from .timing import RequestTiming, Timing, error_type_of
 
 _LONGEST = 200
 """Maximum characters of a value from a client, to keep records readable."""
@@ -15,7 +15,7 @@ class AccessLog(Timing):
 
     The attributes are `mcp_method`, `mcp_target` (name or URI), `mcp_request_id`, `mcp_protocol_version`, `mcp_client`
     (name of the client software), `mcp_principal` (id of the authenticated user), `mcp_attempt` (number of the run of
-    a task), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (class of the
+    a task), `mcp_duration_ms`, `mcp_outcome` (see `RequestTiming`), `mcp_error_code`, `mcp_error_type` (class of the
     exception) and `mcp_error_ref` (reference of the exception in the log and in the client's message). Missing values
     are None.
 
@@ -31,7 +31,7 @@ class AccessLog(Timing):
         self._level = level
         super().__init__(self._log)
 
-    def _log(self, timed: Timed) -> None:
+    def _log(self, timed: RequestTiming) -> None:
         if not self._logger.isEnabledFor(self._level):
             return
         request, ctx = timed.request, timed.request.ctx

@@ -75,7 +75,7 @@ class Request:
         """
         return Request(self.ctx, params)
 
-    def detach(self, call_next: CallNext, channel: Channel) -> Detached:
+    def detach(self, call_next: CallNext, channel: Channel) -> DetachedCall:
         """Run the rest of the chain in the background, so that this request can be answered at once.
 
         Neither `notifications/cancelled` nor the end of the connection cancels the call. It ends at the latest with
@@ -104,7 +104,7 @@ class Request:
         async def outcome() -> Outcome:
             return (await call_next(request)).outcome
 
-        return Detached(call, outcome)
+        return DetachedCall(call, outcome)
 
     def __repr__(self) -> str:
         """Show method and target."""
@@ -136,7 +136,7 @@ class ToolCall(Request):
         return ToolCall(self.ctx, {**self.params, "arguments": arguments})
 
 
-class Detached:
+class DetachedCall:
     """A call in the background, started by `Request.detach`.
 
     All members must be used in the event loop in which it runs.

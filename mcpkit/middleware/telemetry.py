@@ -17,7 +17,7 @@ from ..protocol.revisions import METHODS
 from .authorization_meter import AuthorizationMeter
 from .base import CallNext, Request, Result
 from .task_measures import TaskMeasures
-from .timing import Timed, Timing
+from .timing import RequestTiming, Timing
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context as TraceContext
@@ -104,7 +104,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
                 set_status_on_exception=False,
             ) as span:
 
-                def report(timed: Timed) -> None:
+                def report(timed: RequestTiming) -> None:
                     ending = _ending(timed)
                     span.set_attributes(ending)
                     if "error.type" in ending:
@@ -126,7 +126,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         is_beside = current.is_valid and named != current
         return context, [self._trace.Link(current)] if is_beside else []
 
-    def _fail(self, span: Span, timed: Timed) -> None:
+    def _fail(self, span: Span, timed: RequestTiming) -> None:
         error = timed.error
         is_told = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
         span.set_status(
@@ -164,7 +164,7 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     return f"{method} {target}", attributes
 
 
-def _ending(timed: Timed) -> dict[str, str]:
+def _ending(timed: RequestTiming) -> dict[str, str]:
     if timed.outcome == "input_required":
         return {"mcpkit.result_type": timed.outcome}
     if timed.code is not None:

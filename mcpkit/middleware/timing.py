@@ -14,7 +14,7 @@ from .base import CallNext, Request, Result, ToolCallResult
 Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
 
 
-class Timed(NamedTuple):
+class RequestTiming(NamedTuple):
     """Duration and outcome of one request.
 
     Args:
@@ -47,7 +47,7 @@ class Timing:
             of the request.
     """
 
-    def __init__(self, report: Callable[[Timed], object]) -> None:
+    def __init__(self, report: Callable[[RequestTiming], object]) -> None:
         self._report = report
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
@@ -58,21 +58,21 @@ class Timing:
         except BaseException as error:
             seconds = time.perf_counter() - started
             if is_input_required(error):
-                self._report(Timed(request, seconds, "input_required"))
+                self._report(RequestTiming(request, seconds, "input_required"))
             elif call_of(request.ctx).is_ended or is_cancelled_from_outside(
                 error
             ):  # nobody hears of what was raised
-                self._report(Timed(request, seconds, "cancelled"))
+                self._report(RequestTiming(request, seconds, "cancelled"))
             else:
                 ref = ref_of(call_of(request.ctx)) if is_masked(error) else None
                 code = code_of(call_of(request.ctx), error)
-                self._report(Timed(request, seconds, "error", single(error), code, ref))
+                self._report(RequestTiming(request, seconds, "error", single(error), code, ref))
             raise
         seconds = time.perf_counter() - started
         if isinstance(result, ToolCallResult) and result.is_error:
-            self._report(Timed(request, seconds, "tool_error", result.exception, None, result.ref))
+            self._report(RequestTiming(request, seconds, "tool_error", result.exception, None, result.ref))
         else:
-            self._report(Timed(request, seconds, "ok"))
+            self._report(RequestTiming(request, seconds, "ok"))
         return result
 
 

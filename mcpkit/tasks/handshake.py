@@ -97,7 +97,7 @@ class TasksOfBoth(TaskService):
                 )
             return None
         ttl = _wished(call.params["task"])
-        keep = tool.task.keep if ttl is None else min(tool.task.keep, max(_SHORTEST, ttl))
+        keep = tool.task.result_ttl if ttl is None else min(tool.task.result_ttl, max(_SHORTEST, ttl))
         record = await self.create(call, tool, await _asked_first(call, tool), keep)
         if call.channel.standalone is not None and not record.is_over:
             self._attend(call, record.id)

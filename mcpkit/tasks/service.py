@@ -196,7 +196,7 @@ class TaskService:
             headers={name: call.headers[name] for name in tool.headers if name in call.headers},
             created=now,
             updated=now,
-            keep=task.keep if keep is None else keep,
+            keep=task.result_ttl if keep is None else keep,
             left=task.timeout,
             rerun=task.reruns(tool.annotations),
             attempts=task.attempts,

@@ -1,4 +1,4 @@
-"""The client that `connect` makes, in the process of the server that is tested."""
+"""The test client, in the same process as the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from ..client.client import Client as BaseClient
+from ..client.client import Client
 from ..client.link.answerer import Answerer
 from ..client.link.awaited import Progress as ProgressCallback
 from ..client.options import Retries, Timeout
@@ -19,9 +19,9 @@ from ..protocol.revisions import LATEST
 from ..server import Server
 from ..state.principal import ANYONE, Principal
 
-__all__ = ["Answers", "Client", "ProgressCallback", "connect"]
+__all__ = ["ProgressCallback", "RequestHandler", "TestClient", "connect"]
 
-Answers = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
+RequestHandler = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Responds to requests of the server: takes method (such as `elicitation/create`) and params; returns the result."""
 
 _ALL: Final[dict[str, Any]] = {
@@ -31,12 +31,14 @@ _ALL: Final[dict[str, Any]] = {
 }
 
 
-class Client(BaseClient):
-    """A client in the same process; make one with `connect`.
+class TestClient(Client):
+    """A client in the same process as the server, returned by `connect`. It records notifications.
 
     Attributes:
-        notifications: All notifications that have come, oldest first.
+        notifications: Received notifications as JSON-RPC messages, oldest first; `notification` removes them.
     """
+
+    __test__ = False  # pytest collects classes named Test*
 
     def __init__(
         self,
@@ -45,43 +47,48 @@ class Client(BaseClient):
         protocol_version: str,
         client_info: dict[str, Any],
         capabilities: dict[str, Any],
-        answers: Answers | None = None,
+        request_handler: RequestHandler | None = None,
         principal: Principal = ANYONE,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         raw = {
             name.lower().encode("latin-1"): value.encode("latin-1") for name, value in (headers or {}).items()
         }
-        self._answers = _Answers(answers, capabilities)
+        self._requests = _Requests(request_handler, capabilities)
         self._memory = MemoryTransport(server, principal=principal, headers=raw)
         super().__init__(
             self._memory,
             protocol_version=protocol_version,
             client_info=client_info,
             timeout=Timeout(connect=None),
-            retries=Retries() if answers else Retries(rounds=0),
+            retries=Retries() if request_handler else Retries(rounds=0),
             validate_results=False,
             cache=False,
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()
-        self._link.listeners.add(self._hear)
+        self._link.listeners.add(self._receive)
 
     def _answerer(self, questions: object) -> Answerer:
-        return self._answers
+        return self._requests
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Send a notification; what is returned need not be awaited."""
+        """Send a notification at once; the returned awaitable may be ignored.
+
+        Args:
+            method: Method of the notification.
+            params: Params of the notification.
+        """
         self._memory.send(self._link.wire.notification(method, params))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
 
     async def notification(self, method: str) -> dict[str, Any]:
-        """Wait for a notification, take it out of `notifications`, and return its params.
+        """Wait for a notification, remove it from `notifications`, and return its params.
 
         Args:
-            method: For example `notifications/tools/list_changed`.
+            method: Method of the notification, such as `notifications/tools/list_changed`.
         """
         while True:
             for index, message in enumerate(self.notifications):
@@ -92,39 +99,39 @@ class Client(BaseClient):
             self._arrival.clear()
             await self._arrival.wait()
 
-    def _hear(self, method: str, params: dict[str, Any] | None) -> None:
-        told = {} if params is None else {"params": params}
-        self.notifications.append({"jsonrpc": "2.0", "method": method, **told})
+    def _receive(self, method: str, params: dict[str, Any] | None) -> None:
+        members = {} if params is None else {"params": params}
+        self.notifications.append({"jsonrpc": "2.0", "method": method, **members})
         self._arrival.set()
 
 
-class _Answers:
-    """Answers as a test says.
+class _Requests:
+    """Responds to requests of the server by the function of the test.
 
     Args:
-        answers: What answers; None for a test that expects no question.
-        capabilities: What the client declares.
+        handler: The function; None for a test that expects no request.
+        capabilities: Capabilities that the client declares.
     """
 
-    def __init__(self, answers: Answers | None, capabilities: dict[str, Any]) -> None:
-        self._answers = answers
+    def __init__(self, handler: RequestHandler | None, capabilities: dict[str, Any]) -> None:
+        self._handler = handler
         self._capabilities = capabilities
 
     def capabilities(self, revision: str) -> dict[str, Any]:
-        """Return the same in each revision."""
+        """Return the declared capabilities, the same in each protocol version."""
         return self._capabilities
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question."""
-        if self._answers is None:
+        """Return the result of a request."""
+        if self._handler is None:
             raise ProtocolError(
-                METHOD_NOT_FOUND, f"the test has no response to {method}. Pass answers= to connect()"
+                METHOD_NOT_FOUND, f"the test has no response to {method}. Pass request_handler= to connect()"
             )
-        answer: object = self._answers(method, params)
+        answer: object = self._handler(method, params)
         if inspect.isawaitable(answer):
             answer = await answer
         if not jsonrpc.is_object(answer):
-            raise TypeError(f"answers= must return the result of {method} as a dict, got {answer!r}")
+            raise TypeError(f"request_handler= must return the result of {method} as a dict, got {answer!r}")
         return answer
 
 
@@ -135,35 +142,42 @@ async def connect(
     protocol_version: str = LATEST,
     client_info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
-    answers: Answers | None = None,
+    request_handler: RequestHandler | None = None,
     principal: Principal = ANYONE,
     headers: Mapping[str, str] | None = None,
-) -> AsyncGenerator[Client]:
-    """Connect a client to a server in the same process and event loop.
+) -> AsyncGenerator[TestClient]:
+    """Connect a client to a server in the same process and event loop, for tests.
 
-    Every message passes through the protocol as it does over a wire. The lifespan is entered
-    first and left last. It can be entered and left in different tasks, as pytest fixtures do.
+        async with connect(server) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+
+    Every message passes through the protocol as over a network. The server's lifespan is entered first and left last.
+    The context can be entered and left in different tasks, as pytest fixtures do.
 
     Args:
         server: The server.
-        protocol_version: The protocol version of the client.
-        client_info: The client's `Implementation`.
-        capabilities: The capabilities that the client declares; with `answers`, by default all.
-        answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too, and
-            any other exception ends the calls that wait.
-        principal: Who the client is, for what not everybody may see; nobody in particular by default.
-        headers: What handlers find as the headers of the HTTP request, by name in any case.
+        protocol_version: Protocol version of the client.
+        client_info: `Implementation` of the client; None for that of mcpkit's tests.
+        capabilities: Capabilities that the client declares. None declares all with `request_handler`, else none.
+        request_handler: Responds to requests of the server (elicitation, sampling, roots): takes method and params,
+            returns the result, and may be `async`. A ProtocolError that it raises is the error response; any other
+            exception is raised by the waiting calls.
+        principal: Authenticated principal of the client; anonymous by default.
+        headers: HTTP headers for handlers, by name in any case.
+
+    Returns:
+        An async context manager that yields a `TestClient`, a `mcpkit.Client` that records notifications.
 
     Raises:
-        ValueError: There is no such revision, or a header has characters beyond Latin-1.
+        ValueError: There is no such protocol version, or a header has characters outside of Latin-1.
         RegistrationError: Type hints of a component cannot be resolved.
     """
-    async with Client(
+    async with TestClient(
         server,
         protocol_version=protocol_version,
         client_info=client_info or {"name": "mcpkit-testing", "version": "1"},
-        capabilities=capabilities if capabilities is not None else dict(_ALL if answers else {}),
-        answers=answers,
+        capabilities=capabilities if capabilities is not None else dict(_ALL if request_handler else {}),
+        request_handler=request_handler,
         principal=principal,
         headers=headers,
     ) as client:

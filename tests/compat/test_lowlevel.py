@@ -100,7 +100,7 @@ async def test_handler_elicits_in_each_era(lab: Lab, revision: str, schema_dir: 
         asked.append(params)
         return answers[method]
 
-    async with connect(lab.server.served, protocol_version=revision, answers=answer) as client:
+    async with connect(lab.server.served, protocol_version=revision, request_handler=answer) as client:
         assert (await client.call_tool("do it")).text == "accept {'city': 'Rome'} ['file:///home']"
     assert lab.runs == (1 if revision in HANDSHAKE else 3), "from the top in each round"
     form = {"message": "Where?", "requestedSchema": FORM}

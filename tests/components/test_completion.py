@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from mcpkit import Context, ProtocolError, Server
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ def server() -> Server:
     return Server("s")
 
 
-async def complete(client: Client, argument: str, value: str, **arguments: str) -> dict[str, Any]:
+async def complete(client: TestClient, argument: str, value: str, **arguments: str) -> dict[str, Any]:
     params: dict[str, Any] = {
         "ref": {"type": "ref/prompt", "name": "plan"},
         "argument": {"name": argument, "value": value},

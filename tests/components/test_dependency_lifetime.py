@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Depends, Server, ToolError
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.waiting import over
 
@@ -203,7 +203,7 @@ def server() -> Server:
     return Server("s")
 
 
-async def cancel(client: Client, trace: Trace, started: str) -> None:
+async def cancel(client: TestClient, trace: Trace, started: str) -> None:
     """Call `look`, and cancel it once something has happened; return when the call is over for its caller."""
     call = asyncio.create_task(client.call_tool("look"))
     await trace.reach(started)

@@ -11,7 +11,7 @@ import pytest
 from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server
 from mcpkit.extensions import ExtensionResult
 from mcpkit.middleware import CallTool, ToolCall
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def test_extension_is_advertised_in_stateless_version_only(revision: str) 
     assert advertised == ({ID: {"max": 3}, "com.example/other": {}} if revision == STATELESS else None)
 
 
-async def call_look(client: Client, tool: str = "look") -> Any:
+async def call_look(client: TestClient, tool: str = "look") -> Any:
     return (await client.call_tool(tool)).structured_content
 
 

@@ -305,7 +305,7 @@ async def test_ask_fills_parameter(
     revision: str, tool: str, answers: list[dict[str, Any]], text: str, asking: Server
 ) -> None:
     arguments = {"greeting": "Hello"} if tool == "plan" else {}
-    async with connect(asking, protocol_version=revision, answers=answering(*answers)) as client:
+    async with connect(asking, protocol_version=revision, request_handler=answering(*answers)) as client:
         assert (await client.call_tool(tool, arguments)).text == text
 
 

@@ -626,7 +626,7 @@ def test_random_question_works_or_is_refused(leaf: Leaf, message: Part, revision
         return {"action": "accept", "content": leaf.wire}
 
     async def check() -> None:
-        async with connect(server, protocol_version=revision, answers=answer) as client:
+        async with connect(server, protocol_version=revision, request_handler=answer) as client:
             result = await client.call_tool("subject", {})
             if not requests:  # a revision that has no words for it
                 assert "cannot be asked" in result.text, result.text

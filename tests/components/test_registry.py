@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import RegistrationError, Registry, Server, Tool, prompt, resource, tool
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ def report() -> str:
     return "report"
 
 
-async def names_of_all(client: Client) -> list[str]:
+async def names_of_all(client: TestClient) -> list[str]:
     found: list[dict[str, Any]] = [*await client.list_tools(), *await client.list_prompts(),
         *await client.list_resources(), *await client.list_resource_templates()]  # fmt: skip
     return [each["name"] for each in found]

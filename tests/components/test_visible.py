@@ -24,7 +24,7 @@ from mcpkit import (
 from mcpkit.exceptions import MissingCapabilityError
 from mcpkit.protocol.eras import Client as DeclaredClient
 from mcpkit.protocol.revisions import LATEST, STATELESS
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -90,14 +90,14 @@ def server() -> Server:
     return server
 
 
-async def list_all(client: Client) -> dict[str, list[str]]:
+async def list_all(client: TestClient) -> dict[str, list[str]]:
     lists = {"tools": await client.list_tools(), "prompts": await client.list_prompts(),
         "resources": await client.list_resources(),
         "resourceTemplates": await client.list_resource_templates()}  # fmt: skip
     return {member: [entry[KEYS[member]] for entry in entries] for member, entries in lists.items()}
 
 
-async def refusal(client: Client, method: str, params: dict[str, Any]) -> tuple[int, str, Any]:
+async def refusal(client: TestClient, method: str, params: dict[str, Any]) -> tuple[int, str, Any]:
     with pytest.raises(ProtocolError) as caught:
         await client.request(method, params)
     return caught.value.code, caught.value.message, caught.value.data

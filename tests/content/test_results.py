@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
 from mcpkit.content.values import to_content
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from mcpkit.types import as_content
 from tests.helpers.tables import each_row
 
@@ -186,7 +186,7 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-async def outcome(client: Client, name: str) -> str:
+async def outcome(client: TestClient, name: str) -> str:
     result = await client.call_tool(name)
     assert result.is_error
     assert len(result.content) == 1

@@ -12,7 +12,7 @@ from mcpkit import PromptError, ProtocolError, RegistrationError, Server, ToolEr
 from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
 from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
 from tests.helpers.waiting import over
 from tests.helpers.work import Work
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_receives_unexpected_exceptions(
-    call: Callable[[Client], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
+    call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = BrokenError("secret")
     server = make_server(error)
@@ -43,7 +43,7 @@ async def test_error_hook_receives_unexpected_exceptions(
     "error", [ToolError("no"), PromptError("no"), ResourceNotFoundError("a:b"), ProtocolError(7, "no")]
 )
 async def test_error_hook_does_not_receive_deliberate_errors(
-    call: Callable[[Client], Awaitable[Any]], error: Exception
+    call: Callable[[TestClient], Awaitable[Any]], error: Exception
 ) -> None:
     server = make_server(error)
     failures: list[ErrorEvent] = []
@@ -94,7 +94,7 @@ async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_may_replace_the_error(
-    call: Callable[[Client], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
+    call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server(BrokenError("secret"))
     later: list[ErrorEvent] = []
@@ -113,7 +113,7 @@ async def test_error_hook_may_replace_the_error(
 @pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_failing_error_hook_leaves_the_response_unchanged(
-    call: Callable[[Client], Awaitable[Any]],
+    call: Callable[[TestClient], Awaitable[Any]],
     raised: BaseException | str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -25,7 +25,7 @@ from mcpkit import (
     Tool,
 )
 from mcpkit.extensions import ParamHeader
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.raw_client import serving as serving_http
 from tests.helpers.waiting import until
 
@@ -71,7 +71,7 @@ def serving(*providers: Provider, **options: Any) -> Server:
     return server
 
 
-async def names(client: Client) -> list[str]:
+async def names(client: TestClient) -> list[str]:
     return [each["name"] for each in await client.list_tools()]
 
 

@@ -56,7 +56,7 @@ def make_server(
 
 async def call_tool(server: Server, answers: ScriptedAnswers | None, revision: str, **options: Any) -> str:
     """Call the server's one tool; return the text of the result, or the error with its code or `error: ` in front."""
-    async with connect(server, protocol_version=revision, answers=answers, **options) as client:
+    async with connect(server, protocol_version=revision, request_handler=answers, **options) as client:
         (name,) = [each["name"] for each in await client.list_tools()]
         try:
             result = await client.call_tool(name)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcpkit import ProtocolError, Server
-from mcpkit.testing import Client
+from mcpkit.testing import TestClient
 
 BOTH = ["2025-11-25", "2026-07-28"]
 
@@ -51,7 +51,7 @@ def make_server(error: BaseException, **options: Any) -> Server:
 
 COMPLETION = {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "word", "value": "a"}}
 
-CALLS: dict[str, Callable[[Client], Awaitable[Any]]] = {
+CALLS: dict[str, Callable[[TestClient], Awaitable[Any]]] = {
     "tool": lambda client: client.call_tool("tool"),
     "in thread": lambda client: client.call_tool("in_thread"),
     "resource": lambda client: client.read_resource("failing://resource"),
@@ -62,7 +62,7 @@ CALLS: dict[str, Callable[[Client], Awaitable[Any]]] = {
 }
 
 
-async def told(client: Client, call: Callable[[Client], Awaitable[Any]]) -> str:
+async def told(client: TestClient, call: Callable[[TestClient], Awaitable[Any]]) -> str:
     """Return the text of the error that a call ends with."""
     try:
         result = await call(client)

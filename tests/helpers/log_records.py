@@ -9,7 +9,7 @@ from typing import Any
 
 from mcpkit import LogHandler, Server
 from mcpkit.engine.connection import Connection
-from mcpkit.testing import Client
+from mcpkit.testing import TestClient
 
 CANCELLED = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
 """Cancels the request that `calling` begins."""
@@ -28,7 +28,9 @@ def author_log(handler: LogHandler) -> Iterator[logging.Logger]:
         log.setLevel(logging.NOTSET)
 
 
-async def heard(client: Client, name: str, level: str = "debug", **arguments: Any) -> list[dict[str, Any]]:
+async def heard(
+    client: TestClient, name: str, level: str = "debug", **arguments: Any
+) -> list[dict[str, Any]]:
     """Call a tool, and return the params of the log messages that came before its result."""
     client.notifications.clear()
     if client.protocol_version == "2026-07-28":

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mcpkit.testing import Client
+from mcpkit.testing import TestClient
 from tests.helpers.waiting import PATIENCE
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -20,17 +20,17 @@ OVER = ("completed", "failed", "cancelled")
 
 
 async def begin(
-    client: Client, tool: str, arguments: dict[str, Any] | None = None, **params: Any
+    client: TestClient, tool: str, arguments: dict[str, Any] | None = None, **params: Any
 ) -> dict[str, Any]:
     """Call a tool, and return the answer, which may be a task."""
     return await client.request("tools/call", {"name": tool, "arguments": arguments or {}, **params})
 
 
-async def look(client: Client, task: dict[str, Any]) -> dict[str, Any]:
+async def look(client: TestClient, task: dict[str, Any]) -> dict[str, Any]:
     return await client.request("tasks/get", {"taskId": task["taskId"]})
 
 
-async def until(client: Client, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
+async def until(client: TestClient, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
     """Look until the task is one of these."""
     deadline = time.monotonic() + PATIENCE
     while (seen := await look(client, task))["status"] not in statuses:
@@ -40,7 +40,7 @@ async def until(client: Client, task: dict[str, Any], *statuses: str) -> dict[st
     return seen
 
 
-async def answer(client: Client, task: dict[str, Any], **answers: Any) -> dict[str, Any]:
+async def answer(client: TestClient, task: dict[str, Any], **answers: Any) -> dict[str, Any]:
     """Accept the questions of these keys."""
     responses = {key: accepted(value) for key, value in answers.items()}
     return await client.request("tasks/update", {"taskId": task["taskId"], "inputResponses": responses})

@@ -89,7 +89,7 @@ async def test_questions_pass(server: Server, revision: str) -> None:
     async with connect(
         server,
         protocol_version=revision,
-        answers=lambda *_: {"action": "accept", "content": {"value": "Rome"}},
+        request_handler=lambda *_: {"action": "accept", "content": {"value": "Rome"}},
     ) as client:
         result = await client.call_tool("ask")
     assert result.text == "mcpkit-testing said Rome"

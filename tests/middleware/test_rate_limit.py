@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middleware import RateLimit
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.clock import Clock
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import serving
@@ -37,7 +37,7 @@ def make(*args: Any, **options: Any) -> Server:
     return server
 
 
-async def allowed(client: Client, tries: int) -> int:
+async def allowed(client: TestClient, tries: int) -> int:
     """Count the calls that are taken."""
     taken = 0
     for _ in range(tries):

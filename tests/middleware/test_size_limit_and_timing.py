@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mcpkit import ProtocolError, ResultOptions, Server
-from mcpkit.middleware import SizeLimit, Timed, Timing
+from mcpkit.middleware import RequestTiming, SizeLimit, Timing
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +66,7 @@ async def test_each_request_is_reported_with_its_time(monkeypatch: pytest.Monkey
             return now
 
     monkeypatch.setattr("mcpkit.middleware.timing.time", Clock)
-    reported: list[Timed] = []
+    reported: list[RequestTiming] = []
     server = Server("timed")
     server.middleware(Timing(reported.append))
 

@@ -21,8 +21,8 @@ from mcpkit import (
     ToolError,
 )
 from mcpkit.common.errors import BusyError
-from mcpkit.middleware import CallNext, Detached, Request, Result
-from mcpkit.testing import Client, connect
+from mcpkit.middleware import CallNext, DetachedCall, Request, Result
+from mcpkit.testing import TestClient, connect
 from mcpkit.transports import Connection
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.process_functions import double
@@ -50,7 +50,7 @@ class Jobs:
 
     def __init__(self, **options: Any) -> None:
         self.server = Server("s", lifespan=self.lifespan, **options)
-        self.begun: list[tuple[Detached, Mailbox]] = []
+        self.begun: list[tuple[DetachedCall, Mailbox]] = []
         self.refused: list[BaseException] = []
         self.events: list[str] = []
         self.make: Callable[[Any], Any] = Mailbox
@@ -93,7 +93,7 @@ class Jobs:
             assert self.thread_gate.wait(10)
         self.events.append("thread stopped")
 
-    async def begin(self, client: Client, name: str, **arguments: Any) -> tuple[Detached, Mailbox]:
+    async def begin(self, client: TestClient, name: str, **arguments: Any) -> tuple[DetachedCall, Mailbox]:
         params = {"name": name, "arguments": arguments, "_meta": {"progressToken": "p"}}
         count = len(self.begun)
         await client.request("tools/call", params)
@@ -196,7 +196,7 @@ async def test_detached_call_runs_in_threads_and_processes(revision: str) -> Non
 async def test_detached_call_keeps_context_variables_state_and_principal() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
     outer = Server("outer", lifespan=Jobs().lifespan)
-    jobs: list[Detached] = []
+    jobs: list[DetachedCall] = []
 
     @outer.middleware
     async def set_variable(request: Request, call_next: CallNext) -> Result:

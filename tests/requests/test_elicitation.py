@@ -203,7 +203,7 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
         return f"{kind} of {(await ctx.elicit('Whose?', Literal['Ada', 'Bob'])).value}"
 
     answers = ScriptedAnswers({"value": "Ada"}, {"value": "Bob"})
-    async with connect(server, protocol_version=revision, answers=answers) as client:
+    async with connect(server, protocol_version=revision, request_handler=answers) as client:
         assert (await client.get_prompt("greet"))[0]["content"]["text"] == "Greet Ada"
         assert (await client.read_resource("notes://day"))[0]["text"] == "day of Bob"
 
@@ -271,7 +271,7 @@ async def test_cancelled_call_cancels_its_question() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connect(make_server(sample), protocol_version="2025-11-25", answers=never) as client:
+    async with connect(make_server(sample), protocol_version="2025-11-25", request_handler=never) as client:
         call = asyncio.ensure_future(client.call_tool("sample"))
         await asked.wait()
         call.cancel()
@@ -319,7 +319,7 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
     answers = ScriptedAnswers(*[{"action": "accept"}] * 3, {"value": True})
     if revision == "2026-07-28":
         done += [True]  # the last round looks again
-    async with connect(make_server(pay), protocol_version=revision, answers=answers) as client:
+    async with connect(make_server(pay), protocol_version=revision, request_handler=answers) as client:
         assert (await client.call_tool("pay")).text == "accept True"
         pages = [params for _, params in answers.requests[:3]]
         assert {params["url"] for params in pages} == {"https://example.com/pay"}
@@ -363,7 +363,7 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
     server.prompt(pay)
 
     accepting = AcceptingUser()
-    async with connect(server, protocol_version=revision, answers=accepting) as client:
+    async with connect(server, protocol_version=revision, request_handler=accepting) as client:
         result = await client.call_tool("pay")
         assert (result.is_error, result.text) == (True, NOT_DONE.format(600))
         # The time begins with the first acceptance, before `done` is called.
@@ -441,7 +441,7 @@ async def test_completion_cannot_ask() -> None:
 
     greet.__annotations__["name"] = Annotated[str, Complete(names)]
     server.prompt(greet)
-    async with connect(server, answers=ScriptedAnswers()) as client:
+    async with connect(server, request_handler=ScriptedAnswers()) as client:
         await client.complete("greet", "name", "A")
     assert "completion/complete cannot send requests to the client" in failures[0]
 

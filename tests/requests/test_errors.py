@@ -172,7 +172,7 @@ async def test_exception_group_is_reported_as_its_first_error(revision: str) -> 
         await run_nested(failing(ResourceNotFoundError()))
         return ""
 
-    async with connect(server, protocol_version=revision, answers=lambda *_: {"roots": []}) as client:
+    async with connect(server, protocol_version=revision, request_handler=lambda *_: {"roots": []}) as client:
         for name in ("several", "in_time", "error_and_question"):
             result = await client.call_tool(name)
             assert (result.is_error, result.text) == (True, "no paper left"), name

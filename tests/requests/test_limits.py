@@ -18,7 +18,7 @@ from mcpkit.calls.coroutines import is_cancelled_from_outside, uncancel
 from mcpkit.calls.turn import Slots
 from mcpkit.common.errors import INTERNAL_ERROR
 from mcpkit.common.to_the_end import to_the_end
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.waiting import LoopClock, over, until
 
@@ -161,7 +161,7 @@ class Gates:
             self.inside.remove(name)
         return name
 
-    def call(self, client: Client, name: str, tool: str = "work") -> asyncio.Task[Any]:
+    def call(self, client: TestClient, name: str, tool: str = "work") -> asyncio.Task[Any]:
         return asyncio.create_task(client.call_tool(tool, {"name": name}))
 
     async def open(self, name: str) -> None:

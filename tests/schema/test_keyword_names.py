@@ -163,7 +163,7 @@ async def check_round_trip(made: str, use: str, fields: dict[str, str]) -> None:
         assert [*params["requestedSchema"]["properties"]] == [*fields]
         return {"action": "accept", "content": right}
 
-    async with connect(server, answers=answer) as client:
+    async with connect(server, request_handler=answer) as client:
         tools = {tool["name"]: tool for tool in await client.list_tools()}
         if use == "parameter":
             check_schema(tools["take"]["inputSchema"], {"thing": value}, [{"thing": each} for each in wrong])

@@ -19,7 +19,7 @@ from mcpkit.state.queue import Job
 from mcpkit.storage import Memory
 from mcpkit.tasks.handshake import TasksOfBoth
 from mcpkit.tasks.runner import DRAINED, LOST
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.clock import Clock
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
@@ -28,7 +28,7 @@ from tests.helpers.waiting import PATIENCE
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 
-async def retry(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def retry(client: TestClient, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Ask, and ask once more where it is said that this may succeed later."""
     try:
         return await client.request(method, params)
@@ -39,7 +39,7 @@ async def retry(client: Client, method: str, params: dict[str, Any]) -> dict[str
 
 
 async def run_to_end(
-    client: Client, tool: str, act: Callable[[dict[str, Any]], Awaitable[Any]]
+    client: TestClient, tool: str, act: Callable[[dict[str, Any]], Awaitable[Any]]
 ) -> dict[str, Any]:
     """Have a tool run to the end, and return that."""
     meta = {"mcpkit/idempotencyKey": "one"}

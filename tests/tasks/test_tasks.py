@@ -309,7 +309,7 @@ async def test_plain_tools_and_invalid_arguments_create_no_task(server: Server) 
         5,
         "yes",
         Task(timeout=0),
-        Task(keep=-1),
+        Task(result_ttl=-1),
         Task(attempts=0),
         Task(rerun="often"),  # type: ignore[arg-type]
         Task(required=1),  # type: ignore[arg-type]

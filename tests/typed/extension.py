@@ -25,7 +25,7 @@ class Ticket:
     id: str
 
 
-@thing.method("thing/get", named_by="id", timeout=1.5)
+@thing.method("thing/get", name_param="id", timeout=1.5)
 async def get(id: str, ctx: Context) -> Ticket:
     assert_type(thing.is_supported(ctx), bool)
     assert_type(thing.client_settings(ctx), dict[str, Any] | None)

@@ -15,10 +15,10 @@ from mcpkit.middleware import (
     CallTool,
     RateLimit,
     Request,
+    RequestTiming,
     Result,
     SizeLimit,
     Telemetry,
-    Timed,
     Timing,
     ToolCall,
     ToolCallResult,
@@ -55,7 +55,7 @@ async def answering_a_call(request: ToolCall, call_next: CallTool) -> Mapping[st
     return {"content": []} if request.name == "empty" else await call_next(request)
 
 
-def note(timed: Timed) -> None:
+def note(timed: RequestTiming) -> None:
     assert_type(timed.seconds, float)
 
 

@@ -134,7 +134,7 @@ class _Post:
 
     def _named_by(self, method: str) -> str | None:
         own = self._catalog.methods.shown(method, self._exchange.principal)
-        return None if own is None else own.named_by
+        return None if own is None else own.name_param
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:

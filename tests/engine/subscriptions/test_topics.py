@@ -14,7 +14,7 @@ from mcpkit import Context, Extension, Principal, ProtocolError, RegistrationErr
 from mcpkit.common.errors import OutputError
 from mcpkit.extensions import SubscriptionTopic
 from mcpkit.storage import Memory
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ def jobs(server: Server, **options: Any) -> SubscriptionTopic:
 @asynccontextmanager
 async def listening(
     server: Server, expected: Any, *, principal: Principal = ADA, capabilities: Any = KNOWS
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[TestClient]:
     """Open a stream, and go on once it is acknowledged."""
     async with connect(server, principal=principal, capabilities=capabilities) as client:
         stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": expected}))
@@ -40,11 +40,11 @@ async def listening(
         stream.cancel()
 
 
-async def heard(client: Client, count: int) -> list[Any]:
+async def heard(client: TestClient, count: int) -> list[Any]:
     return [(await client.notification(TOLD))["state"] for _ in range(count)]
 
 
-def latest(client: Client) -> str:
+def latest(client: TestClient) -> str:
     return client.notifications.pop()["params"]["state"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Principal, Server
 from mcpkit.storage import Memory
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.listening import Ear, updated
 from tests.helpers.pipe import settle
 
@@ -35,7 +35,7 @@ def mail_server(broker: Memory | None = None) -> Server:
 
 
 @asynccontextmanager
-async def subscribed(server: Server, revision: str, principal: Principal) -> AsyncIterator[Client]:
+async def subscribed(server: Server, revision: str, principal: Principal) -> AsyncIterator[TestClient]:
     """Connect a client that has subscribed to both resources."""
     async with connect(server, protocol_version=revision, principal=principal) as client:
         if revision == "2026-07-28":
@@ -50,7 +50,7 @@ async def subscribed(server: Server, revision: str, principal: Principal) -> Asy
             yield client
 
 
-async def heard(client: Client) -> list[str]:
+async def heard(client: TestClient) -> list[str]:
     """Return what the client is told up to the news, which are for everybody."""
     uris: list[str] = []
     while NEWS not in uris:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import pytest
 
 from mcpkit import Access, Limits, Principal, RegistrationError, Server
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ def annotated(who: Annotated[Principal, "who asks"]) -> list[dict[str, str]]:
     return of(who)
 
 
-async def uris(client: Client) -> list[str]:
+async def uris(client: TestClient) -> list[str]:
     return [entry["uri"] for entry in await client.list_resources()]
 
 
@@ -142,7 +142,7 @@ def read_owner(owner: str) -> str:
 @asynccontextmanager
 async def subscribed(
     server: Server, revision: str, principal: Principal, *uris: str
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[TestClient]:
     async with connect(server, protocol_version=revision, principal=principal) as client:
         if revision == "2026-07-28":
             wanted = {"resourceSubscriptions": list(uris), "resourcesListChanged": True}
@@ -156,7 +156,7 @@ async def subscribed(
             yield client
 
 
-def told(client: Client) -> list[Any]:
+def told(client: TestClient) -> list[Any]:
     found = [message.get("params", {}).get("uri") for message in client.notifications]
     client.notifications.clear()
     return found

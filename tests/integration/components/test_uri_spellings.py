@@ -16,7 +16,7 @@ from pydantic import AnyUrl, ValidationError
 
 from mcpkit import ProtocolError, RegistrationError, Server
 from mcpkit.common.uris import spellings
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.node import node_search_path
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
@@ -127,7 +127,7 @@ def other_spellings(uri: str) -> set[str]:
     return found
 
 
-async def read(client: Client, uri: str) -> Any:
+async def read(client: TestClient, uri: str) -> Any:
     """Return the contents of a resource, or None where there is none."""
     try:
         [contents] = await client.read_resource(uri)

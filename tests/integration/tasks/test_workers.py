@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server, Task
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.redis_server import free_port
 from tests.helpers.task_client import KNOWS_TASKS, add, begin, look, note_and_sleep, until
 from tests.helpers.task_processes import TaskProcesses
@@ -31,7 +31,7 @@ def connect_client(lab: TaskProcesses, **options: Any) -> Any:
     return connect(lab.replica(**options), capabilities=KNOWS_TASKS)
 
 
-async def result(client: Client, task: dict[str, Any]) -> Any:
+async def result(client: TestClient, task: dict[str, Any]) -> Any:
     """Wait for the result of a task."""
     seen = await until(client, task, "completed")
     assert not seen["result"].get("isError"), seen

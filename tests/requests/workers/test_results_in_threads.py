@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Context, Depends, File, Image, Server, ToolResult, user
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.shown import ERAS, Shown, in_loop
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ def server() -> Server:
     return Server("s")
 
 
-async def both(client: Client, name: str) -> list[str]:
+async def both(client: TestClient, name: str) -> list[str]:
     return [block["text"] for block in (await client.call_tool(name)).content]
 
 
@@ -196,7 +196,7 @@ async def test_a_generator_may_ask(way: str, server: Server, revision: str) -> N
     async def answer(method: str, params: Any) -> Any:
         return {"action": "accept", "content": {"value": "Ada"}}
 
-    async with connect(server, protocol_version=revision, answers=answer) as client:
+    async with connect(server, protocol_version=revision, request_handler=answer) as client:
         assert (await client.call_tool("f")).text == '["first","name: Ada"]'
 
 
@@ -216,5 +216,5 @@ async def test_file_of_a_sampling_request_is_read_in_a_thread(
         assert contents[0]["type"] == "image"
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": contents[1]["text"]}}
 
-    async with connect(server, protocol_version=revision, answers=answer) as client:
+    async with connect(server, protocol_version=revision, request_handler=answer) as client:
         assert (await client.call_tool("look")).text == "shown in a thread"

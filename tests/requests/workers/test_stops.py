@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Context, Depends, Server
-from mcpkit.testing import Client, connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def stopped() -> Stopped:
     return Stopped()
 
 
-async def end_call(client: Client, stopped: Stopped, name: str = "work") -> None:
+async def end_call(client: TestClient, stopped: Stopped, name: str = "work") -> None:
     """Call a tool, cancel it when it waits, and return when its function ends."""
     call = asyncio.create_task(client.call_tool(name))
     await stopped.started.wait()

@@ -68,7 +68,7 @@ def extension_server() -> Server:
     server = Server("s")
     thing = server.extension(ID, {"max": 3})
 
-    @thing.method("thing/get", named_by="id")
+    @thing.method("thing/get", name_param="id")
     async def get(id: str) -> dict[str, str]:
         if id == "unknown":
             raise ProtocolError(-32602, "There is no such thing")
@@ -81,7 +81,7 @@ def extension_server() -> Server:
         await thing.notify(ctx, "notifications/thing/seen", {"count": 1})
         return {"count": 1}
 
-    @thing.method("thing/secret", named_by="id", access=Access(visible=lambda who: who.id == "ada"))
+    @thing.method("thing/secret", name_param="id", access=Access(visible=lambda who: who.id == "ada"))
     async def secret(id: str) -> dict[str, str]:
         return {"id": id}
 

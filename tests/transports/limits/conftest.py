@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, Server
-from mcpkit.testing import Client as MemoryClient
-from mcpkit.testing import connect
+from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import Pipe, open_pipe
 from tests.helpers.raw_client import Client, Serve, serving
 
@@ -40,7 +39,7 @@ class Outcome:
 class LimitClient:
     """An in-memory client that returns errors as outcomes."""
 
-    def __init__(self, client: MemoryClient) -> None:
+    def __init__(self, client: TestClient) -> None:
         self.client = client
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
