@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Issuers(TokenVerifier):
-    """Token verifier that selects another one by the (unverified) issuer of a token.
+    """Token verifier that delegates to another one, selected by the (unverified) issuer of a token.
 
-    A token without an issuer goes first to the verifiers without issuers, which send it nowhere. So their tokens are
-    never sent to another party. Then it goes to the others except `Jwt`, whose tokens always have an issuer.
+    A token without an issuer goes first to the verifiers without issuers, which send it nowhere. So their tokens never
+    reach another party. Then it goes to the others except `Jwt`, because a JWT always has an issuer.
 
     Args:
         verifiers: The verifiers.

@@ -1,6 +1,7 @@
-"""How messages come and go: stdio, and what it takes to write another transport.
+"""Transports: stdio and HTTP, and the classes for a transport of your own.
 
-A transport frames messages (`Framing`, or its own way), hands them to a `Connection` and sends what that says.
+A transport splits its input into messages (`Framing`, or its own way), passes them to a `Connection`, and sends the
+messages of the connection.
 """
 
 from __future__ import annotations

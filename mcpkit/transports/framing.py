@@ -25,19 +25,19 @@ _ENDING = 1024
 
 
 class Framing:
-    r"""Cuts a stream of bytes into messages.
+    r"""Splits a byte stream into messages.
 
-    Only `\n` ends a line: the other line separators of Unicode may stand inside a JSON string. White space
-    around a message, such as the `\r` of `\r\n`, and a byte order mark before it are removed; blank lines are
-    ignored. One connection needs one framing:
+    Only `\n` ends a line, because JSON strings can contain the other line separators of Unicode. White space around a
+    message, such as the `\r` of `\r\n`, and a byte order mark before it are removed. Blank lines are ignored. Each
+    connection needs its own framing:
 
         for line in framing.feed(chunk):
             connection.receive(line)
 
     Args:
-        max_line: The longest line that is taken, in bytes, without its newline. A longer one is reported
-            once and skipped up to its newline, without being kept in memory.
-        waits_for_end: Whether it is reported with its end, once that has come, and not as soon as it is too long.
+        max_line: Maximum length of a line in bytes, without its newline. A longer line is reported once and skipped
+            without being stored.
+        waits_for_end: Report such a line with its end, once that has been received, instead of immediately.
     """
 
     __slots__ = ("_max_line", "_partial", "_skipped", "_waits_for_end")
@@ -49,14 +49,13 @@ class Framing:
         self._skipped: TooLongError | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | ProtocolError]:
-        """Take the next bytes of the stream.
+        """Process the next bytes of the stream.
 
         Args:
-            chunk: Any number of bytes, cut anywhere.
+            chunk: Any number of bytes, split anywhere.
 
         Returns:
-            What became complete, in order: the lines without their newlines, and an error in the place of
-            each line that is too long.
+            The completed lines without their newlines, in order, with an error in place of each line that is too long.
         """
         end = chunk.find(b"\n")
         if (
@@ -81,10 +80,10 @@ class Framing:
         return lines
 
     def finish(self) -> list[bytes | ProtocolError]:
-        """Take the end of the stream.
+        """Process the end of the stream.
 
         Returns:
-            The last line, where no newline ended it; otherwise nothing.
+            The last line if no newline ended it; otherwise an empty list.
         """
         return self.feed(b"\n")
 

@@ -1,4 +1,4 @@
-"""A pair of streams in the same process whose messages are Python objects, as anyio's memory streams carry them."""
+"""Transport over two streams of Python objects in the same process, such as anyio's memory streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..protocol.types import Json
 from ..state.principal import ANYONE, Principal
 
 _FULL = 1024 * 1024
-"""Bytes waiting for the client beyond which nothing more is read, and handlers that wait for room are held."""
+"""Bytes waiting for the client above which input is not read, and handlers that wait for room are blocked."""
 
 _LAST_WORDS = 1.0
 """Seconds in which the client must read the last messages after it closed its side."""
@@ -33,22 +33,22 @@ Sent_contra = TypeVar("Sent_contra", contravariant=True)
 
 
 class ObjectSource(AsyncIterable[Item_co], Protocol[Item_co]):
-    """Gives messages, one after the other, and ends; such as `anyio.abc.ObjectReceiveStream`."""
+    """Asynchronous iterable of messages, such as `anyio.abc.ObjectReceiveStream`."""
 
     def aclose(self) -> Awaitable[None]:
-        """Take no more."""
+        """Close the stream."""
         ...
 
 
 class ObjectSink(Protocol[Sent_contra]):
-    """Takes messages, such as `anyio.abc.ObjectSendStream`."""
+    """Stream for messages, such as `anyio.abc.ObjectSendStream`."""
 
     def send(self, item: Sent_contra, /) -> Awaitable[None]:
-        """Hand one message over, as soon as there is room for it."""
+        """Send a message as soon as there is room for it."""
         ...
 
     def aclose(self) -> Awaitable[None]:
-        """Say that there are no more."""
+        """Close the stream."""
         ...
 
 
@@ -61,29 +61,27 @@ async def serve_objects(
     make: Callable[[Json], Sent],
     principal: Principal = ANYONE,
 ) -> None:
-    """Serve one client whose messages are objects, until `read` ends or breaks, or nobody takes what is written.
+    """Serve one client over object streams, until `read` ends or fails, or the client closes `write`.
 
-    What still runs then is cancelled, and answered with an error where the client still listens; the lifespan is left,
-    and both streams are closed. All of that is done, too, before a cancellation of this gets out, but for the answers.
+    Then running requests are cancelled, and answered with an error if the client still reads. The lifespan is left, and
+    both streams are closed. A cancellation has the same effects, except for the responses. A client can repeat the
+    handshake, as agents do that have lost its state. Running requests continue.
 
-    A client may do the handshake again, as agents do that have lost track of it: what runs goes on.
-
-    Nothing is read while more than a megabyte waits to be taken by the client. Exceptions in `read`, which stand for
-    messages that could not be read, are logged, as nobody can be told: they have no id. So are messages that `dump` or
-    `make` raises for.
+    Input is not read while more than a megabyte waits for the client. Exceptions in `read`, which represent unreadable
+    messages, are logged, because an unreadable message has no ID to answer. Exceptions of `dump` and `make` are logged
+    as well.
 
     Args:
         server: The server.
-        read: What the client says.
-        write: What it is told.
-        dump: Returns the JSON-RPC message of an item of `read`.
-        make: Returns the item of `write` for a JSON-RPC message.
-        principal: Who the client is.
+        read: Messages from the client.
+        write: Messages to the client.
+        dump: Converts an item of `read` to a JSON-RPC message.
+        make: Converts a JSON-RPC message to an item of `write`.
+        principal: Principal of the client.
 
     Raises:
-        RuntimeError: No event loop of asyncio runs here.
-        BaseException: Whatever entering or leaving the server's lifespan raised, or a stream, unless it was one of
-            anyio's errors that say that its other end has gone.
+        RuntimeError: The running event loop is not one of asyncio.
+        BaseException: The exception of the lifespan or of a stream, except anyio's errors for a closed peer.
     """
     require_loop("mcpkit")
     from anyio import CancelScope
@@ -149,7 +147,7 @@ async def _receive(
     connection: Connection,
     output: _Output[Sent],
 ) -> None:
-    """Hand over what the client says, until it says no more."""
+    """Pass messages of the client to the connection, until the stream ends."""
     from anyio import BrokenResourceError, ClosedResourceError
 
     try:
@@ -176,7 +174,7 @@ def _line(message: Json) -> bytes:
 
 
 class _Output(Generic[Sent]):
-    """Sends messages in the order in which they are given, as fast as they are taken."""
+    """Queue of messages to the client, sent in order as fast as the client reads."""
 
     def __init__(self, write: ObjectSink[Sent], make: Callable[[Json], Sent]) -> None:
         self._write = write
@@ -189,7 +187,7 @@ class _Output(Generic[Sent]):
         self._has_room.set()
 
     def send(self, message: bytes) -> None:
-        """Let a message wait until it is its turn."""
+        """Queue a message."""
         self._waiting.append(message)
         self._size += len(message)
         if self._size > _FULL:
@@ -197,17 +195,17 @@ class _Output(Generic[Sent]):
         self._has_news.set()
 
     async def room(self) -> None:
-        """Wait until the client keeps up."""
+        """Wait until the client has read enough."""
         if self._size > _FULL:
             await self._has_room.wait()
 
     def end(self) -> None:
-        """Let `run` return when all that waits has been sent."""
+        """Make `run` return once the queue is empty."""
         self._is_ending = True
         self._has_news.set()
 
     async def run(self) -> None:
-        """Send until the end, or until nobody takes it any more."""
+        """Send messages until the end, or until the client closes the stream."""
         from anyio import BrokenResourceError, ClosedResourceError
 
         try:

@@ -1,7 +1,7 @@
-"""Reads a descriptor into an event loop, and stops reading while asked to.
+"""Reading of a descriptor in an event loop, with pause and resume.
 
-The descriptor is never made non-blocking: that would change the open file itself, which the host, a terminal
-or a sibling process may share.
+The descriptor is never made non-blocking: that would change the open file itself, which the host, a terminal or a
+sibling process may share.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
     """Read a descriptor until it ends, in the running event loop.
 
     Args:
-        descriptor: What to read; nobody else may read it meanwhile.
-        take: Called in the loop with each chunk as it comes, and once with `b""` at the end of input. A chunk
-            that was on its way when the input was paused still comes.
+        descriptor: The descriptor. No other code may read it meanwhile.
+        take: Called in the loop with each chunk, and once with `b""` at the end of input. A chunk in transit at a pause
+            is still delivered.
     """
     try:
         return _PolledInput(descriptor, take)
@@ -39,11 +39,11 @@ def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
 
 
 class PipeInput(ABC):
-    """A descriptor that is being read, and more at once of what is long; made by `read_pipe`.
+    """Reader of a descriptor, with larger reads for long messages; created by `read_pipe`.
 
     Attributes:
-        descriptor: What is read.
-        chunks: How many reads have been made: what tells a busy loop from one that is stuck.
+        descriptor: The descriptor.
+        chunks: Number of reads, which distinguishes a busy loop from a blocked one.
     """
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
@@ -60,21 +60,21 @@ class PipeInput(ABC):
 
     @abstractmethod
     def resume(self) -> None:
-        """Read on after `pause`."""
+        """Continue reading after `pause`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop reading for good."""
+        """Stop reading permanently."""
 
     def expect_more(self) -> None:
-        """Read more at once the next time: what has come is a part of something long."""
+        """Make the next read larger, because the last chunk is part of a long message."""
         if not self._is_enlarged:
             self._is_enlarged = True
             enlarge(self.descriptor)
         self._size = _LONG_CHUNK
 
     def read(self) -> bytes:
-        """Read once; nothing at the end."""
+        """Read once; returns empty bytes at the end."""
         size, self._size = self._size, CHUNK
         try:
             return os.read(self.descriptor, size)
@@ -86,7 +86,7 @@ class PipeInput(ABC):
 
 
 class _PolledInput(PipeInput):
-    """The loop says that there is something to read, so the read does not block."""
+    """Reader that waits for the event loop to report input, so that reads do not block."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         super().__init__(descriptor, take)
@@ -113,7 +113,7 @@ class _PolledInput(PipeInput):
 
 
 class _ThreadedInput(PipeInput):
-    """A thread waits for the descriptor, and hands over one chunk at a time."""
+    """Reader with a thread that blocks on the descriptor, and delivers one chunk at a time."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         super().__init__(descriptor, take)

@@ -1,8 +1,8 @@
-"""Writes messages to a descriptor from an event loop, without blocking the loop.
+"""Writing of messages to a descriptor in an event loop, without blocking the loop.
 
-A descriptor that others may have too stays a blocking one: changing that would change the open file itself, which
-the host, a terminal or a sibling process may share. What certainly fits is written at once; a thread writes the rest.
-One that is nobody else's is non-blocking, and the loop writes all of it.
+A descriptor that other processes may share stays blocking: changing that would change the open file itself. Data that
+certainly fits is written immediately, and a thread writes the rest. A descriptor of this process only is non-blocking,
+and the loop writes everything.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from itertools import islice
 from .pipe_size import enlarge
 
 _FULL = 1024 * 1024
-"""Bytes waiting for the host beyond which no more is welcome."""
+"""Bytes waiting for the host above which the output counts as full."""
 
 _ROOM = 256 * 1024
-"""Bytes waiting for the host below which more is welcome again."""
+"""Bytes waiting for the host below which the output has room again."""
 
 _AT_ONCE = 64 * 1024
 """The most that the loop writes itself, in bytes: what a pipe holds by default on Linux."""
@@ -40,17 +40,16 @@ logger = logging.getLogger(__name__)
 
 
 class PipeOutput:
-    """Sends messages, one a line, in the order in which they are given.
+    """Sends messages, one per line, in order.
 
-    The first message of a turn of the loop leaves at once; what follows within a millisecond leaves in one
-    write when the turn ends. All methods are for the loop's own thread.
+    The first message of a turn of the loop is written immediately. Messages within a millisecond after it are written
+    together at the end of the turn. All methods must be called in the thread of the loop.
 
     Args:
-        descriptor: What to write to; nobody else may write there meanwhile.
-        on_room: Called in the loop when the output was full and is no longer.
-        on_broken: Called in the loop when nobody reads the other end any more. What is sent from then on is
-            dropped.
-        is_own: Whether it is this end of a pipe that nobody else has, and non-blocking.
+        descriptor: The descriptor. No other code may write to it meanwhile.
+        on_room: Called in the loop when a full output has room again.
+        on_broken: Called in the loop when the other end is closed. Messages after that are dropped.
+        is_own: Whether the descriptor is a non-blocking pipe that no other process shares.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class PipeOutput:
         )  # what is long leaves without taking turns with a host that reads little at a time
 
     def send(self, message: bytes) -> None:
-        """Send one message, which comes without its newline."""
+        """Send one message, given without its newline."""
         if len(message) >= _AT_ONCE:  # too long to be copied for a newline, or for its neighbours
             if self._gathered:
                 self._write_gathered()
@@ -105,25 +104,25 @@ class PipeOutput:
 
     @property
     def is_writing(self) -> bool:
-        """Whether something has been given to the system, or to a thread, and not been taken yet."""
+        """Whether a write is in progress in the system or in a thread."""
         return self._rest.unwritten > 0
 
     async def ready(self) -> None:
-        """Return once more is welcome."""
+        """Wait until the output has room."""
         await self._has_room.wait()
 
     async def flush(self) -> None:
-        """Return once everything sent has been written, or dropped."""
+        """Wait until everything has been written or dropped."""
         self._end_turn()
         while self._rest.unwritten and not self.is_broken:
             self._has_written.clear()
             await self._has_written.wait()
 
     def close(self, *, with_descriptor: bool = False) -> None:
-        """Write nothing more; nobody waits for room any longer.
+        """Stop writing, and wake up callers that wait for room.
 
         Args:
-            with_descriptor: Whether the descriptor is closed, too, as soon as nothing is being written to it.
+            with_descriptor: Close the descriptor as well, once no write is in progress.
         """
         self.is_broken = True
         self.is_full = False
@@ -192,11 +191,11 @@ class PipeOutput:
 
 
 class _PolledWriting:
-    """Does the writing that has to wait in the loop, which says when there is room.
+    """Writes in the loop whenever the descriptor has room.
 
     Args:
-        descriptor: What to write to; it is non-blocking.
-        loop: The loop that runs.
+        descriptor: The non-blocking descriptor.
+        loop: The running loop.
         after_write: Called after each write, with the error if there was one.
     """
 
@@ -244,11 +243,11 @@ class _PolledWriting:
 
 
 class _WritingThread:
-    """Does the writing that may block. Started when it is first needed.
+    """Writes in a thread, because writes can block. The thread starts on the first use.
 
     Args:
-        descriptor: What to write to.
-        loop: Where to call `after_write`.
+        descriptor: The descriptor.
+        loop: Loop in which `after_write` is called.
         after_write: Called after each write, with the error if there was one.
     """
 
@@ -284,7 +283,7 @@ class _WritingThread:
             self._changed.notify()
 
     def close_descriptor(self) -> None:
-        """Close the descriptor; if the thread is writing to it, when it has done so."""
+        """Close the descriptor, after a write in progress."""
         with self._changed:
             self._owes_close = self._is_started
         if not self._owes_close:
@@ -331,7 +330,7 @@ class _WritingThread:
 
 
 def _take_off(size: int, blocks: deque[memoryview]) -> None:
-    """Take so many bytes off the beginning."""
+    """Remove a number of bytes from the beginning."""
     while blocks and size >= len(blocks[0]):
         size -= len(blocks.popleft())
     if size:
@@ -339,7 +338,7 @@ def _take_off(size: int, blocks: deque[memoryview]) -> None:
 
 
 def _always(timeout: float | None) -> object:
-    """Say that there may be room, as a write tells."""
+    """Return True: there may be room, which the write itself detects."""
     return True
 
 

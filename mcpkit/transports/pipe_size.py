@@ -1,4 +1,4 @@
-"""How much a pipe may hold."""
+"""Capacity of pipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 
 _PIPE_SIZE = 1024 * 1024
-"""What a pipe may hold at the most, in bytes: the most that Linux allows by default."""
+"""Capacity of enlarged pipes in bytes, the default maximum of Linux."""
 
 if sys.platform == "linux":
     import fcntl

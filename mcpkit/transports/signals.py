@@ -19,9 +19,9 @@ _installed: SignalBytes | None = None
 
 
 class SignalBytes:
-    """Sends the number of each SIGINT and SIGTERM, as one byte, until `restore` is called.
+    """Writes the number of each SIGINT and SIGTERM as a byte to a socket, until `restore` is called.
 
-    Only in the main thread, as Python demands. A signal that is ignored stays ignored.
+    It works only in the main thread, as Python requires. An ignored signal stays ignored.
 
     Args:
         sink: A non-blocking socket.
@@ -41,7 +41,7 @@ class SignalBytes:
         _installed = self
 
     def restore(self, descriptor: int | None = None) -> None:
-        """Put the former handlers back, and the former wake-up descriptor, or another one."""
+        """Restore the previous handlers, and the previous wake-up descriptor or another one."""
         global _installed  # noqa: PLW0603
         _installed = None
         for number, handler in self._previous.items():
@@ -49,7 +49,7 @@ class SignalBytes:
         signal.set_wakeup_fd(self._previous_descriptor if descriptor is None else descriptor)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Do what has not been done in C, if somebody else took the wake-up descriptor, such as asyncio."""
+        """Write the signal if other code, such as asyncio, has replaced the wake-up descriptor."""
         own = self._sink.fileno()
         current = signal.set_wakeup_fd(own)
         if current != own:

@@ -1,8 +1,8 @@
-"""Keeps the standard streams of the process for the protocol alone.
+"""Reservation of the standard streams of the process for the protocol.
 
-The specification forbids anything but messages on standard output (revision 2026-07-28, "stdio"). Tools,
-libraries and child processes print there all the same, some of them below Python, so the descriptors are
-exchanged: the protocol moves to private copies, 1 becomes standard error and 0 becomes empty.
+The specification allows only messages on standard output (revision 2026-07-28, "stdio"). Tools, libraries and child
+processes print there all the same, some of them below Python. So the descriptors are exchanged: the protocol uses
+private copies, 1 becomes standard error, and 0 becomes empty.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _lock = threading.Lock()
 
 
 class StandardStreams:
-    """The private descriptors of the protocol: `input` to read from, `output` to write to.
+    """Private descriptors of the protocol: `input` for reading, `output` for writing.
 
     Attributes:
-        printing: What keeps `sys.stdout` and `sys.stderr` safe to print to meanwhile.
+        printing: Keeps `sys.stdout` and `sys.stderr` safe to print to.
     """
 
     __slots__ = ("input", "output", "printing")
@@ -49,10 +49,10 @@ class StandardStreams:
 def hold_standard_descriptors() -> Generator[None]:
     """Keep 0, 1 and 2 open, so that no file opened in this block gets one of these numbers.
 
-    If standard error is closed, the empty device takes its place.
+    If standard error is closed, the null device replaces it.
 
     Raises:
-        RuntimeError: Standard input or output is closed, or another file has got its number since.
+        RuntimeError: Standard input or output is closed, or its number now belongs to another file.
     """
     if _is_forked:
         raise RuntimeError(
@@ -78,11 +78,11 @@ def hold_standard_descriptors() -> Generator[None]:
 
 @contextmanager
 def divert_standard_output() -> Generator[None]:
-    """Send what is printed to standard error, until the block ends.
+    """Redirect printed output to standard error until the block ends.
 
-    It is for an author's code that runs before its server does, such as its import: a server that is run in the
-    block by `take_over_standard_streams` writes to standard output all the same. Nothing is diverted unless a host
-    may have started the process: standard input is a pipe, a socket or a file, and no terminal or empty device.
+    It is for user code that runs before the server, such as its import. A server that runs in the block by
+    `take_over_standard_streams` still writes to standard output. Nothing is redirected unless a host may have started
+    the process: standard input is a pipe, a socket or a file, not a terminal or the null device.
     """
     global _diverted  # noqa: PLW0603 - of the process
     is_given = is_open(0) and is_open(1) and not stat.S_ISCHR(os.fstat(0).st_mode) and not os.isatty(1)
@@ -125,10 +125,10 @@ def _hold_stderr() -> Generator[None]:
 
 @contextmanager
 def take_over_standard_streams() -> Generator[StandardStreams]:
-    """Take standard input and output over, for as long as the block lasts.
+    """Take over standard input and output until the block ends.
 
-    Inside it, whatever is written to descriptor 1 comes out of standard error, and descriptor 0 is empty, in
-    this process and in its children. What Python printed before, and has not written yet, goes the same way.
+    In the block, data written to descriptor 1 goes to standard error, and descriptor 0 is empty, in this process and
+    its children. Output that Python has buffered before goes the same way.
     """
     owned = 1 if _diverted is None else _diverted
     streams = StandardStreams(os.dup(0), os.dup(owned), SafeOutput())
@@ -165,9 +165,9 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
 
 
 def replace_lost_stderr() -> None:
-    """Put the empty device in the place of a standard error that nobody reads any more.
+    """Replace a standard error with a closed reader by the null device.
 
-    Otherwise `print` would raise in a tool, and a child process that prints would die of it.
+    Otherwise `print` would raise in a tool, and child processes that print would be killed.
     """
     if sys.platform != "win32":
         poll = select.poll()
@@ -181,7 +181,7 @@ def replace_lost_stderr() -> None:
 
 
 def _copies(descriptor: int, *streams: object) -> set[int]:
-    """Return the descriptors of streams that are copies of another, as `os.fdopen(os.dup(1), "w")` has one."""
+    """Return the descriptors of streams that are copies of another, such as that of `os.fdopen(os.dup(1), "w")`."""
     # Where Python found 2 closed at its start, that is the first number that a copy gets.
     known = (0, 1) if sys.__stderr__ is None else (0, 1, 2)
     found = {number for number in map(descriptor_of, streams) if number is not None and number not in known}
@@ -199,7 +199,7 @@ def _flush_output() -> None:
 
 
 def _flush_c() -> None:
-    """Write out what C code printed, which otherwise leaves with the process, after 1 has been restored."""
+    """Flush the buffers of C code, which would otherwise be written at exit, after 1 has been restored."""
     try:
         import ctypes
     except ImportError:  # a Python without libffi has no way to reach these buffers

@@ -29,19 +29,19 @@ _CLEANUP_SHARE = 0.2
 def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
-    Where standard input is a terminal, it says on standard error what it is and, once the lifespan has been entered,
-    what it offers and how to try it. Meanwhile, what is printed to standard output comes out of standard error, and
-    standard input is empty; both are restored in the end. In the main thread, SIGINT and SIGTERM end the service as
+    If standard input is a terminal, the server is described on standard error, and once the lifespan has started, its
+    components and how to try it. While the server runs, output printed to standard output goes to standard error, and
+    standard input is empty. Both are restored at the end. In the main thread, SIGINT and SIGTERM end the server as
     well.
 
     Args:
         server: The server.
-        principal: Who the host is.
+        principal: Principal of the host.
 
     Raises:
         TypeError: `principal` is not a Principal.
-        SystemExit: A signal came; the status is 128 + its number.
-        BaseException: Whatever entering or leaving the server's lifespan raised.
+        SystemExit: A signal was received. The status is 128 + its number.
+        BaseException: The exception of the lifespan of the server.
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
     checked_principal(principal)
@@ -72,17 +72,17 @@ def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
 
 
 async def serve_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
-    """Do what `run_stdio` does in a loop that is already running.
+    """Serve the host as `run_stdio` does, in a running event loop.
 
-    Signals are left to the caller, who may cancel this; and so is a function that blocks the loop.
+    Signals are left to the caller, who can cancel this call. Functions that block the loop are not interrupted.
 
     Args:
         server: The server.
-        principal: Who the host is.
+        principal: Principal of the host.
 
     Raises:
         TypeError: `principal` is not a Principal.
-        RuntimeError: Standard input or output is closed, or no event loop of asyncio runs here.
+        RuntimeError: Standard input or output is closed, or the running event loop is not one of asyncio.
     """
     checked_principal(principal)
     require_loop("serve_stdio")
@@ -126,7 +126,7 @@ def _grace(server: Served) -> float:
 
 
 class _Host:
-    """The one host of this process: its connection, between two descriptors."""
+    """Connection to the host of this process, over two descriptors."""
 
     def __init__(self, engine: Engine, streams: StandardStreams, principal: Principal) -> None:
         self.stop = asyncio.Event()
@@ -144,7 +144,7 @@ class _Host:
         self._printing = streams.printing
 
     def guard_with(self, watchdog: Watchdog) -> None:
-        """Let the watchdog look after the input, and stop when it hears a signal."""
+        """Let the watchdog monitor the input, and stop when it receives a signal."""
         self._watchdog = watchdog
         loop = asyncio.get_running_loop()
 
@@ -155,7 +155,7 @@ class _Host:
         watchdog.watch(self._input, on_signal=stop)
 
     async def enter(self, *, is_a_person: bool) -> None:
-        """Wait for the lifespan; without it there is nothing to serve. Then a person is told what there is."""
+        """Wait for the lifespan, without which nothing can be served. Then describe the components on a terminal."""
         try:
             await self.engine.ready()
         except BaseException:
@@ -167,7 +167,7 @@ class _Host:
             print(offer(self.engine), file=sys.stderr, flush=True)
 
     async def serve(self, time_limit: float) -> None:
-        """Return when all requests are answered, or `time_limit` seconds after the end of input."""
+        """Wait until all requests are answered, or until `time_limit` seconds after the end of input."""
         await self._has_ended.wait()
         if self._watchdog is not None:
             self._watchdog.begin()
@@ -177,13 +177,13 @@ class _Host:
         await self._output.flush()
 
     def drain(self, time_limit: float) -> None:
-        """Have tasks handed back, or end within `time_limit` seconds, unless that has begun."""
+        """Make tasks end or be handed back within `time_limit` seconds, unless that has started."""
         if not self._is_draining:
             self._is_draining = True
             self.engine.drain(time_limit)
 
     async def aclose(self, time_limit: float) -> None:
-        """Cancel what still runs, and take leave within `time_limit` seconds."""
+        """Cancel running requests, and send the last messages within `time_limit` seconds."""
         self._input.close()
         if self._watchdog is not None:
             self._watchdog.unwatch()

@@ -1,4 +1,4 @@
-"""What a server says to a person who has started it in a terminal, where a host is expected."""
+"""Description of a server for a user that started it in a terminal, where a host is expected."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..engine.engine import Engine
 from ..engine.registry import CompositeCatalog
 
 _MOST = 8
-"""Names of one kind that are written out."""
+"""Maximum names of one kind that are listed."""
 
 _WIDTH = 78
-"""Columns, where the terminal's have not been asked for."""
+"""Columns of the text."""
 
 
 def heading(engine: Engine) -> str:
-    """Return what a server is, in a line for a terminal.
+    """Return name and version of a server as a line for a terminal.
 
     Args:
-        engine: What serves it.
+        engine: Engine of the server.
     """
     from ..common.version import __version__
 
@@ -35,10 +35,10 @@ def heading(engine: Engine) -> str:
 
 
 def offer(engine: Engine) -> str:
-    """Return what a server offers and how to try it, in lines for a terminal.
+    """Return the components of a server and how to try it, as lines for a terminal.
 
     Args:
-        engine: What serves it.
+        engine: Engine of the server.
     """
     command = _command()
     lines = [*_offers(engine.catalog), ""]
@@ -83,7 +83,7 @@ def _offers(catalog: CompositeCatalog) -> Iterator[str]:
 
 
 def _command() -> list[str]:
-    """Return what has started this process, as it can be started from anywhere; empty where nobody knows."""
+    """Return the command that started this process, for use from any directory; empty if unknown."""
     main: Any = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     spec = getattr(main, "__spec__", None)

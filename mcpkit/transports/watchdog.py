@@ -1,7 +1,7 @@
-"""Ends the process when its time is over, whatever its threads are doing.
+"""Watchdog that ends the process when its grace period is over, even if its threads are blocked.
 
-An event loop that is stuck in an author's function neither sees the end of input nor handles a signal, so a
-thread of its own looks after both. Only code that never lets go of the interpreter's lock defeats it.
+An event loop that is blocked in user code neither detects the end of input nor handles a signal, so a separate thread
+monitors both. Only code that never releases the interpreter lock defeats it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Watchdog:
-    """A block that SIGINT, SIGTERM (in the main thread) and the end of input give a grace period to end.
+    """Context manager that limits the time to end after SIGINT, SIGTERM (in the main thread) or the end of input.
 
-    If the block lasts longer, the process ends there and then: with status 128 + the signal's number, or 0
-    at the end of input. A second SIGINT ends it at once. After a block that ended in time, other threads may
-    hold up the end of the process for what remains of the period.
+    If the block takes longer, the process is ended immediately, with status 128 + the signal's number, or 0 at the end
+    of input. A second SIGINT ends it at once. After a block that ended in time, other threads can delay the end of the
+    process for the rest of the period.
 
     Args:
         grace: The period, in seconds.
-        is_hasty: Whether a second SIGTERM ends it at once, too.
+        is_hasty: A second SIGTERM ends the process at once, too.
     """
 
     def __init__(self, grace: float, *, is_hasty: bool = False) -> None:
@@ -68,11 +68,11 @@ class Watchdog:
         self._ringer.close()  # which rings
 
     def watch(self, pipe: PipeInput | None, *, on_signal: Callable[[], object]) -> None:
-        """Look out for signals, and for the other end of the input being closed: its reader may be too busy for that.
+        """Monitor signals, and the closing of the other end of the input, which a busy reader would detect late.
 
         Args:
-            pipe: The input, if there is any. As long as it is being read on, it has not ended.
-            on_signal: Called in the watchdog's thread when the first signal comes.
+            pipe: The input; None if there is none. While it is being read, it has not ended.
+            on_signal: Called in the thread of the watchdog at the first signal.
         """
         self._input, self._on_signal = pipe, on_signal
         if self.signal is not None:
@@ -80,12 +80,12 @@ class Watchdog:
         self._ring()
 
     def unwatch(self) -> None:
-        """Leave the input alone: its descriptor is about to be closed."""
+        """Stop monitoring the input, before its descriptor is closed."""
         self._input = self._on_signal = None
         self._ring()
 
     def begin(self) -> None:
-        """Begin the grace period: all of the input has been read."""
+        """Start the grace period, after all input has been read."""
         self._start_clock()
         self._ring()
 
@@ -122,7 +122,7 @@ class Watchdog:
         return False
 
     def _hang_up(self, pipe: PipeInput) -> None:
-        """Give a closed input a grace period to be read, which starts anew whenever some of it has been."""
+        """Start a grace period to read a closed input. It starts again whenever some of it has been read."""
         self._is_hung_up = True
         self._chunks_seen = pipe.chunks
         self._deadline = time.monotonic() + self.grace

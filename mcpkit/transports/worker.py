@@ -1,4 +1,4 @@
-"""A process that serves no client and runs the tasks of a server: `mcpkit worker server:server`."""
+"""Worker process that serves no clients and runs the tasks of a server: `mcpkit worker server:server`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _SHARE_OF_TASKS = 0.8
 
 
 class NoWorkError(Exception):
-    """There is nothing that a worker could do for a server."""
+    """The server has no tasks that a worker can run."""
 
 
 def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0) -> None:
-    """Run the tasks of a server until a signal comes.
+    """Run the tasks of a server until a signal is received.
 
-    SIGINT and SIGTERM end it: no more tasks are taken, and what runs is handed back to the others that run tasks, or
-    finishes meanwhile. A second signal ends the process at once, and others run its tasks when their leases are over.
+    SIGINT and SIGTERM end the worker: it accepts no more tasks, and running tasks finish or are handed back to other
+    workers. A second signal ends the process at once. Other workers run its tasks when their leases expire.
 
     Args:
         server: The server.
-        slots: How many tasks run at a time; None for as many as the server says.
+        slots: Number of concurrent tasks; None takes the number of the server.
         grace: Seconds from a signal to the end of the process.
 
     Raises:
-        TypeError: An option is of another type.
+        TypeError: An option has the wrong type.
         ValueError: An option is out of range.
-        NoWorkError: The server has no tasks, or shares them with no other process.
-        BaseException: Whatever entering or leaving the server's lifespan raised.
+        NoWorkError: The server has no tasks, or does not share them with other processes.
+        BaseException: The exception of the lifespan of the server.
     """
     check_options(slots, grace)
     engine = server.engine
@@ -58,8 +58,8 @@ def check_options(slots: int | None, grace: float) -> None:
     """Check the options of a worker.
 
     Raises:
-        TypeError: One of them is of another type.
-        ValueError: One of them is out of range.
+        TypeError: An option has the wrong type.
+        ValueError: An option is out of range.
     """
     check_count("slots", slots, none="the number that the server sets")
     check_seconds("grace", grace, may_be_zero=True)

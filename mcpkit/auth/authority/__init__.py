@@ -1,4 +1,4 @@
-"""An authorization server: OAuth 2.1 as MCP wants it (basic/authorization), but for who logs the users in.
+"""Authorization server: OAuth 2.1 as MCP requires it (basic/authorization), without the login of users.
 
-Internal: what is public of it stands in `mcpkit.auth`.
+Internal: the public part is in `mcpkit.auth`.
 """

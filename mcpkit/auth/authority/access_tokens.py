@@ -1,4 +1,4 @@
-"""The access tokens that an authorization server issues: JWTs that any process with the same secret verifies."""
+"""Access tokens of an authorization server: JWTs that every process with the same secret can verify."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 
 _PURPOSE = "OAuth access token"
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""How many points the curve has."""
+"""Number of points of the curve."""
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 RESERVED = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "client_id", "scope", "grant"})
 """Claims with a fixed meaning. Other claims of a user are stored with the grant, not in the token."""
 
 
 class AccessTokens:
-    """Signs access tokens and knows its own again (RFC 9068; ES256).
+    """Issues and verifies access tokens (RFC 9068; ES256).
 
-    The keys are made of the server's secret: nothing has to be kept, and a replaced secret goes on verifying.
+    The keys are derived from the secret of the server, so nothing is stored. Tokens signed with a replaced secret stay
+    valid while it is listed.
 
     Args:
-        issuer: Who issues them.
-        keys: What they are signed with.
-        lifetime: Seconds for which one is good.
-        clock: The time in Unix seconds.
+        issuer: The issuer.
+        keys: Keys of the server.
+        lifetime: Seconds for which a token is valid.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class AccessTokens:
         scopes: Collection[str],
         grant: str,
     ) -> str:
-        """Return a new token.
+        """Issue a token.
 
         Args:
-            subject: Whose it is; the client's own id where it asks for itself.
-            client_id: To whom it is issued.
-            audience: The resources that it is for.
-            scopes: What it grants.
-            grant: The grant that it stands on, by whose end it ends too.
+            subject: The user, or the client ID with the client credentials grant.
+            client_id: Client that receives the token.
+            audience: Resources that the token is for.
+            scopes: Granted scopes.
+            grant: ID of the grant. The token is invalid once the grant has ended.
         """
         from joserfc import jwt
 
@@ -85,10 +86,10 @@ class AccessTokens:
         )
 
     def read(self, token: str) -> dict[str, object]:
-        """Return the claims of a token that has been issued here and is still good.
+        """Verify a token of this issuer, and return its claims.
 
         Raises:
-            InvalidTokenError: It is none.
+            InvalidTokenError: The token was not issued here, or has expired.
         """
         from joserfc import jwt
         from joserfc.errors import JoseError
@@ -116,7 +117,7 @@ class AccessTokens:
         }
 
     def _key_of(self, token: str) -> ECKey | None:
-        """Return the key of a token whose header is one that we write, as no other has anything to say here."""
+        """Return the key of a token by its header; None if the header is not one that this class writes."""
         match = _TOKEN.fullmatch(token)
         data = decode(match[1]) if match else None
         try:

@@ -1,4 +1,4 @@
-"""What a client asks of a user: a request for authorization, checked."""
+"""Authorization requests of clients, checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .parameters import Parameters
 from .parts import Parts
 
 LIFETIME = 600.0
-"""Seconds in which a user has to answer."""
+"""Seconds in which the user must answer."""
 ID_LENGTH = 35
 
 _PURPOSE = "OAuth authorization request"
@@ -27,19 +27,19 @@ _EXPIRED = "this form has expired or is not valid; start the login again in the 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for authorization, of which all has been checked.
+    """A checked authorization request.
 
     Attributes:
-        id: Which one.
-        client_id: Who asks.
-        client_name: What the client calls itself.
-        redirect_uri: Where the user is sent back to.
-        state: What the client wants to hear again.
-        challenge: What the code's verifier must hash to.
-        scopes: What it wants.
-        resources: What it wants it for.
-        nonce: Ties the request to the browser that was shown it.
-        expires: When it is too late to answer, in Unix seconds.
+        id: ID of the request.
+        client_id: Client that sent it.
+        client_name: Name that the client gave itself.
+        redirect_uri: Redirect URI.
+        state: The `state` parameter.
+        challenge: The PKCE challenge.
+        scopes: Requested scopes.
+        resources: Requested resources.
+        nonce: Binds the request to the browser that received the page.
+        expires: Unix time in seconds at which the request expires.
     """
 
     id: str
@@ -55,9 +55,9 @@ class Asked:
 
 
 def dated_id() -> str:
-    """Return an id that nobody guesses, of `ID_LENGTH` letters; of two, the later one sorts behind the other.
+    """Return an unguessable ID of `ID_LENGTH` letters. IDs sort by time of creation.
 
-    Cookies are named by them, of which not every client sends the oldest first.
+    Cookies are named by these IDs, because not every client sends the oldest cookie first.
     """
     return f"{time.time_ns() // 1_000:013x}{secrets.token_urlsafe(16)}"
 
@@ -65,10 +65,10 @@ def dated_id() -> str:
 def asked_by(
     client: Client, redirect_uri: str, parameters: Parameters, parts: Parts, clock: Callable[[], float]
 ) -> Asked:
-    """Return what a client asks (RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2).
+    """Check an authorization request (RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2).
 
     Raises:
-        OAuthError: It cannot be asked; the client may hear so at its redirect URI.
+        OAuthError: The request is not valid. The error may be sent to the redirect URI.
     """
     parameters.check()
     if parameters.require("response_type") != "code":
@@ -100,15 +100,15 @@ def asked_by(
 
 
 def sealed(asked: Asked, keys: Keys) -> str:
-    """Return a text in which only this server's processes can read what was asked."""
+    """Encrypt a request for the processes of this server."""
     return encode(keys.encrypt(_PURPOSE, json.dumps(asdict(asked)).encode()))
 
 
 def opened(text: str, keys: Keys, clock: Callable[[], float] = time.time) -> Asked:
-    """Return what was asked, of a text that was sealed.
+    """Decrypt a request.
 
     Raises:
-        OAuthError: It is none, or too old.
+        OAuthError: The text is not an encrypted request, or the request has expired.
     """
     data = decode(text)
     found = None if data is None else keys.decrypt(_PURPOSE, data)

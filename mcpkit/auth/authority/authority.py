@@ -1,4 +1,4 @@
-"""An authorization server: its endpoints, and what its tokens grant."""
+"""Authorization server: its endpoints, and verification of its tokens."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from .registration import Registration
 from .token_endpoint import TokenEndpoint
 
 FRESH = 30.0
-"""Seconds for which a token that was good is taken for good: so long lives what has been revoked, at most."""
+"""Seconds for which a verified token is cached, so that a revoked token stays valid no longer."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Authority:
-    """Answers clients and their users as OAuth 2.1 and MCP's authorization want it, and verifies what it has issued.
+    """Authorization server as OAuth 2.1 and MCP's authorization require it, and verifier of its tokens.
 
     Args:
-        parts: What it is made of.
-        registration: Registers clients.
-        login: Finds out who the users are.
-        clock: The time in Unix seconds.
+        parts: Components of the authorization server.
+        registration: Registration of clients.
+        login: Login of users.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Authority:
         self._tokens = TokenEndpoint(parts, login)
 
     def metadata(self) -> dict[str, object]:
-        """Return its metadata document (RFC 8414, section 2).
+        """Return the metadata document (RFC 8414, section 2).
 
-        It is the same wherever clients look for it, and so has what OpenID Connect Discovery wants of one (section 3),
-        although nobody is issued an ID token.
+        All well-known URLs serve the same document. So it contains the members that OpenID Connect Discovery requires
+        (section 3), although no ID tokens are issued.
         """
         url, methods = self.parts.url, list(METHODS)
         own = ["client_credentials"] if self.parts.clients.may_ask_for_themselves else []
@@ -90,7 +90,7 @@ class Authority:
         return found
 
     def routes(self) -> list[Route]:
-        """Return its endpoints; their paths begin at the root of the origin."""
+        """Return the endpoints, with paths from the root of the origin."""
         path = urlsplit(self.parts.issuer).path.rstrip("/")
         places = [urlsplit(url).path for url in authorization_server_urls(self.parts.issuer)]
         endpoints: list[tuple[str, Answer, list[str]]] = [
@@ -105,11 +105,11 @@ class Authority:
         return [Route(where, answer, methods=methods) for where, answer, methods in endpoints]
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        """Return what an access token grants.
+        """Verify an access token, and return its principal and validity.
 
         Raises:
-            InvalidTokenError: It was not issued here for this audience, has expired or has been revoked.
-            VerifierUnavailableError: What is kept cannot be looked up now.
+            InvalidTokenError: The token was not issued here, has expired, was revoked, or has another audience.
+            VerifierUnavailableError: The storage does not respond.
         """
         claims = self.parts.tokens.read(token)
         if audience not in (audiences_of(claims["aud"]) or ()):
@@ -125,10 +125,10 @@ class Authority:
         return AccessToken(principal, expires, issued, min(expires, self._clock() + FRESH))
 
     async def claim(self, asked: Asked) -> None:
-        """Take it that a request is answered now.
+        """Mark a request as answered.
 
         Raises:
-            OAuthError: It has been answered before.
+            OAuthError: The request was already answered.
         """
         if not await self.parts.grants.claim(asked.id, 2 * LIFETIME):  # a login may take as long as the page
             raise OAuthError(
@@ -143,7 +143,7 @@ class Authority:
         claims: Mapping[str, object],
         held: Json | None = None,
     ) -> Response:
-        """Send a user back to the client with a code; this is how a `Login` ends."""
+        """Redirect the user to the client with a code, at the end of a login."""
         parts = self.parts
         granted = asked.scopes if scopes is None else parts.granted(asked.scopes, scopes)
         record = GrantRecord(
@@ -173,7 +173,7 @@ class Authority:
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
 
     def refused(self, asked: Asked, error: str, description: str) -> Response:
-        """Send a user back to the client without a code."""
+        """Redirect the user to the client with an error."""
         said = {"error": error, "error_description": OAuthError(error, description).description}
         return self._sent_back(asked.redirect_uri, asked.state, said)
 
@@ -203,7 +203,7 @@ class Authority:
         return error_page(description, status, back=back, look=self.parts.look)
 
     def _sent_back(self, redirect_uri: str, state: str | None, said: Mapping[str, str]) -> Response:
-        """Redirect to a client, and say who sends: another server's answer is none of ours (RFC 9207)."""
+        """Redirect to a client with the parameter `iss`, by which it detects responses of other servers (RFC 9207)."""
         parameters = [*said.items(), ("iss", self.parts.issuer)]
         if state is not None:
             parameters.append(("state", state))
@@ -231,7 +231,7 @@ class Authority:
         return JSONResponse(answer, 201, headers=NOT_KEPT)
 
     async def _revoke(self, request: Request) -> Response:
-        """Revoke the grant of a token of any kind, and with it all of its tokens (RFC 7009, section 2)."""
+        """Revoke the grant of a token of any kind, and with it all tokens of the grant (RFC 7009, section 2)."""
         form = await of_form(request)
         form.check()
         client = await authenticated(request, form, self.parts.clients)
@@ -249,7 +249,7 @@ class Authority:
         return Response(status_code=200, headers=NOT_KEPT)
 
     def showing(self, endpoint: Answer) -> Answer:
-        """Return an endpoint that answers errors by pages, as users want them."""
+        """Wrap an endpoint so that errors become HTML pages for users."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -263,7 +263,7 @@ class Authority:
         return answer
 
     def _answering(self, endpoint: Answer) -> Answer:
-        """Return an endpoint that answers errors, as clients want them."""
+        """Wrap an endpoint so that errors become JSON responses for clients."""
 
         async def answer(request: Request) -> Response:
             try:
@@ -282,7 +282,7 @@ class Authority:
     def failed(
         self, request: Request, detail: str, status: int = 403, principal: Principal | None = None
     ) -> None:
-        """Tell whoever watches that a request was refused."""
+        """Write a refused request to the audit log."""
         self.parts.audit.emit(
             "refusal",
             principal,

@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as that can be told."""
+"""Client addresses of requests, as far as proxies allow."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORWARDING = ("x-forwarded-for", "forwarded")
 
 
 def caller_of(scope: Scope) -> str | None:
-    """Return what tells who sends a request from others.
+    """Return the address that identifies the sender of a request.
 
     Args:
         scope: The request.
 
     Returns:
-        The address, of IPv6 the network; None where that is a proxy's, which the ASGI server does not believe: all of
-        its clients would be one.
+        The address, for IPv6 its network. None if it is that of a proxy that the ASGI server does not trust, because
+        all its clients would share it.
     """
     peer = scope.get("client")
     if peer is None or is_unbelieved_proxy(scope):
@@ -36,7 +36,7 @@ def caller_of(scope: Scope) -> str | None:
 
 
 def is_unbelieved_proxy(scope: Scope) -> bool:
-    """Say whether a request has come by way of a proxy of the same network that says for whom, and is not believed."""
+    """Return True if a request comes from a private network, with forwarding headers that the ASGI server does not trust."""
     headers, peer = Headers(scope=scope), scope.get("client")
     if peer is None or not any(name in headers for name in _FORWARDING):
         return False

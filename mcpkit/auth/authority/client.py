@@ -1,4 +1,4 @@
-"""A client, as an authorization server knows it."""
+"""Clients of an authorization server."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from .redirects import is_registered
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 METHODS: tuple[Method, ...] = ("none", "client_secret_basic", "client_secret_post")
-"""How clients may authenticate themselves. `none` has to be among them for those with a metadata document."""
+"""Client authentication methods. `none` is needed for clients with a metadata document."""
 
 
 class Client(NamedTuple):
-    """A client.
+    """A client of an authorization server.
 
     Attributes:
-        id: Its `client_id`.
-        name: What it calls itself, for people; nobody has checked it.
-        redirect_uris: Where its users may be sent back to.
-        method: How it authenticates itself; both ways to send a secret are as good.
-        secret: Its secret, where one was given by hand.
-        scopes: What it may be granted when it asks for itself; None where it may not.
-        is_refreshing: Whether it wants refresh tokens.
+        id: The `client_id`.
+        name: Display name chosen by the client, not verified.
+        redirect_uris: Registered redirect URIs.
+        method: Client authentication method. Both methods with a secret are accepted alike.
+        secret: Client secret of a preregistered client.
+        scopes: Scopes for the client credentials grant; None if it is not allowed.
+        is_refreshing: Whether the client uses refresh tokens.
     """
 
     id: str
@@ -34,13 +34,13 @@ class Client(NamedTuple):
     is_refreshing: bool = True
 
     def redirect_uri(self, given: str | None) -> str:
-        """Return where a user of this client is sent back to.
+        """Return the redirect URI for a request.
 
         Args:
-            given: What the request says; it may say nothing where the client has registered one alone.
+            given: The `redirect_uri` of the request; None is allowed if the client has registered exactly one.
 
         Raises:
-            OAuthError: It has not registered that.
+            OAuthError: The redirect URI is not registered.
         """
         if given is None:
             if len(self.redirect_uris) != 1:

@@ -1,4 +1,4 @@
-"""How a client shows that it is who it says (RFC 6749, section 2.3)."""
+"""Client authentication at the token endpoint (RFC 6749, section 2.3)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .parameters import Parameters
 
 
 async def authenticated(request: Request, form: Parameters, clients: Clients) -> Client:
-    """Return the client that sends a request.
+    """Authenticate the client of a request, and return it.
 
     Raises:
-        OAuthError: It has not shown that it is who it says.
+        OAuthError: The client is unknown, or its authentication failed.
     """
     header = request.headers.get("authorization")
     client_id, secret = (None, None) if header is None else _basic(header)
@@ -54,7 +54,7 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
 
 
 def _basic(header: str) -> tuple[str, str]:
-    """Return the client id and the secret in the header `Authorization`."""
+    """Parse the client ID and secret in the header `Authorization`."""
     try:
         credentials = header_fields.token68(header, "basic")
         if credentials is None:

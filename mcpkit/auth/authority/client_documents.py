@@ -1,4 +1,4 @@
-"""Client ID metadata documents: clients whose id is the URL of a document that describes them."""
+"""Client ID metadata documents: clients with a URL as ID, which serves a document that describes them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     import httpx2
 
 _PATIENCE = 5.0
-"""Seconds in which a document must have come; a user waits for it."""
+"""Seconds in which a document must be received, because a user waits for it."""
 _UNSAID = 300.0
 _LONGEST = 24 * 3600.0
 """Seconds for which a document without cache headers is kept, and the maximum (draft, section 4.2)."""
 _MOST_KEPT = 256
 _MOST_FETCHED = 16
 _MOST_OF_ONE = 4
-"""Documents that are fetched at once, and of those for one address; what is asked beyond has to come again."""
+"""Maximum concurrent fetches, in total and for one address. Further requests must be retried."""
 _ABANDONED = 60.0
-"""Seconds after which a fetch is taken for lost with its event loop."""
+"""Seconds after which a fetch counts as lost with its event loop."""
 _SECRETS = ("client_secret", "client_secret_expires_at")
 
 
 class ClientDocuments:
-    """Finds clients by the URLs of their documents (draft-ietf-oauth-client-id-metadata-document-00).
+    """Finds clients by the URL of their document (draft-ietf-oauth-client-id-metadata-document-00).
 
-    Documents are kept for as long as their headers say; errors are not kept.
+    Documents are cached as their headers allow. Errors are not cached.
 
     Args:
-        http_client: Makes what fetches them; it must ask no host that only this machine can reach.
-        clock: Seconds from any start.
+        http_client: Creates the client for fetches. It must not reach hosts of internal networks.
+        clock: Returns seconds from any start.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class ClientDocuments:
         self._fetches: OneAtATime[Client] = OneAtATime(_ABANDONED)
 
     async def find(self, client_id: str, caller: str | None = None) -> Client:
-        """Return the client whose document is at this URL, which is fetched once for all who want to know.
+        """Return the client with the document at a URL. Concurrent callers share one fetch.
 
         Args:
             client_id: The URL.
-            caller: Who wants to know; one has not all documents fetched for whose hosts others would have to wait.
+            caller: Address of the sender. Fetches for one address are limited, so that slow hosts do not block others.
 
         Raises:
-            OAuthError: There is no such document, or it is none of a client.
+            OAuthError: The document is missing or not valid.
         """
         kept = self._kept.get(client_id)
         if kept is not None and self._clock() < kept[1]:
@@ -83,7 +83,7 @@ class ClientDocuments:
             ) from None
 
     async def aclose(self) -> None:
-        """Stop fetching in the running event loop."""
+        """Cancel fetches of the running event loop."""
         await self._fetches.aclose()
 
     async def _looked_up(self, client_id: str) -> Client:
@@ -123,10 +123,10 @@ class ClientDocuments:
 
 
 def check_client_url(client_id: str) -> None:
-    """Refuse a URL that cannot be the id of a client (draft, section 3).
+    """Check that a URL can be a client ID (draft, section 3).
 
     Raises:
-        OAuthError: It is none.
+        OAuthError: The URL is not allowed.
     """
     parts = split_url(client_id)
     if (

@@ -1,4 +1,4 @@
-"""The clients that an authorization server knows: by registration, by a document of theirs, or by hand."""
+"""Clients of an authorization server: registered, with a metadata document, or preregistered."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .registration import Registration
 
 
 class Clients:
-    """Finds clients by their ids.
+    """Finds clients by ID.
 
     Args:
-        registration: Knows those that have registered themselves.
-        documents: Knows those whose id is the URL of a document; None where none of them is known.
-        by_hand: Those that somebody has written down.
+        registration: Clients that registered themselves.
+        documents: Clients with a metadata document; None if these are not allowed.
+        by_hand: Preregistered clients.
 
     Attributes:
-        may_ask_for_themselves: Whether any of those by hand may do so, without a user.
-        may_have_documents: Whether a URL may be an id.
+        may_ask_for_themselves: Whether a preregistered client may use the client credentials grant.
+        may_have_documents: Whether a URL can be a client ID.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Clients:
         """Return a client.
 
         Args:
-            client_id: Its id.
-            caller: Who wants to know, as `caller_of` has it.
+            client_id: The client ID.
+            caller: Address of the sender; see `caller_of`.
 
         Raises:
-            OAuthError: There is none of that id.
+            OAuthError: The client is unknown.
         """
         found = self._by_hand.get(client_id)
         if found is not None:
@@ -50,12 +50,12 @@ class Clients:
         return self._registration.find(client_id)
 
     def has_secret(self, client: Client, secret: str) -> bool:
-        """Say whether this is the secret of a client, in a time that tells nothing of it."""
+        """Return True if a secret is that of a client, in constant time."""
         if client.secret is not None:
             return hmac.compare_digest(client.secret.encode(), secret.encode())
         return self._registration.has_secret(client, secret)
 
     async def aclose(self) -> None:
-        """Stop looking clients up in the running event loop."""
+        """Cancel lookups of the running event loop."""
         if self._documents is not None:
             await self._documents.aclose()

@@ -1,4 +1,4 @@
-"""The page on which a user allows a client something, answered by the browser that was shown it and by no other."""
+"""Consent page for a client, bound to the browser that received it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .redirects import host_of, is_local, is_web
 from .registration import is_registration
 
 FIELD = "request"
-"""The field of the form in which the request stands, sealed."""
+"""Form field with the encrypted request."""
 
 DENY = "Do not allow it"
-"""What stands on the button for no."""
+"""Label of the button to deny."""
 
 _MOST = 10
-"""Pages of a browser that can be answered; a site could open them until no header holds their cookies."""
+"""Maximum open pages of one browser. Otherwise a site could open pages until the cookie header is too long."""
 _ELSEWHERE = "The operator of that site will be able to act in your name"
 _HERE = "A program on this device"
 _WARNING = (
@@ -40,15 +40,15 @@ _WARNING = (
 
 
 class Consent:
-    """Shows what a client asks, and takes the answer.
+    """Consent page for authorization requests.
 
-    What was asked is in the form, encrypted, so that nothing has to be kept of whoever never answers. It names a
-    cookie of the browser's, so that no page elsewhere, and nobody who was sent the form, can answer for its user.
+    The form contains the encrypted request, so nothing is stored for users that never answer. The request contains a
+    nonce that is also in a cookie. So no other site, and no other browser with the form, can answer for the user.
 
     Args:
-        parts: The authorization server.
-        keys: Encrypt the form.
-        clock: The time in Unix seconds.
+        parts: Components of the authorization server.
+        keys: Keys that encrypt the form.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(self, parts: Parts, keys: Keys, clock: Callable[[], float] = time.time) -> None:
@@ -63,9 +63,9 @@ class Consent:
         """Return the page for a request.
 
         Args:
-            asked: The request.
-            forms: What the user may do, as HTML; each form has `hidden(asked)` in it.
-            request: What the browser has sent; of its other pages those are forgotten that have waited longest.
+            asked: The authorization request.
+            forms: The forms as HTML, each with `hidden(asked)`.
+            request: The HTTP request. The oldest open pages of its browser are discarded if there are too many.
             status: The HTTP status.
         """
         title = f"Allow {quoted(asked.client_name)} to use {self._title}?"
@@ -74,16 +74,16 @@ class Consent:
         return response
 
     def hidden(self, asked: Asked) -> str:
-        """Return the field by which a form says what it answers."""
+        """Return the hidden form field that identifies the request."""
         return f'<input type="hidden" name="{FIELD}" value="{sealed(asked, self._keys)}">'
 
     def choice(self, asked: Asked, allow: str, more: str = "") -> str:
-        """Return a form in which a user says yes or no, in the field `answer`: `allow` or `deny`.
+        """Return a form with the field `answer`: `allow` or `deny`.
 
         Args:
-            asked: The request.
-            allow: What stands on the button for yes.
-            more: What stands above the buttons, as HTML.
+            asked: The authorization request.
+            allow: Label of the button to allow.
+            more: HTML above the buttons.
         """
         return (
             f'<form method="post">{self.hidden(asked)}{more}'
@@ -92,10 +92,10 @@ class Consent:
         )
 
     async def answered(self, request: Request) -> tuple[Asked, Parameters]:
-        """Return what a form answers, and what it says.
+        """Return the authorization request that a form answers, and the parameters of the form.
 
         Raises:
-            OAuthError: It is none of the browser's that sends it.
+            OAuthError: The form was not sent by the browser that received it.
         """
         origin = request.headers.get("origin")
         if origin is not None and not header_fields.is_same_origin(origin, request.headers.get("host", "")):
@@ -110,11 +110,11 @@ class Consent:
         return asked, form
 
     def tell(self, asked: Asked, how: str) -> None:
-        """Tell whoever watches what a user has answered; `answered` does so where the form has an `answer`.
+        """Write the answer of a user to the audit log. `answered` does that if the form has an `answer`.
 
         Args:
-            asked: What was asked.
-            how: `allowed`, `denied`, or `remembered` where they were not asked again.
+            asked: The authorization request.
+            how: `allowed`, `denied`, or `remembered` if the page was skipped.
         """
         whose = Principal(client_id=asked.client_id, issuer=self._parts.issuer)
         detail = f"{how}, to {host_of(asked.redirect_uri)}"
@@ -125,7 +125,7 @@ class Consent:
         return self._parts.look.title or self._parts.name
 
     def _said(self, asked: Asked) -> str:
-        """Say who asks, where the user would be sent, and what for."""
+        """Return the client, the redirect host and the requested scopes as HTML."""
         name, host = escape(asked.client_name), escape(host_of(asked.redirect_uri))
         said = (
             f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong>"
@@ -154,7 +154,7 @@ class Consent:
 
 
 def _voucher(client_id: str) -> str:
-    """Say who vouches for the name of a client, as HTML."""
+    """Return the source of the name of a client, as HTML."""
     if client_id.startswith("https:"):
         return f"<b>{escape(host_of(client_id))}</b> vouches for that name"
     if is_registration(client_id):

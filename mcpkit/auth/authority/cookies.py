@@ -1,4 +1,4 @@
-"""Cookies of what a browser has begun and not ended: the newest of them stay."""
+"""Cookies for started logins and consents. The newest ones are kept."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from starlette.responses import Response
 from .asked import ID_LENGTH, LIFETIME
 
 MOST = 6000
-"""Characters of all cookies of one kind: proxies read a header of 8 KiB."""
+"""Maximum characters of all cookies of one kind, because proxies limit headers to 8 KiB."""
 
 _LONGEST = 3800
-"""Characters of one cookie's value: browsers keep 4096 bytes of a cookie, with its name and attributes."""
+"""Maximum characters of a cookie value. Browsers allow 4096 bytes for a cookie with its name and attributes."""
 
 
 class Cookies:
-    """Texts that a browser keeps for ten minutes, each under an id (`dated_id`), in as many cookies as it needs.
+    """Texts in cookies of a browser for ten minutes, each under an ID (`dated_id`), split over several cookies if long.
 
-    No script and no other site reads them. They come along when another site sends the user here.
+    Scripts and other sites cannot read them. The browser sends them when another site navigates the user here.
 
     Args:
-        kind: What their names begin with, such as `mcpkit-login-`.
-        most: How many texts a browser keeps.
-        is_secure: Whether they are for https alone, and of this host alone.
-        path: For which paths they are.
+        kind: Prefix of the cookie names, such as `mcpkit-login-`.
+        most: Maximum number of texts in a browser.
+        is_secure: Restrict the cookies to https and to this host.
+        path: Path of the cookies.
     """
 
     def __init__(self, kind: str, most: int, *, is_secure: bool, path: str = "/") -> None:
@@ -36,13 +36,13 @@ class Cookies:
         self._path = path
 
     def keep(self, id_: str, text: str, request: Request, response: Response) -> None:
-        """Give a text to the browser that is being answered, and take the oldest for which there is no room then.
+        """Set a text in the response, and delete the oldest texts that have no room beside it.
 
         Args:
-            id_: The id of the text.
+            id_: ID of the text.
             text: The text, of at most `MOST` characters.
-            request: What the browser has sent.
-            response: What it is answered.
+            request: The request of the browser.
+            response: The response to it.
         """
         for name in self._abandoned(id_, request, MOST - len(text)):
             self._set(response, name, "")
@@ -50,20 +50,20 @@ class Cookies:
             self._set(response, self._cookie(id_, number), text[start : start + _LONGEST])
 
     def find(self, id_: str, request: Request) -> str:
-        """Return the text that a browser has under an id; none is empty."""
+        """Return the text of an ID; an empty string if there is none."""
         parts = list[str]()
         while part := request.cookies.get(self._cookie(id_, len(parts))):
             parts.append(part)
         return "".join(parts)
 
     def forget(self, id_: str, request: Request, response: Response) -> None:
-        """Take a text from the browser that is being answered."""
+        """Delete a text in the response."""
         for name in request.cookies:
             if (match := self._name.fullmatch(name)) and match[1] == id_:
                 self._set(response, name, "")
 
     def _abandoned(self, new: str, request: Request, room: int) -> list[str]:
-        """Return the cookies that there is no room for beside a new text."""
+        """Return the names of cookies without room beside a new text."""
         sizes, names = dict[str, int](), dict[str, list[str]]()
         for name, value in request.cookies.items():
             if (match := self._name.fullmatch(name)) and match[1] != new:
@@ -86,15 +86,15 @@ class Cookies:
 def set_cookie(
     response: Response, name: str, value: str, lifetime: float, *, is_secure: bool, path: str = "/"
 ) -> None:
-    """Set a cookie that no script reads, or take it back, where it has no value.
+    """Set a cookie that scripts cannot read, or delete it if the value is empty.
 
     Args:
-        response: What the browser is answered.
-        name: The name of the cookie.
+        response: The response to the browser.
+        name: Name of the cookie.
         value: Its value.
-        lifetime: Seconds for which it is kept.
-        is_secure: Whether it is for https alone.
-        path: For which paths it is.
+        lifetime: Lifetime in seconds.
+        is_secure: Restrict the cookie to https.
+        path: Path of the cookie.
     """
     response.set_cookie(
         name,

@@ -1,4 +1,4 @@
-"""The login of `DevAuth`: whoever opens the page is the user on whom they click."""
+"""Login page of `DevAuth`: the user of the browser selects a user."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .people import DevUser
 
 
 class DevLogin(Login):
-    """Lists the users; each is a click away, or a password.
+    """Login page with a list of users, each with a button or a password.
 
     Args:
-        users: The users, by name.
-        consent: The page.
+        users: Users by name.
+        consent: The consent page.
     """
 
     def __init__(self, users: Mapping[str, DevUser], consent: Consent) -> None:
@@ -30,14 +30,14 @@ class DevLogin(Login):
         self._consent = consent
 
     async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
-        """Show the page."""
+        """Return the page."""
         return self._consent.page(asked, self._forms(asked), request)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
-        """Take the answer: a user, or no.
+        """Process the form: a selected user, or a denial.
 
         Raises:
-            OAuthError: The form is none of that page.
+            OAuthError: The form is not valid.
         """
         asked, form = await self._consent.answered(request)
         if form.get("answer") == "deny":
@@ -55,7 +55,7 @@ class DevLogin(Login):
         return await ending.allowed(asked, user.name, user.scopes, user.claims)
 
     async def may_go_on(self, record: GrantRecord) -> bool:
-        """Say whether the user is still one of those listed."""
+        """Return True if the user is still in the list."""
         return record.subject in self._users
 
     def _forms(self, asked: Asked) -> str:

@@ -1,4 +1,4 @@
-"""Errors as OAuth has them, and how they are answered."""
+"""OAuth errors and their responses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from starlette.responses import JSONResponse
 from ..texts import sayable
 
 NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
-"""Headers of what must not be found in a cache (RFC 6749, section 5.1)."""
+"""Headers of responses that must not be cached (RFC 6749, section 5.1)."""
 
 
 class OAuthError(Exception):
-    """A request is refused (RFC 6749, sections 4.1.2.1 and 5.2).
+    """OAuth error response (RFC 6749, sections 4.1.2.1 and 5.2).
 
     Args:
-        error: The code.
-        description: Why, for the client's developer. What must not stand there becomes a question mark.
-        status: The HTTP status where a client is answered and no user.
-        headers: More of that answer.
+        error: The error code.
+        description: The reason, for the developer of the client. Forbidden characters become question marks.
+        status: HTTP status of a response to a client.
+        headers: Additional headers of that response.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class OAuthError(Exception):
         self.headers = headers or {}
 
     def answer(self) -> JSONResponse:
-        """Return what the client is answered."""
+        """Return the response to a client."""
         return JSONResponse(
             {"error": self.error, "error_description": self.description},
             self.status,

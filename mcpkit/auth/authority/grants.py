@@ -1,4 +1,4 @@
-"""Grants: what users have allowed clients, from the code by which it is fetched to the last refresh."""
+"""Grants of users to clients: codes, refresh tokens, and their rotation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..base64url import decode, encode
 from .errors import OAuthError
 
 CODE_LIFETIME = 60.0
-"""Seconds in which a code has to be redeemed."""
+"""Seconds in which a code must be redeemed."""
 REFRESH_LIFETIME = 30 * 24 * 3600.0
-"""Seconds in which a refresh token has to be used; each use begins them anew."""
+"""Seconds in which a refresh token must be used. Each use starts the period again."""
 GRACE = 10.0
-"""Seconds in which what has been used may come again and ends nothing: it was sent twice, or its answer was lost."""
+"""Seconds in which a used code or refresh token can be sent again without ending the grant, after a lost response."""
 
 LINGERING = 60.0
-"""Seconds for which a grant with an unredeemed code is kept, so that its upstream tokens can be revoked."""
+"""Additional seconds for which a grant with an unredeemed code is stored, to revoke its upstream tokens."""
 
 _VERSION = 2
-"""What this version writes. It reads that, and what is one less, of which nothing was held."""
+"""Record version written by this release. The previous version, without upstream tokens, can be read too."""
 _PRINCIPAL = "OAuth grants of a principal"
 _CODE = "OAuth code"
 _REFRESH = "OAuth refresh token"
@@ -41,22 +41,21 @@ _HANDED_OUT = re.compile(
 
 @dataclass(frozen=True)
 class GrantRecord:
-    """What is kept of a grant.
+    """Stored record of a grant.
 
     Attributes:
-        id: Which one, see `Grants.new_id`; a new one each time, so that what an ended grant gave is never worth
-            anything again.
-        client_id: The client that has it.
-        subject: The user who has given it; None where the client asks for itself.
-        scopes: What was granted.
-        resources: What it was granted for.
-        challenge: What the code's verifier must hash to (RFC 7636).
-        redirect_uri: Where the code was sent.
-        code_expires: When the code expires, in Unix seconds.
-        generation: How many refresh tokens there have been; 0 until the code is redeemed.
-        rotated: When the last one was handed out, in Unix seconds.
-        claims: What else is known of the user.
-        held: What the login keeps with it; never shown.
+        id: ID of the grant; see `Grants.new_id`. It is never reused, so tokens of an ended grant stay invalid.
+        client_id: Client that has the grant.
+        subject: User that allowed it; None with the client credentials grant.
+        scopes: Granted scopes.
+        resources: Granted resources.
+        challenge: The PKCE challenge of the code (RFC 7636).
+        redirect_uri: Redirect URI of the code.
+        code_expires: Unix time in seconds at which the code expires.
+        generation: Number of refresh tokens so far; 0 until the code is redeemed.
+        rotated: Unix time in seconds at which the last refresh token was issued.
+        claims: Claims of the user.
+        held: Data of the login, such as upstream tokens; never shown.
     """
 
     id: str
@@ -74,10 +73,10 @@ class GrantRecord:
 
 
 class UsedAgainError(OAuthError):
-    """A code or a refresh token was used that had been used before, so that its grant has to end.
+    """A code or refresh token was used again, so its grant must end.
 
     Args:
-        description: What was used.
+        description: Description for the client.
         record: The grant.
     """
 
@@ -87,15 +86,15 @@ class UsedAgainError(OAuthError):
 
 
 class Grants:
-    """Keeps grants, one record for each, so that whatever happens to one is decided by one compare-and-set.
+    """Storage for grants, one record for each, changed by compare-and-set.
 
-    Codes and refresh tokens are not kept: they are the record's id and a signature.
+    Codes and refresh tokens are not stored. They consist of the ID of the record and a signature.
 
     Args:
-        store: Where they are kept; all workers need the same one.
-        keys: Sign what is handed out, and encrypt what is kept.
-        clock: The time in Unix seconds.
-        place: What tells them from the grants of another authorization server of the same server.
+        store: The storage, shared by all workers.
+        keys: Keys that sign tokens and encrypt records.
+        clock: Returns the Unix time in seconds.
+        place: Separates the grants of several authorization servers of one server.
     """
 
     def __init__(
@@ -107,32 +106,32 @@ class Grants:
         self._clock = clock
 
     async def claim(self, asked: str, lifetime: float) -> bool:
-        """Say whether a request for authorization is answered for the first time; it is not the next time.
+        """Mark an authorization request as answered, and return False if it already was.
 
         Args:
-            asked: Its id.
-            lifetime: Seconds in which it could be answered.
+            asked: ID of the request.
+            lifetime: Seconds in which the request could be answered.
         """
         return await self._answered.put(asked, {}, version=None, ttl=lifetime) is not None
 
     def new_id(self, principal: Principal) -> str:
-        """Return the id of a new grant, which begins with what stands for whose it is; see `of`."""
+        """Return the ID of a new grant. It begins with a keyed hash of the principal, for `of`."""
         return self._beginnings(principal)[0] + secrets.token_urlsafe(16)
 
     async def of(self, principal: Principal) -> AsyncIterator[GrantRecord]:
-        """Go through the grants of a principal, by whichever client, that can be read."""
+        """Iterate over the readable grants of a principal, for all clients."""
         for beginning in self._beginnings(principal):
             async for members in self._records.items(beginning):
                 yield _record(members)
 
     async def begin(self, record: GrantRecord) -> str:
-        """Keep a new grant of a user, and return the code for it."""
+        """Store a new grant of a user, and return its code."""
         record = replace(record, code_expires=self._clock() + CODE_LIFETIME)
         await self._keep(record, None, CODE_LIFETIME + LINGERING)
         return f"{record.id}.{self._proof(_CODE, record.id)}"
 
     async def begin_for_client(self, record: GrantRecord, lifetime: float) -> None:
-        """Keep a grant without a user, which is not refreshed, for some seconds."""
+        """Store a grant of the client credentials flow, which cannot be refreshed, for some seconds."""
         await self._keep(replace(record, generation=1), None, lifetime)
 
     async def redeem(
@@ -143,21 +142,21 @@ class Grants:
         redirect_uri: str | None,
         check: Callable[[GrantRecord], object],
     ) -> GrantRecord:
-        """Return what a code stands for, once.
+        """Redeem a code once, and return its grant.
 
-        Whoever comes again with all that the code needs gets nothing. Who comes at once has lost a race, and the winner
-        keeps what it got; later, or once that has been refreshed, the grant has to end (OAuth 2.1, section 4.1.3).
+        A second use gets nothing. Within the grace period, the first one keeps its tokens. After that, or after a
+        refresh, the grant must end (OAuth 2.1, section 4.1.3).
 
         Args:
             code: The code.
-            client_id: Who brings it.
-            verifier: What the client has kept to show that it has asked for it.
-            redirect_uri: Where the client says that the code was sent, if it says so.
-            check: Raises where the request wants what was not granted: before the code is used up.
+            client_id: Client that sent it.
+            verifier: The PKCE verifier.
+            redirect_uri: The `redirect_uri` of the token request, if given.
+            check: Raises if the request exceeds the grant; called before the code is used up.
 
         Raises:
-            UsedAgainError: It has been redeemed before.
-            OAuthError: It is none, has expired, or is not for whoever brings it.
+            UsedAgainError: The code was already redeemed.
+            OAuthError: The code is not valid for this client, or has expired.
         """
         found = self._handed_out(_CODE, code)
         while found is not None:
@@ -184,25 +183,25 @@ class Grants:
     async def refreshable(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
     ) -> GrantRecord:
-        """Return what a refresh token stands for, and leave it as good as it was; as `refresh` has it."""
+        """Return the grant of a refresh token without using it up; see `refresh`."""
         return (await self._refreshable(token, client_id, check))[0]
 
     async def refresh(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
     ) -> GrantRecord:
-        """Return what a refresh token stands for; it counts as used from now on.
+        """Use up a refresh token, and return its grant.
 
-        One that was used some seconds ago gives the same successor. An older one has been stolen, from its owner or by
-        somebody else: the grant has to end (OAuth 2.1, section 4.3.1).
+        A token used within the grace period yields the same successor. The use of an older one means that it was
+        stolen, so the grant must end (OAuth 2.1, section 4.3.1).
 
         Args:
             token: The refresh token.
-            client_id: Who brings it.
-            check: Raises where the request wants what was not granted: before the token is used up.
+            client_id: Client that sent it.
+            check: Raises if the request exceeds the grant; called before the token is used up.
 
         Raises:
-            UsedAgainError: It has been used before.
-            OAuthError: It is none of this client.
+            UsedAgainError: The token was already used.
+            OAuthError: The token is not valid for this client.
         """
         while True:
             record, version, is_repeated = await self._refreshable(token, client_id, check)
@@ -215,7 +214,7 @@ class Grants:
     async def _refreshable(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
     ) -> tuple[GrantRecord, str, bool]:
-        """Return the grant of a refresh token, its version, and whether the token was used some seconds ago."""
+        """Return the grant of a refresh token, the record version, and True if the token was used within the grace period."""
         found = self._handed_out(_REFRESH, token)
         kept = None if found is None else await self._kept(found[0])
         if found is None or kept is None or kept[0].client_id != client_id:
@@ -230,11 +229,11 @@ class Grants:
     async def change(
         self, grant_id: str, changed: Callable[[GrantRecord], GrantRecord]
     ) -> GrantRecord | None:
-        """Change a grant, whatever others change of it meanwhile, and return it; None where it has ended.
+        """Change a grant despite concurrent changes, and return it; None if it has ended.
 
         Args:
-            grant_id: Which one.
-            changed: Returns it as it is to be: the same object where it is to stay as it is.
+            grant_id: ID of the grant.
+            changed: Returns the new record, or the same object to leave it unchanged.
         """
         while (kept := await self._kept(grant_id)) is not None:
             record, version = kept
@@ -244,32 +243,33 @@ class Grants:
         return None
 
     def refresh_token(self, record: GrantRecord) -> str:
-        """Return the refresh token that is to be used next."""
+        """Return the next refresh token of a grant."""
         signed = f"{record.id}.{record.generation}"
         return f"{signed}.{self._proof(_REFRESH, signed)}"
 
     async def find(self, grant_id: str) -> GrantRecord | None:
-        """Return a grant that has not ended."""
+        """Return a grant; None if it has ended."""
         kept = await self._kept(grant_id)
         return None if kept is None else kept[0]
 
     async def of_refresh_token(self, token: str) -> GrantRecord | None:
-        """Return the grant of a refresh token, whether that has been used or not."""
+        """Return the grant of a refresh token, used or not."""
         found = self._handed_out(_REFRESH, token)
         return None if found is None else await self.find(found[0])
 
     async def end_abandoned(self, grant_id: str) -> GrantRecord | None:
-        """End a grant whose code has not been redeemed in time, and return it; None where there is none such."""
+        """End a grant if its code was not redeemed in time, and return it; None otherwise."""
         kept = await self._kept(grant_id)
         if kept is None or kept[0].generation or self._clock() < kept[0].code_expires:
             return None
         return kept[0] if await self._records.delete(grant_id, version=kept[1]) else None
 
     async def end(self, grant_id: str) -> GrantRecord | None:
-        """End a grant: all that it gave is worth nothing from now on.
+        """End a grant, which invalidates all its tokens.
 
         Returns:
-            The grant as it was last; None where it had ended, so that of several who end it one alone gets it.
+            The last record; None if the grant had already ended. Only one of several concurrent callers gets the
+            record.
         """
         while (kept := await self._kept(grant_id)) is not None:
             if await self._records.delete(grant_id, version=kept[1]):
@@ -284,18 +284,18 @@ class Grants:
         return _record(found[0]), found[1]
 
     async def _keep(self, record: GrantRecord, version: str | None, ttl: float) -> bool:
-        """Write a grant, unless somebody else has written it since that version; say whether it was written."""
+        """Write a record, and return False if its version has changed meanwhile."""
         members = {"version": _VERSION, **asdict(record)}
         return await self._records.put(record.id, members, version=version, ttl=ttl) is not None
 
     def _left(self, record: GrantRecord) -> float:
-        """Return the seconds until a grant expires, where nothing is done with it."""
+        """Return the seconds until an unused grant expires."""
         if record.generation:
             return max(record.rotated + REFRESH_LIFETIME - self._clock(), 1.0)
         return max(record.code_expires + LINGERING - self._clock(), 1.0)
 
     def _beginnings(self, principal: Principal) -> list[str]:
-        """Return what the ids of a principal's grants begin with: for each secret something that tells nobody who."""
+        """Return the ID prefixes of the grants of a principal, a keyed hash for each secret."""
         whose = (principal.id or "").encode("utf-8", "surrogatepass")
         keys = self._keys.derive(_PRINCIPAL)
         return [encode(hmac.digest(key, whose, "sha256")[:12]) for key in keys]
@@ -304,7 +304,7 @@ class Grants:
         return encode(self._keys.sign(purpose, signed.encode()))
 
     def _handed_out(self, purpose: str, text: str) -> tuple[str, int] | None:
-        """Return the id and the generation that a code or a refresh token names, if it was handed out here."""
+        """Return the grant ID and generation in a code or refresh token; None if its signature is not valid."""
         match = _HANDED_OUT.fullmatch(text)
         proof = decode(match["proof"]) if match else None
         if match is None or proof is None or not self._keys.verify(purpose, match["signed"].encode(), proof):
@@ -313,7 +313,7 @@ class Grants:
 
 
 def _record(members: Json) -> GrantRecord:
-    """Return a grant as it was kept."""
+    """Return a grant from its stored members."""
     if members.pop("version") not in {_VERSION - 1, _VERSION}:
         raise NewerRecordError("a stored grant was written by a later version of mcpkit. Upgrade mcpkit")
     for name in ("scopes", "resources"):

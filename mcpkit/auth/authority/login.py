@@ -1,4 +1,4 @@
-"""Who says who a user is: what an authorization server leaves to somebody else."""
+"""Interface of the login of users."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .grants import GrantRecord
 
 
 class Ending(Protocol):
-    """How a login ends: the user is sent back to the client."""
+    """End of a login: redirects the user to the client."""
 
     async def claim(self, asked: Asked) -> None:
-        """Take it that a request is answered now, before anything is done about it that must not be done twice.
+        """Mark a request as answered, before any step that must not run twice.
 
         Raises:
-            OAuthError: It has been answered before, here or in another process.
+            OAuthError: The request was already answered, in this or another process.
         """
         ...
 
@@ -34,64 +34,63 @@ class Ending(Protocol):
         claims: Mapping[str, object],
         held: Json | None = None,
     ) -> Response:
-        """Send a user back with a code; the request has been claimed.
+        """Redirect the user to the client with a code, after `claim`.
 
         Args:
-            asked: What the client asked for.
-            subject: Who the user is.
-            scopes: What the user may have; None for all that there is.
-            claims: What else is known of them.
-            held: What the login keeps with the grant; `Keeper.let_go` hears of it when the grant has ended, or where
-                there is none in the end.
+            asked: The authorization request.
+            subject: ID of the user.
+            scopes: Scopes that the user may have; None for all.
+            claims: Claims of the user.
+            held: Data to store with the grant. `Keeper.let_go` receives it when the grant has ended or was not created.
 
         Raises:
-            OSError: The store does not answer, and there is no grant.
+            OSError: The storage does not respond, and there is no grant.
         """
         ...
 
     def refused(self, asked: Asked, error: str, description: str) -> Response:
-        """Send a user back without one."""
+        """Redirect the user to the client with an error."""
         ...
 
     def failed(
         self, request: Request, detail: str, status: int = 403, principal: Principal | None = None
     ) -> None:
-        """Tell whoever watches that somebody could not say who they are, or may not come in.
+        """Write a failed login to the audit log.
 
         Args:
-            request: What they sent.
-            detail: What went wrong, with no secret in it.
-            status: What they are answered.
-            principal: Who it is, where that is known.
+            request: The HTTP request.
+            detail: The reason, without secrets.
+            status: The HTTP status of the response.
+            principal: The user, if known.
         """
         ...
 
 
 class Login(ABC):
-    """Finds out who a user is and what they allow."""
+    """Identifies users and obtains their consent."""
 
     @abstractmethod
     async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
-        """Answer a browser that a client has sent, and whose request is good: with a page, or a redirect."""
+        """Respond to the browser of a valid authorization request, with a page or a redirect."""
 
     @abstractmethod
     async def answer(self, ending: Ending, request: Request) -> Response:
-        """Answer the form of that page.
+        """Respond to the form of that page.
 
         Raises:
-            OAuthError: It is none; the user is told so.
+            OAuthError: The form is not valid. The user sees an error page.
         """
 
     async def may_go_on(self, record: GrantRecord) -> bool | Collection[str]:
-        """Say whether a user may be issued tokens again, on a refresh, whose token has not been used up yet.
+        """Check at a refresh whether a user may have new tokens. The refresh token is not used up yet.
 
         Args:
             record: The grant.
 
         Returns:
-            Whether they may; or the scopes that they may have at most, from now until the next refresh.
+            True or False, or the maximum scopes until the next refresh.
 
         Raises:
-            OAuthError: That cannot be said now: the refresh token stays good.
+            OAuthError: The check is not possible now. The refresh token stays valid.
         """
         return True

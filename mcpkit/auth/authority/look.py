@@ -1,4 +1,4 @@
-"""How the pages of an authorization server look: whose they are."""
+"""Title and logo of the pages of an authorization server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_LOGO = 256 * 1024
-"""Bytes of a logo, which is in each page."""
+"""Maximum bytes of a logo, which each page embeds."""
 
 _TYPES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -19,11 +19,11 @@ _TYPES = (
 
 
 class Look(NamedTuple):
-    """What people know a server by.
+    """Title and logo of a server.
 
     Attributes:
-        title: What it is called.
-        logo: A logo, as a URL in which all of it is; None where there is none.
+        title: Title of the server.
+        logo: Logo as a data URL; None for no logo.
     """
 
     title: str = ""
@@ -31,15 +31,15 @@ class Look(NamedTuple):
 
 
 def look_of(title: str, logo: Path | str | bytes | None) -> Look:
-    """Return the look that an author wants.
+    """Return the checked title and logo.
 
     Args:
-        title: What the server is called.
-        logo: A logo of the formats PNG, JPEG, GIF, WebP or SVG: where it is, or its bytes.
+        title: Title of the server.
+        logo: Image as a path or as bytes: PNG, JPEG, GIF, WebP or SVG.
 
     Raises:
-        TypeError: The title is no text.
-        ValueError: The title is empty, or the logo is of another format, or too large.
+        TypeError: The title is not a string.
+        ValueError: The title is empty, or the logo has another format or is too large.
         OSError: The logo cannot be read.
     """
     if not isinstance(title, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors

@@ -1,4 +1,4 @@
-"""What keeps a server for development on the machine of its developer."""
+"""Restriction of a development server to its own machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _FORWARDING = frozenset(
     | {b"x-rewrite-url", b"client-ip", b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"cdn-loop"}
 )
 _FORWARDING_PREFIXES = (b"x-forwarded", b"x-original-", b"x-envoy-", b"x-azure-", b"cf-")
-"""Headers that proxies and tunnels add, for clients on other machines."""
+"""Headers that proxies and tunnels add for clients on other machines."""
 
 _BEGIN = "DevAuth only serves this machine: "
 
 
 def refusal(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return why a request is not served: it names another host than this machine, or has come by way of a proxy.
+    """Return the reason to refuse a request that names another host or came through a proxy; else None.
 
     Args:
-        headers: Its headers by name in lower case.
+        headers: Headers of the request, by lower-case name.
     """
     host = header_fields.host(headers.get(b"host", b"").decode("latin-1"))
     if host is None or not is_loopback(host.name.strip("[]")):
@@ -39,17 +39,17 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 class Nearby:
-    """Answers requests from this machine, and refuses all others.
+    """ASGI middleware that only serves requests from this machine.
 
     Args:
-        app: What answers.
+        app: The ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Serve or refuse a request."""
         reason = refusal(dict(scope["headers"]))
         peer = scope.get("client")
         if reason is None and peer is not None and not is_loopback(peer[0]):

@@ -1,4 +1,4 @@
-"""Pages that users see: plain HTML without scripts, of which no site can make a frame."""
+"""Pages for users: plain HTML without scripts, which other sites cannot frame."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def page(title: str, body: str, status: int = 200, *, look: Look = _PLAIN) -> HT
     """Return a page.
 
     Args:
-        title: Its title, as text.
-        body: What stands below the title, as HTML.
+        title: Title, as text.
+        body: Body below the title, as HTML.
         status: The HTTP status.
-        look: Whose page it is.
+        look: Title and logo of the server.
     """
     text = escape(title)
     icon = picture = header = ""
@@ -99,13 +99,13 @@ def page(title: str, body: str, status: int = 200, *, look: Look = _PLAIN) -> HT
 def error_page(
     description: str, status: int = 400, *, back: tuple[str, str] | None = None, look: Look = _PLAIN
 ) -> HTMLResponse:
-    """Return a page that says why nothing can be done here.
+    """Return a page with an error.
 
     Args:
-        description: Why, as text.
+        description: The reason, as text.
         status: The HTTP status.
-        back: A URL to which the user may go on, and its host.
-        look: Whose page it is.
+        back: URL of a link to continue, and its host.
+        look: Title and logo of the server.
     """
     link = ""
     if back is not None:
@@ -116,14 +116,14 @@ def error_page(
 
 
 def quoted(name: str) -> str:
-    """Return a stranger's name as a sentence has it: in quotes, and with its own direction."""
+    """Return an untrusted name for a sentence: in quotes, with isolated text direction."""
     return f"\u201c\u2068{name}\u2069\u201d"
 
 
 def _headers(*, has_picture: bool) -> dict[str, str]:
     """Return the headers of a page.
 
-    The referrer policy lets a form say where it comes from, and tells no other site.
+    The referrer policy makes forms send their origin, and hides the URL from other sites.
     """
     pictures = " img-src data:;" if has_picture else ""
     return {

@@ -1,4 +1,4 @@
-"""What queries and forms say, each thing once."""
+"""Parameters in queries and forms, without duplicates."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...protocol import header_fields
 from .errors import OAuthError
 
 MAX_SIZE = 32 * 1024
-"""Bytes of a query or a body; the longest client ids and states of clients have some KiB."""
+"""Maximum bytes of a query or body. The longest client IDs and states have some KiB."""
 _REPEATABLE = frozenset({"resource"})
-"""Parameters that may stand there several times (RFC 8707, section 2)."""
+"""Parameters that may be repeated (RFC 8707, section 2)."""
 
 
 class Parameters:
-    """The parameters of a request. One without a value is as good as none (RFC 6749, section 3.1).
+    """Parameters of a request. Parameters without a value are ignored (RFC 6749, section 3.1).
 
     Args:
-        pairs: Names and values, in the order in which they stand there.
+        pairs: Names and values, in order.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -30,10 +30,10 @@ class Parameters:
                 self._values.setdefault(name, []).append(value)
 
     def get(self, name: str) -> str | None:
-        """Return what a parameter says; None where it is not there.
+        """Return the value of a parameter; None if missing.
 
         Raises:
-            OAuthError: It is there twice, so that two readers could take it in two ways.
+            OAuthError: The parameter is repeated, so that readers could disagree.
         """
         values = self._values.get(name)
         if values is None:
@@ -43,10 +43,10 @@ class Parameters:
         return values[0]
 
     def require(self, name: str) -> str:
-        """Return what a parameter says.
+        """Return the value of a parameter.
 
         Raises:
-            OAuthError: It is not there, or twice.
+            OAuthError: The parameter is missing or repeated.
         """
         value = self.get(name)
         if value is None:
@@ -54,18 +54,18 @@ class Parameters:
         return value
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Return all that a parameter says that may be there several times."""
+        """Return all values of a repeatable parameter."""
         return tuple(self._values.get(name, ()))
 
     def single(self) -> dict[str, str]:
-        """Return the parameters that are there once."""
+        """Return the parameters that are not repeated."""
         return {name: values[0] for name, values in self._values.items() if len(values) == 1}
 
     def check(self) -> None:
-        """Refuse parameters that are there twice.
+        """Check that no parameter is repeated.
 
         Raises:
-            OAuthError: One is.
+            OAuthError: A parameter is repeated.
         """
         for name in self._values:
             if name not in _REPEATABLE:
@@ -73,20 +73,20 @@ class Parameters:
 
 
 def of_query(request: Request) -> Parameters:
-    """Return the parameters of a request's query.
+    """Parse the query of a request.
 
     Raises:
-        OAuthError: It is none that can be read.
+        OAuthError: The query is malformed or too long.
     """
     query = request.scope["query_string"]
     return _parsed(query if isinstance(query, bytes) else bytes(query))
 
 
 async def of_form(request: Request) -> Parameters:
-    """Return the parameters of a request's form.
+    """Parse the form of a request.
 
     Raises:
-        OAuthError: The body is none, or too long.
+        OAuthError: The body is not a form, or too long.
     """
     expected = "application/x-www-form-urlencoded"
     if _media_type(request) != expected:
@@ -95,10 +95,10 @@ async def of_form(request: Request) -> Parameters:
 
 
 async def body_of(request: Request, error: str = "invalid_request") -> bytes:
-    """Return the body of a request.
+    """Read the body of a request.
 
     Raises:
-        OAuthError: It is too long, or has not come whole; the code is the one that is given.
+        OAuthError: The body is too long or incomplete. The error code is `error`.
     """
     parts: list[bytes] = []
     size = 0
@@ -114,7 +114,7 @@ async def body_of(request: Request, error: str = "invalid_request") -> bytes:
 
 
 def is_json(request: Request) -> bool:
-    """Say whether a request says that its body is JSON."""
+    """Return True if the media type of the request is JSON."""
     return _media_type(request) == "application/json"
 
 

@@ -1,4 +1,4 @@
-"""What the endpoints of one authorization server share."""
+"""Components that the endpoints of one authorization server share."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from .look import Look
 _PLAIN = Look()
 
 _OPENID = frozenset({"openid", "profile", "email", "address", "phone"})
-"""The scopes of OpenID Connect (Core 1.0, sections 3.1.2.1 and 5.4), which ask for claims of the user."""
+"""Scopes of OpenID Connect (Core 1.0, sections 3.1.2.1 and 5.4), which request claims of the user."""
 
 
 class Keeper(Protocol):
-    """Looks after what grants hold."""
+    """Manages the data that grants hold."""
 
     def begun(self, record: GrantRecord) -> None:
-        """Hear of a grant for which a code has been given out."""
+        """Handle a new grant with an issued code."""
         ...
 
     async def let_go(self, record: GrantRecord) -> None:
-        """Hear of a grant that has ended or has never begun, once in all processes: nobody needs what it held."""
+        """Handle a grant that has ended or was not created, once in all processes: its data is no longer needed."""
         ...
 
 
 class Parts(NamedTuple):
-    """What one authorization server is made of.
+    """Components of one authorization server.
 
     Attributes:
-        issuer: Who it is: the URL under which its endpoints are.
-        name: The name of the server that takes its tokens.
-        resources: The URLs of that server's endpoints.
-        scopes: What may be granted there.
-        clients: Who may ask.
-        grants: What has been granted.
-        tokens: What is issued for it.
-        audit: Hears of what happens.
-        look: How its pages look.
-        vouching: Who vouches for its users; None for itself.
-        keeper: Looks after what grants hold; None where they hold nothing.
+        issuer: URL of the authorization server.
+        name: Name of the protected server.
+        resources: URLs of the endpoints of the protected server.
+        scopes: Scopes of the protected server.
+        clients: The clients.
+        grants: The grants.
+        tokens: The access tokens.
+        audit: The audit log.
+        look: Title and logo of the pages.
+        vouching: Issuer of the user identities; None for the authorization server itself.
+        keeper: Manager of the data of grants; None if they hold none.
     """
 
     issuer: str
@@ -68,14 +68,14 @@ class Parts(NamedTuple):
     def principal(
         self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None
     ) -> Principal:
-        """Return whose a grant is."""
+        """Return the principal of a grant."""
         if record.subject is None:
             return client_principal(self.issuer, record.client_id, scopes, claims=claims or {})
         issuer = self.vouching or self.issuer
         return user_principal(issuer, record.subject, scopes, client_id=record.client_id, claims=claims or {})
 
     async def end(self, record: GrantRecord) -> None:
-        """End a grant: all that it gave is worth nothing from now on, and what it held is let go."""
+        """End a grant: invalidate its tokens, and release its data."""
         await to_the_end(self._end(record))
 
     async def _end(self, record: GrantRecord) -> None:
@@ -86,7 +86,7 @@ class Parts(NamedTuple):
         await self.forget(ended)
 
     async def forget(self, record: GrantRecord) -> None:
-        """Let go what a grant held that has ended, or has never begun."""
+        """Release the data of a grant that has ended or was not created."""
         if self.keeper is not None:
             await self.keeper.let_go(record)
 
@@ -95,22 +95,22 @@ class Parts(NamedTuple):
         return self.issuer.rstrip("/") + path
 
     def scopes_of(self, text: str | None) -> tuple[str, ...]:
-        """Return the scopes that a request names; those that the table has as defaults where it names none.
+        """Return the requested scopes, or the default scopes if none are requested.
 
         Raises:
-            OAuthError: One of them is none of the server's.
+            OAuthError: The server does not have one of the scopes.
         """
         return self._named(text) or self.scopes.defaults
 
     def _named(self, text: str | None) -> tuple[str, ...]:
-        """Return the scopes of the server that a request names.
+        """Return the requested scopes that the server has.
 
-        Clients that find no scopes to ask for ask for those of OpenID Connect. An authorization server may ignore a
-        part of what it is asked for (RFC 6749, section 3.3), so these are ignored, unless the server has them in its
-        table or has no table; and so is `offline_access`, as all tokens are refreshed.
+        Clients without known scopes request those of OpenID Connect. An authorization server may ignore requested
+        scopes (RFC 6749, section 3.3). So these are ignored, unless the server has them in its table or has no table.
+        `offline_access` is ignored too, because all tokens can be refreshed.
 
         Raises:
-            OAuthError: One of them is none of the server's.
+            OAuthError: The server does not have one of the scopes.
         """
         table = self.scopes.table
         ignored = {"", "offline_access", *(_OPENID if table else ())}.difference(table)
@@ -128,16 +128,16 @@ class Parts(NamedTuple):
         return tuple(names)
 
     def resources_of(self, given: Iterable[str], among: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the resources that a request names; all that there are where it names none (RFC 8707).
+        """Return the requested resources, or all if none are requested (RFC 8707).
 
-        Clients of revision 2025-03-26 name none.
+        Clients of revision 2025-03-26 request none.
 
         Args:
-            given: What stands in `resource`.
-            among: Which ones it may name.
+            given: Values of the parameter `resource`.
+            among: Allowed resources.
 
         Raises:
-            OAuthError: One of them is another server's.
+            OAuthError: A resource is not allowed.
         """
         named = tuple(dict.fromkeys(self._resource(each, among) for each in given))
         return named or among
@@ -153,20 +153,20 @@ class Parts(NamedTuple):
         raise OAuthError("invalid_target", f"resource must be one of: {' '.join(among)}")
 
     def granted(self, asked: Collection[str], has: Collection[str]) -> tuple[str, ...]:
-        """Return what somebody is granted of the scopes that are asked for.
+        """Return the requested scopes that are also available.
 
         Args:
-            asked: They.
-            has: What whoever grants them has.
+            asked: The requested scopes.
+            has: The available scopes.
         """
         both = self.scopes.expanded(asked) & self.scopes.expanded(has)
         return tuple(self.scopes.reduced(sorted(both)))
 
     def narrowed(self, text: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the scopes that a request names of those that have been granted; all where it names none.
+        """Return the requested scopes of a grant, or all its scopes if none are requested.
 
         Raises:
-            OAuthError: One of them has not been granted.
+            OAuthError: A scope was not granted.
         """
         named = self._named(text)
         if not self.scopes.expanded(granted).issuperset(named):

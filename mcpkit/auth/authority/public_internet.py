@@ -1,4 +1,4 @@
-"""HTTP to the public internet alone: no stranger's URL makes this machine ask itself, or its neighbours (SSRF)."""
+"""HTTP client for the public internet only, against server-side request forgery (SSRF)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from ..fetching import PATIENCE, FetchError
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _RESERVED_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
 _RESERVED_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "3fff::/20")))
-"""Protocols, tunnels and examples (IANA's special-purpose registries), as versions of Python know not all of them."""
+"""Networks for protocols, tunnels and examples (IANA's special-purpose registries) that some Python versions miss."""
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 as seen from networks that have IPv6 alone (RFC 6052)."""
+"""IPv4 addresses in IPv6-only networks (RFC 6052)."""
 _MAX_TRIED = 3
 _MOST_LOOKUPS = 128
-"""Names that are looked up at once: a name server that is silent has each wait for half a minute."""
+"""Maximum concurrent DNS lookups. A silent name server blocks each for half a minute."""
 _LOOKUPS = threading.BoundedSemaphore(_MOST_LOOKUPS)
 
 
 class PublicTransport(httpx2.AsyncBaseTransport):
-    """Connects to the very address that it has checked, so that a name cannot be bound to another one meanwhile.
+    """Transport that connects to the address it has checked, so that the name cannot resolve to another one meanwhile.
 
     Args:
-        inner: What sends; one that trusts the usual authorities and knows no proxy where it is None.
-        resolve: Finds the addresses of a host.
-        is_allowed: Which of them may be asked. A host that has one other is not asked at all.
+        inner: Transport that sends; None creates one with the default certificate authorities and without proxies.
+        resolve: Resolves a host to addresses.
+        is_allowed: Checks an address. A host with any other address is refused.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         """Send a request.
 
         Raises:
-            FetchError: Its host is not on the public internet, or has no address.
-            httpx2.HTTPError: It has not been answered.
+            FetchError: The host is not on the public internet, or has no address.
+            httpx2.HTTPError: The request failed.
         """
         url = request.url
         if url.scheme != "https":
@@ -83,7 +83,7 @@ class PublicTransport(httpx2.AsyncBaseTransport):
 
 
 def public_client() -> httpx2.AsyncClient:
-    """Return a client that asks the public internet alone, and has to be closed."""
+    """Create a client for the public internet only. The caller closes it."""
     return httpx2.AsyncClient(
         transport=PublicTransport(),
         timeout=PATIENCE,
@@ -94,18 +94,18 @@ def public_client() -> httpx2.AsyncClient:
 
 @cache
 def _usual_authorities() -> ssl.SSLContext:
-    """Return what trusts the usual authorities, made once, as reading them takes 20 ms."""
+    """Return an SSL context with the default authorities, cached because loading it takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 async def addresses_of(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host, which are looked up in a thread of their own.
+    """Resolve a host in a thread of its own.
 
-    Strangers choose the name, and so how long that takes: the threads of the event loop, in which all other names are
-    looked up, are not theirs to fill.
+    Clients choose the name, and so the duration of the lookup. The threads of the event loop, which resolve all other
+    names, must not be filled by that.
 
     Raises:
-        OSError: It has none; `EAI_AGAIN` where that cannot be told now.
+        OSError: The host has no address; `EAI_AGAIN` if the lookup is not possible now.
     """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Sequence[str]] = loop.create_future()
@@ -138,7 +138,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is one of the public internet, and stands for none that is not."""
+    """Return True if an address is on the public internet and does not map to an internal one."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -152,7 +152,7 @@ def is_public(address: str) -> bool:
 
 
 def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return a request to one address, whose certificate must be that of the host, and which names it."""
+    """Return a request to one address, with the name and the certificate check of the original host."""
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),

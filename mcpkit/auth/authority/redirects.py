@@ -1,4 +1,4 @@
-"""Redirect URIs: which ones a client may have, and whether it has registered the one that it asks for."""
+"""Redirect URIs: validation, and comparison with the registered ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_LENGTH = 1024
 _VISIBLE = re.compile(r"[!-~]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
-"""A host as it is shown: what is escaped in it would be another host to a browser than to a reader."""
+"""A host as it is displayed. Escaped characters would make it another host for a browser than for a reader."""
 _FORBIDDEN = frozenset(
     {
         "about", "afp", "android-app", "blob", "chrome", "chrome-extension", "content", "data",
@@ -23,16 +23,16 @@ _FORBIDDEN = frozenset(
         "x-apple.systempreferences",
     }
 )  # fmt: skip
-"""Schemes by which a browser runs or shows what stands in the URI, or starts something that is no OAuth client."""
+"""Schemes by which a browser runs or displays the URI itself, or starts a program that is not an OAuth client."""
 _FORBIDDEN_BEGINNINGS = ("ms-", "search-", "web+")
-"""So begin those of parts of Windows, and of sites that have asked a browser for one."""
+"""Prefixes of schemes of Windows components, and of sites registered as protocol handlers."""
 
 
 def check_redirect_uri(uri: object) -> str:
-    """Return a redirect URI that a client may have: `https`, `http` to this machine, or a private scheme of a program.
+    """Check a redirect URI, and return it: `https`, `http` to a loopback host, or a private-use scheme.
 
     Raises:
-        ValueError: It is none; the message says why.
+        ValueError: The URI is not allowed. The message contains the reason.
     """
     if not isinstance(uri, str) or len(uri) > MAX_LENGTH or not _VISIBLE.fullmatch(uri):
         raise ValueError(f"a redirect URI must be a string of at most {MAX_LENGTH} visible ASCII characters")
@@ -65,9 +65,9 @@ def check_redirect_uri(uri: object) -> str:
 
 
 def is_registered(uri: str, registered: Iterable[str]) -> bool:
-    """Say whether a redirect URI is one of those that a client has registered.
+    """Return True if a redirect URI is registered.
 
-    It must be the same text, but for the port on this machine, which programs take as it comes (RFC 8252, 7.3).
+    It must be equal to a registered one, except for the port of a loopback URI (RFC 8252, 7.3).
     """
     try:
         check_redirect_uri(uri)
@@ -78,32 +78,32 @@ def is_registered(uri: str, registered: Iterable[str]) -> bool:
 
 
 def is_web(uri: str) -> bool:
-    """Say whether a redirect URI is one that a browser opens itself, and none of a private scheme."""
+    """Return True if a browser opens the redirect URI itself: it has no private-use scheme."""
     return urlsplit(uri).scheme in {"http", "https"}
 
 
 def is_local(uri: str) -> bool:
-    """Say whether a redirect URI leads to a program on the user's machine, which nobody vouches for."""
+    """Return True if a redirect URI leads to a program on the machine of the user, which is not verified."""
     return not is_web(uri) or is_loopback(urlsplit(uri).hostname)
 
 
 def host_of(uri: str) -> str:
-    """Return what a user is shown of a redirect URI: its host and port, or its private scheme.
+    """Return the part of a redirect URI for display: its host and port, or its private-use scheme.
 
-    It is in lower case, as a capital I looks like an l.
+    It is in lower case, because a capital I looks like an l.
     """
     parts = urlsplit(uri)
     return parts.netloc.lower() if parts.scheme in {"http", "https"} else f"{parts.scheme}:"
 
 
 def with_parameters(uri: str, parameters: Iterable[tuple[str, str]]) -> str:
-    """Return a redirect URI with more in its query; what stands there already stays (RFC 6749, 3.1.2)."""
+    """Return a redirect URI with additional query parameters (RFC 6749, 3.1.2)."""
     separator = "&" if "?" in uri else "?"
     return f"{uri}{separator}{urlencode(list(parameters))}"
 
 
 def _without_port(uri: str) -> tuple[str, str, str, str] | None:
-    """Return a redirect URI to this machine without its port; None for any other."""
+    """Return a loopback redirect URI without its port; None for any other."""
     parts = urlsplit(uri)
     if parts.scheme != "http" or not is_loopback(parts.hostname):
         return None

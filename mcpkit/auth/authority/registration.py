@@ -1,4 +1,4 @@
-"""Dynamic registration (RFC 7591), which keeps nothing: the id of a client holds what it has registered, encrypted."""
+"""Dynamic client registration (RFC 7591) without storage: the client ID contains the registration, encrypted."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from .redirects import check_redirect_uri, is_local
 _PURPOSE = "OAuth client"
 _SECRET = "OAuth client secret"
 _PREFIX = "mcpkit-1."
-"""Begins the ids of this form."""
+"""Prefix of client IDs of this form."""
 _MAX_REDIRECT_URIS = 32
 _MAX_NAME = 100
 _MOST_MARKS = 3
-"""Marks on one letter; those of more could reach over other lines."""
+"""Maximum combining marks on one letter. More could reach over other lines."""
 _BLANKS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
-"""Letters and symbols that look like nothing."""
+"""Letters and symbols that look empty."""
 _QUOTES = frozenset('"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\uff02')
 _GRANT_TYPES = ("authorization_code", "refresh_token")
 
 
 class Registration:
-    """Registers clients, and knows them again in any process with the same secret. Nobody can fill it.
+    """Registers clients, and recognizes them in any process with the same secret. It cannot be filled up.
 
     Args:
-        keys: Encrypt the ids and sign the secrets.
-        clock: The time in Unix seconds.
+        keys: Keys that encrypt IDs and sign secrets.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(self, keys: Keys, clock: Callable[[], float] = time.time) -> None:
@@ -42,13 +42,13 @@ class Registration:
         self._clock = clock
 
     def register(self, metadata: Mapping[str, object]) -> dict[str, object]:
-        """Return what a client that registers itself is answered (RFC 7591, section 3.2.1).
+        """Register a client, and return the response (RFC 7591, section 3.2.1).
 
         Args:
-            metadata: What it says of itself; what is not known is passed over.
+            metadata: Client metadata. Unknown members are ignored.
 
         Raises:
-            OAuthError: It cannot be a client here.
+            OAuthError: The metadata is not valid.
         """
         metadata = said_in(metadata)
         redirect_uris = redirect_uris_of(metadata)
@@ -77,10 +77,10 @@ class Registration:
         return answer
 
     def find(self, client_id: str) -> Client:
-        """Return a client that has registered itself.
+        """Return a registered client.
 
         Raises:
-            OAuthError: None has this id.
+            OAuthError: The client ID is unknown.
         """
         sealed = decode(client_id.removeprefix(_PREFIX)) if client_id.startswith(_PREFIX) else None
         data = None if sealed is None else self._keys.decrypt(_PURPOSE, sealed)
@@ -94,26 +94,26 @@ class Registration:
         return Client(client_id, held["n"], tuple(held["r"]), held["m"], is_refreshing=held["f"])
 
     def has_secret(self, client: Client, secret: str) -> bool:
-        """Say whether this is the secret of a client that has registered itself."""
+        """Return True if a secret is that of a registered client."""
         signature = decode(secret)
         return signature is not None and self._keys.verify(_SECRET, client.id.encode(), signature)
 
 
 def is_registration(client_id: str) -> bool:
-    """Say whether the id of a client is one that it was given when it registered itself."""
+    """Return True if a client ID comes from dynamic registration."""
     return client_id.startswith(_PREFIX)
 
 
 def said_in(metadata: Mapping[str, object]) -> dict[str, object]:
-    """Return what a client says of itself; null is as good as nothing."""
+    """Return client metadata without null members."""
     return {name: value for name, value in metadata.items() if value is not None}
 
 
 def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the redirect URIs that a client says it has.
+    """Return the redirect URIs in client metadata.
 
     Raises:
-        OAuthError: It has none, or one that no client may have.
+        OAuthError: There is none, or one is not allowed.
     """
     given = metadata.get("redirect_uris")
     if not is_array(given) or not 1 <= len(given) <= _MAX_REDIRECT_URIS:
@@ -127,24 +127,24 @@ def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def grant_types_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return how a client says it gets tokens, as far as that is known here.
+    """Return the supported grant types in client metadata.
 
     Raises:
-        OAuthError: It does not by codes.
+        OAuthError: The authorization code grant is missing.
     """
     return _chosen(metadata, "grant_types", _GRANT_TYPES, "authorization_code")
 
 
 def is_refreshing(grant_types: Collection[str]) -> bool:
-    """Say whether a client wants refresh tokens: it says so (basic/authorization, "Refresh Tokens")."""
+    """Return True if a client registered for refresh tokens (basic/authorization, "Refresh Tokens")."""
     return "refresh_token" in grant_types
 
 
 def client_name(metadata: Mapping[str, object]) -> str:
-    """Return what a client is called, in characters that a page can show without being turned about.
+    """Return the name of a client, in characters that are safe to display.
 
     Raises:
-        OAuthError: Its name is no text, or too long.
+        OAuthError: The name is not a string, or too long.
     """
     name = metadata.get("client_name", "")
     if not isinstance(name, str) or len(name) > _MAX_NAME:
@@ -153,7 +153,7 @@ def client_name(metadata: Mapping[str, object]) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name without what could hide in it, turn it about, end the quotes around it, or cover other lines."""
+    """Return a name without invisible, direction-changing, quoting or overlapping characters."""
     shown: list[str] = []
     marks = 0
     for each in unicodedata.normalize("NFC", name):
@@ -165,7 +165,7 @@ def _shown(name: str) -> str:
 
 
 def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, ...]) -> str:
-    """Return whether it is a program on the user's machine, or runs elsewhere (OpenID Connect Registration, 2)."""
+    """Return `native` for a program on the machine of the user, else `web` (OpenID Connect Registration, 2)."""
     leads_here = any(map(is_local, redirect_uris))
     kind = metadata.get("application_type", "native" if leads_here else "web")
     if kind not in ("native", "web"):
@@ -179,7 +179,7 @@ def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, 
 
 
 def _chosen(metadata: Mapping[str, object], name: str, known: tuple[str, ...], needed: str) -> list[str]:
-    """Return what of a list is known here (RFC 7591, section 2: the server may take less than it was asked for)."""
+    """Return the supported items of a list (RFC 7591, section 2: the server may grant less than requested)."""
     given = metadata.get(name, [needed])
     if not is_array(given) or needed not in given:
         raise _refused(f"{name} must be a list that contains {needed}")

@@ -1,4 +1,4 @@
-"""The token endpoint: codes, refresh tokens and the credentials of clients become access tokens (OAuth 2.1, 3.2)."""
+"""Token endpoint: exchanges codes, refresh tokens and client credentials for access tokens (OAuth 2.1, 3.2)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .parts import Parts
 
 
 class TokenEndpoint:
-    """Answers requests for tokens.
+    """Token endpoint of an authorization server.
 
     Args:
-        parts: The authorization server.
-        login: Says whether a user may go on.
+        parts: Components of the authorization server.
+        login: Checks users at a refresh.
     """
 
     def __init__(self, parts: Parts, login: Login) -> None:
@@ -35,10 +35,10 @@ class TokenEndpoint:
         }
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request.
+        """Respond to a token request.
 
         Raises:
-            OAuthError: Nothing is issued.
+            OAuthError: No token is issued.
         """
         form = await of_form(request)
         form.check()
@@ -101,7 +101,7 @@ class TokenEndpoint:
         refresh_token: str | None = None,
         at_most: tuple[str, ...] | None = None,
     ) -> Response:
-        """Return the answer with the tokens of a grant, for what the request names of it."""
+        """Return the response with the tokens of a grant, for the requested scopes and resources."""
         parts = self._parts
         scopes, resources = self._wanted(record, form, at_most)
         answer: dict[str, object] = {
@@ -120,15 +120,15 @@ class TokenEndpoint:
     def _wanted(
         self, record: GrantRecord, form: Parameters, at_most: tuple[str, ...] | None = None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the scopes and the resources that a request names of a grant.
+        """Return the requested scopes and resources of a grant.
 
         Args:
             record: The grant.
             form: The request.
-            at_most: The scopes that the user has now; None for all that was granted.
+            at_most: Scopes that the user has now; None for all granted ones.
 
         Raises:
-            OAuthError: It names what was not granted, or nothing that the user still has.
+            OAuthError: The request exceeds the grant, or the user has none of the scopes any more.
         """
         named = self._parts.narrowed(form.get("scope"), record.scopes)
         scopes = named if at_most is None else self._parts.granted(named, at_most)

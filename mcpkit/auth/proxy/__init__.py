@@ -1,4 +1,4 @@
-"""An authorization server whose users log in with a provider that knows none of its clients.
+"""Authorization server with login at a provider that does not know its clients.
 
-Internal: what is public of it stands in `mcpkit.auth`.
+Internal: the public part is in `mcpkit.auth`.
 """

@@ -1,4 +1,4 @@
-"""Who of a provider's users may come in, as the author says."""
+"""Admission of users of a provider, by the option `allow`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collect
 
 
 _PATIENCE = 30.0
-"""Seconds in which the function has to answer, while a user and their client wait."""
+"""Seconds in which the function must return, while a user and a client wait."""
 
 
 class Admission:
-    """Asks who may come in.
+    """Calls the function `allow`.
 
     Args:
-        allow: The author's function; None admits everybody.
-        scopes: The server's scopes.
-        in_thread: Calls a function that may block.
+        allow: The function; None allows every user.
+        scopes: Scopes of the server.
+        in_thread: Calls a function that can block.
     """
 
     def __init__(self, allow: Allow | None, scopes: Scopes, in_thread: InThread) -> None:
@@ -38,17 +38,17 @@ class Admission:
         self._in_thread = in_thread
 
     async def of(self, principal: Principal) -> bool | Collection[str]:
-        """Return whether a user may come in, or the scopes that they may have at most.
+        """Return whether a user may log in, or the maximum scopes.
 
-        A scope that the server does not have is a warning: it grants nothing.
+        Scopes that the server does not have are logged as a warning and ignored.
 
         Args:
-            principal: The user, with the scopes that are asked for.
+            principal: The user, with the requested scopes.
 
         Raises:
-            TypeError: The function says something else.
-            TimeoutError: It does not answer.
-            Exception: Whatever it raises.
+            TypeError: The function returned another type.
+            TimeoutError: The function did not return in time.
+            Exception: The exception of the function.
         """
         if self._allow is None:
             return True
@@ -69,7 +69,7 @@ class Admission:
         return names
 
     async def _asked(self, allow: Allow, principal: Principal) -> object:
-        """Return what a function says; one that is not async may block, and so does in a thread."""
+        """Return the result of the function. A function that is not async runs in a thread."""
         if inspect.iscoroutinefunction(allow):
             return await allow(principal)
         said = await self._in_thread(partial(allow, principal))
@@ -77,10 +77,10 @@ class Admission:
 
 
 def check_allow(allow: object) -> None:
-    """Refuse what is no function.
+    """Check the option `allow`.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not a function.
     """
     if allow is not None and not callable(allow):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""CORS for clients that are web pages: what an authorization server says to programs, pages of any origin may read."""
+"""CORS for web page clients: pages of any origin can read the responses of an authorization server."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _EXPOSED = "Retry-After, WWW-Authenticate"
 _PREFLIGHT_SECONDS = "7200"
-"""How long a browser may keep a preflight's answer: as long as Chrome keeps any."""
+"""Seconds for which a browser may cache a preflight response, the maximum of Chrome."""
 
 
 class ForAnyOrigin:
-    """Lets pages of any origin read what is answered, and takes no cookie of theirs.
+    """ASGI middleware that allows pages of any origin to read responses.
 
-    What is answered here depends on no cookie, so that a page reads no more than its own server could.
+    The responses depend on no cookie, so a page reads no more than its own server could.
 
     Args:
-        app: What answers.
-        methods: The methods that it knows.
+        app: The ASGI app.
+        methods: Methods of the endpoint.
 
     Attributes:
-        is_for_any_origin: Says so to whoever refuses the pages of other sites.
+        is_for_any_origin: Exempts the endpoint from the refusal of cross-origin requests.
     """
 
     is_for_any_origin = True
@@ -33,7 +33,7 @@ class ForAnyOrigin:
         self._methods = ", ".join(sorted(methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight, or let pages read an answer."""
+        """Respond to a preflight request, or add CORS headers to the response of the app."""
         if scope["method"] == "OPTIONS":
             asked = Headers(scope=scope).get("access-control-request-headers")
             allowed = {} if asked is None else {"Access-Control-Allow-Headers": asked}

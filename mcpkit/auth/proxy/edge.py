@@ -1,4 +1,4 @@
-"""What stands between the endpoints of an authorization server and the internet: limits, and who may read answers."""
+"""Rate limits and CORS of the endpoints of a public authorization server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cross_origin import ForAnyOrigin
 from .limits import PAGES, REGISTRATIONS, TOKENS, Limited, Limits
 
 _PAGES = frozenset({"authorize", "callback"})
-"""What browsers show, by the end of the path; all else is for programs."""
+"""Last path segments of pages for browsers. All other endpoints are for programs."""
 _RATES = {
     "authorize": PAGES,
     "callback": PAGES,
@@ -21,11 +21,11 @@ _RATES = {
 
 
 def at_the_edge(routes: Iterable[Route], limits: Limits) -> list[Route]:
-    """Return endpoints as the internet may see them.
+    """Return endpoints with rate limits and CORS.
 
     Args:
         routes: The endpoints.
-        limits: Count who comes how often.
+        limits: The rate limits.
     """
     return [_guarded(route, limits) for route in routes]
 

@@ -1,4 +1,4 @@
-"""Where an `OAuthProxy` is served, and what it is made of there."""
+"""Binding of an `OAuthProxy` to a protected server, and the components for it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from .transactions import Transactions
 logger = logging.getLogger(__name__)
 
 CALLBACK = "/callback"
-"""Where the provider sends users back to, below the issuer."""
+"""Path of the redirect URI for the provider, below the issuer."""
 
 
 class Entered(NamedTuple):
-    """What is served at one site.
+    """Components for one protected server.
 
     Attributes:
         authority: The authorization server.
-        login: Its login.
+        login: The login of users.
         upstream: The provider.
-        limits: Count who comes how often.
+        limits: The rate limits.
     """
 
     authority: Authority
@@ -52,23 +52,23 @@ class Entered(NamedTuple):
     limits: Limits
 
     def routes(self) -> Sequence[Route]:
-        """Return the endpoints; their paths begin at the root of the origin."""
+        """Return the endpoints, with paths from the root of the origin."""
         come_back = self.authority.showing(partial(self.login.come_back, self.authority))
         path = urlsplit(self.authority.parts.url(CALLBACK)).path
         routes = [*self.authority.routes(), Route(path, come_back, methods=["GET"])]
         return at_the_edge(routes, self.limits)
 
     def notice(self) -> str:
-        """Return with whom users log in, and what has to be registered there."""
+        """Return a notice with the provider and the redirect URI to register there."""
         name, callback = self.authority.parts.name, self.authority.parts.url(CALLBACK)
         return f"{name}: users log in with {self.upstream.title}. Register the redirect URI {callback} there"
 
     def announce(self, site: ProtectedResource, *, is_open: bool) -> None:
-        """Warn an operator of what they may not want.
+        """Log warnings for the operator.
 
         Args:
-            site: Where it is served.
-            is_open: Whether all whom the provider lets in may come in.
+            site: The protected server.
+            is_open: Whether every user of the provider can log in.
         """
         if is_open and self.upstream.is_public:
             logger.warning(
@@ -85,14 +85,14 @@ class Entered(NamedTuple):
 
 
 def issuer_at(site: ProtectedResource, given: str | None) -> str:
-    """Return the URL of an authorization server at a site.
+    """Return the issuer URL of an authorization server.
 
     Args:
-        site: Where its tokens are taken.
-        given: What the author says; None for the site's origin.
+        site: The protected server.
+        given: The option `issuer`; None for the origin of the server.
 
     Raises:
-        ValueError: It cannot be that.
+        ValueError: The URL is not allowed.
     """
     issuer = origin(site.public_url) if given is None else given
     for url, what in ((site.public_url, "public_url"), (issuer, "the issuer of OAuthProxy")):
@@ -117,19 +117,19 @@ def entered(
     remember: bool,
     clock: Callable[[], float],
 ) -> Entered:
-    """Return what is served at a site.
+    """Create the components for a protected server.
 
     Args:
-        issuer: The URL of the authorization server.
-        site: Where its tokens are taken.
+        issuer: URL of the authorization server.
+        site: The protected server.
         upstream: The provider.
-        logins: The logins there.
-        allow: Says who may come in.
-        lifetime: Seconds for which an access token is good.
-        has_documents: Whether clients may be known by a document.
-        look: How its pages look.
-        remember: Whether users may have it remembered what they allow.
-        clock: The time in Unix seconds.
+        logins: Logins at the provider.
+        allow: Function that decides whether a user may log in.
+        lifetime: Seconds for which an access token is valid.
+        has_documents: Allow client ID metadata documents.
+        look: Title and logo of the pages.
+        remember: Offer users to skip the consent page.
+        clock: Returns the Unix time in seconds.
     """
     registration = Registration(site.keys, clock)
     parts = Parts(

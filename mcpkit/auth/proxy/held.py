@@ -1,4 +1,4 @@
-"""What a grant holds of its user's login at the provider."""
+"""Upstream tokens of a user in a grant."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ..authority.grants import GrantRecord
 from ..upstream.tokens import UpstreamTokens
 
 DUE = 60.0
-"""Seconds before their end in which tokens are refreshed, unless they were issued for less than twice as long."""
+"""Seconds before expiry at which tokens are refreshed, unless they were issued for less than twice as long."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a grant holds: it is in the grant's record, sealed with it, and ends with it.
+    """Data of a grant: encrypted in its record, and deleted with it.
 
     Attributes:
-        tokens: The provider's.
-        obtained: When they were issued, in Unix seconds.
-        looked: When the provider said for the last time who the user is, in Unix seconds.
-        times: How often it has been tried to refresh them. Of all who would, one takes the next time; see `Logins`.
+        tokens: Tokens of the provider.
+        obtained: Unix time in seconds at which they were issued.
+        looked: Unix time in seconds of the last lookup of the user at the provider.
+        times: Number of refresh attempts. One process claims the next number; see `Logins`.
     """
 
     tokens: UpstreamTokens
@@ -30,7 +30,7 @@ class Held:
 
     @classmethod
     def of(cls, record: GrantRecord) -> Held:
-        """Return what a grant of a user holds."""
+        """Return the data of a grant."""
         members = record.held or {}
         tokens: Json = dict(members["tokens"])
         return cls(
@@ -41,14 +41,14 @@ class Held:
         )
 
     def is_due(self, now: float) -> bool:
-        """Say whether the tokens are near their end: a minute, or half of the time for which they were issued."""
+        """Return True if the tokens are near expiry: a minute, or half of their lifetime."""
         expires = self.tokens.expires
         return expires is not None and expires - now <= min(DUE, (expires - self.obtained) / 2)
 
     def written(self) -> Json:
-        """Return it as a record has it."""
+        """Return the data for a record."""
         return asdict(self)
 
     def put_into(self, record: GrantRecord) -> GrantRecord:
-        """Return a grant that holds this."""
+        """Return a grant with this data."""
         return replace(record, held=self.written())

@@ -1,4 +1,4 @@
-"""How often somebody may come to an authorization server that the whole internet sees."""
+"""Rate limits of a public authorization server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 class Rate(NamedTuple):
-    """How often an address may come.
+    """Rate limit of one address.
 
     Attributes:
-        every: Seconds after which it may once more.
-        burst: How often it may at once.
+        every: Seconds until one more request is allowed.
+        burst: Maximum requests at once.
     """
 
     every: float
@@ -33,24 +33,23 @@ class Rate(NamedTuple):
 
 
 PAGES = Rate(every=1.0, burst=60)
-"""Pages, where one address is a household, or a company behind one."""
+"""For pages. One address can be a household or a company."""
 REGISTRATIONS = Rate(every=2.0, burst=60)
 TOKENS = Rate(every=0.1, burst=300)
-"""Tokens, where one address may be a host that has all its users' clients on its own servers."""
+"""For tokens. One address can be a host that runs the clients of all its users."""
 
 
 class Limits:
     """Counts requests of each address, in all processes together.
 
-    Whose address cannot be told is not counted, such as that of a proxy that the ASGI server does not believe: all of
-    its clients would be one. Nor is anything counted while the store does not
-    answer, which whatever comes of a request needs as well.
+    Requests through a proxy that the ASGI server does not trust are not counted, because all its clients would share
+    one address. Nothing is counted while the storage does not respond.
 
     Args:
-        broker: Where they are counted.
-        name: The server's name.
-        audit: Hears of those that are refused.
-        look: How a page looks.
+        broker: Storage of the counters.
+        name: Name of the server.
+        audit: The audit log.
+        look: Title and logo of the pages.
     """
 
     def __init__(self, broker: PubSub, name: str, audit: AuditLog, look: Look) -> None:
@@ -61,13 +60,13 @@ class Limits:
         self._has_warned = False
 
     async def refusal(self, scope: Scope, what: str, rate: Rate, *, is_page: bool) -> Response | None:
-        """Return what is answered to who comes too often; None to others.
+        """Return the response to a request above the limit; None below it.
 
         Args:
             scope: The request.
-            what: What is asked for: each is counted apart.
-            rate: How often.
-            is_page: Whether a person reads it.
+            what: Name of the endpoint. Each is counted separately.
+            rate: The limit.
+            is_page: Whether the response is a page for a user.
         """
         caller = caller_of(scope)
         if caller is None:
@@ -108,14 +107,14 @@ class Limits:
 
 
 class Limited:
-    """Answers whoever does not come too often.
+    """ASGI middleware that refuses requests above a rate limit.
 
     Args:
-        app: What answers.
-        limits: Count.
-        what: What is asked for.
-        rate: How often.
-        is_page: Whether a person reads the answers.
+        app: The ASGI app.
+        limits: The counters.
+        what: Name of the endpoint.
+        rate: The limit.
+        is_page: Whether responses are pages for users.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, what: str, rate: Rate, *, is_page: bool) -> None:
@@ -124,6 +123,6 @@ class Limited:
         self._what, self._rate, self._is_page = what, rate, is_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Serve or refuse a request."""
         refusal = await self._limits.refusal(scope, self._what, self._rate, is_page=self._is_page)
         await (refusal or self._app)(scope, receive, send)

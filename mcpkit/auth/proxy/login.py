@@ -1,4 +1,4 @@
-"""The login at a provider: the user allows a client something here, and says there who they are."""
+"""Login at a provider, after consent on a page of this server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .transactions import Transaction, Transactions
 logger = logging.getLogger(__name__)
 
 _ANSWER = 30.0
-"""Seconds in which the provider has to answer, whatever its client waits for."""
+"""Seconds in which the provider must respond, regardless of the timeout of its client."""
 _REFUSALS = frozenset({"access_denied", "temporarily_unavailable"})
 """Errors of the provider that a client gets unchanged; all others become `server_error`."""
 
@@ -40,19 +40,19 @@ _KEEP = (
 
 
 class ProxyLogin(Login):
-    """Has users allow a client something, and sends them to the provider, which sends them back.
+    """Obtains consent, and redirects users to the provider and back.
 
-    Whatever goes wrong from then on, the client hears of by its own redirect URI, with its own state: it has been
-    checked, and the user has allowed it.
+    Errors after the consent are sent to the redirect URI of the client with its `state`, because the URI is checked and
+    the user has allowed the client.
 
     Args:
         upstream: The provider.
-        consent: The page.
-        transactions: The logins that are under way.
-        logins: Those that have succeeded.
-        admission: Says who may come in.
-        callback: Where the provider sends users back to.
-        remembered: What users need not be asked again; None where they always are.
+        consent: The consent page.
+        transactions: Logins in progress.
+        logins: Completed logins.
+        admission: Decides whether a user may log in.
+        callback: Redirect URI for the provider.
+        remembered: Remembered consents; None shows the page each time.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ProxyLogin(Login):
         self._remembered = remembered
 
     async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
-        """Show the page, or go on to the provider, where the user need not be asked again."""
+        """Return the consent page, or a redirect to the provider if the consent is remembered."""
         remembered, title = self._remembered, self._upstream.title
         if remembered is not None and (whose := remembered.covers(asked, request)) is not None:
             self._consent.tell(asked, "remembered")
@@ -84,10 +84,10 @@ class ProxyLogin(Login):
         return self._consent.page(asked, self._consent.choice(asked, "Allow it", more), request)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
-        """Take the answer: go on to the provider, or no.
+        """Process the consent form: redirect to the provider, or deny.
 
         Raises:
-            OAuthError: The form is none of that page.
+            OAuthError: The form is not valid.
         """
         asked, form = await self._consent.answered(request)
         is_kept = False
@@ -101,13 +101,14 @@ class ProxyLogin(Login):
         return response
 
     async def come_back(self, ending: Ending, request: Request) -> Response:
-        """Take a user back from the provider.
+        """Process the callback of the provider.
 
-        What the provider says is redeemed once: whoever comes again, to whichever process, has come too late.
+        A callback is redeemed once. A repeated one is refused in every process.
 
         Raises:
-            OAuthError: This browser has begun no such login, or has come back already; there is no client to tell.
-            OSError: The store does not answer; the user may try again.
+            OAuthError: This browser has not started the login, or it was already completed. There is no client to
+                notify.
+            OSError: The storage does not respond. The user can retry.
         """
         parameters = of_query(request)
         parameters.check()
@@ -119,10 +120,10 @@ class ProxyLogin(Login):
         return response
 
     async def may_go_on(self, record: GrantRecord) -> bool | Collection[str]:
-        """Say whether a user may be issued tokens again: where the provider and `allow=` say so still.
+        """Check at a refresh whether a user may have new tokens, by the provider and `allow=`.
 
         Raises:
-            OAuthError: The provider, or `allow=`, cannot say so now.
+            OAuthError: The check is not possible now.
         """
         try:
             record = await self._logins.checked(record)
@@ -145,7 +146,7 @@ class ProxyLogin(Login):
         *,
         is_kept: bool = False,
     ) -> Response:
-        """Send a user on to the provider, who has allowed what is asked."""
+        """Redirect a user to the provider after the consent."""
         transaction = self._transactions.begin(asked, whose, is_kept=is_kept)
         try:
             url = await asyncio.wait_for(
@@ -168,7 +169,7 @@ class ProxyLogin(Login):
     async def _ended(
         self, ending: Ending, transaction: Transaction, answer: dict[str, str], request: Request
     ) -> Response:
-        """Send a user back to the client, with a code where the provider and the author let them in."""
+        """Redirect a user to the client, with a code if the provider and `allow=` admit the user."""
         asked = transaction.asked
         try:
             identity, tokens = await asyncio.wait_for(
@@ -231,7 +232,7 @@ class ProxyLogin(Login):
         return response
 
     async def _holds(self, whose: str, subject: str) -> bool:
-        """Say whether what was remembered lets a user in who has not been asked."""
+        """Return True if a remembered consent is valid for this user."""
         try:
             return self._remembered is not None and await self._remembered.holds(whose, subject)
         except OSError:

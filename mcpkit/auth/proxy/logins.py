@@ -1,4 +1,4 @@
-"""The logins of users at the provider: kept good as long as their grants live, and ended with them."""
+"""Logins of users at the provider: refreshed while their grants exist, and ended with them."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from .held import Held
 logger = logging.getLogger(__name__)
 
 LOOKED_AGAIN = 600.0
-"""Seconds after which the provider is asked who a user is, when the client refreshes."""
+"""Seconds after which the user is looked up at the provider again, when the client refreshes."""
 ABANDONED = CODE_LIFETIME + 1.0
 """Seconds after which the login of an unredeemed code is ended."""
 LEASE = 30.0
-"""Seconds that a refresh may take; after that its process counts as dead, and another one may begin."""
+"""Maximum seconds of a refresh. After that its process counts as dead, and another one can start."""
 PATIENCE = LEASE + 10.0
-"""Seconds for which others wait for it."""
+"""Seconds for which other processes wait for a refresh."""
 
 _GLANCE = 0.1
 _ANSWER = 22.0
-"""Seconds in which the provider has to answer, whatever its client waits for."""
+"""Seconds in which the provider must respond, regardless of the timeout of its client."""
 _FAREWELL = 5.0
 """Seconds for a revocation at the provider, on which nothing depends."""
 
 
 class LoginEndedError(Exception):
-    """A user's login at the provider has ended, and with it the grant: they have to log in again."""
+    """The login at the provider has ended, and with it the grant. The user must log in again."""
 
 
 class Logins:
-    """The logins at one provider, in the grants of one server.
+    """Logins at one provider, in the grants of one server.
 
-    In all processes that share the store, tokens are refreshed once: whoever begins claims that, and the others look
-    at the grant until the new ones are there.
+    Tokens are refreshed once across all processes with the same storage. One process claims the refresh, and the others
+    poll the grant for the new tokens.
 
     Args:
         upstream: The provider.
         grants: The grants.
-        context: Whatever the server keeps.
-        running: What this process is refreshing.
-        clock: The time in Unix seconds.
+        context: Name, keys and storage of the server.
+        running: Refreshes of this process.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class Logins:
         self._clock = clock
 
     def holding(self, tokens: UpstreamTokens) -> Held:
-        """Return what the grant of a new login is to hold."""
+        """Return the data for the grant of a new login."""
         return Held(tokens, self._clock(), self._clock())
 
     def begun(self, record: GrantRecord) -> None:
-        """Let go what a grant holds when the client does not redeem its code in time, while this process runs."""
+        """Schedule the release of the data of a grant, in case the client does not redeem its code in time."""
         key, loop = ("abandoned", record.id), asyncio.get_running_loop()
         loop.call_later(ABANDONED, lambda: self._running.begin(key, lambda: self._abandoned(record)))
 
     def access_token(self, record: GrantRecord) -> str:
-        """Return the provider's access token that a grant holds."""
+        """Return the access token of the provider in a grant."""
         return Held.of(record).tokens.access_token
 
     @property
@@ -86,13 +86,13 @@ class Logins:
         return self._grants
 
     def has_been(self, principal: Principal) -> bool:
-        """Say whether somebody is here by a login at this provider, which may have ended."""
+        """Return True if a principal logged in at this provider; the login may have ended."""
         claims, issuer = principal.claims, self._upstream.issuer
         is_by_proxy = claims.get("iss") != issuer and isinstance(claims.get("grant"), str)
         return is_by_proxy and principal.issuer == issuer
 
     async def find(self, principal: Principal) -> GrantRecord | None:
-        """Return the grant by which somebody is here; None where they are by none of these, or it has ended."""
+        """Return the grant of a principal; None if it has no grant here, or the grant has ended."""
         if not self.has_been(principal):
             return None
         record = await self._grants.find(str(principal.claims["grant"]))
@@ -104,22 +104,22 @@ class Logins:
         return record if is_theirs else None
 
     async def fresh(self, record: GrantRecord) -> GrantRecord:
-        """Return a grant whose tokens are good for a minute, or as long as they were issued for.
+        """Return a grant with tokens that are valid for a minute, or for their whole lifetime if that is shorter.
 
         Raises:
-            LoginEndedError: There are no more.
-            UpstreamUnavailableError: Nobody can tell now; nothing is lost.
-            OSError: The store does not answer.
+            LoginEndedError: The login has ended.
+            UpstreamUnavailableError: The provider does not respond. The login is not affected.
+            OSError: The storage does not respond.
         """
         return record if not Held.of(record).is_due(self._clock()) else await self._refreshed(record)
 
     async def checked(self, record: GrantRecord) -> GrantRecord:
-        """Return a grant whose tokens are good and whose user is still the provider's, as of some minutes ago.
+        """Return a grant with valid tokens, whose user was confirmed by the provider within the last minutes.
 
         Raises:
-            LoginEndedError: They are not.
-            UpstreamUnavailableError: Nobody can tell now; nothing is lost.
-            OSError: The store does not answer.
+            LoginEndedError: The login has ended.
+            UpstreamUnavailableError: The provider does not respond. The login is not affected.
+            OSError: The storage does not respond.
         """
         record = await self.fresh(record)
         held = Held.of(record)
@@ -131,7 +131,7 @@ class Logins:
             raise _unavailable("to look up a user") from None
 
     async def _looked_at(self, record: GrantRecord) -> GrantRecord:
-        """Return a grant with what the provider says now of who its user is."""
+        """Return a grant updated with the current identity of its user at the provider."""
         held, now = Held.of(record), self._clock()
         identity: Identity | None = None
         try:
@@ -156,15 +156,15 @@ class Logins:
         return await self._changed(record.id, lambda record: _noted(record, identity, now))
 
     async def let_go(self, record: GrantRecord) -> None:
-        """Have the provider end the tokens of a grant that has ended.
+        """Revoke the tokens of an ended grant at the provider.
 
-        Where that would end the user's other logins as well, it is done with the last of those that are here.
+        If that would end other logins of the user, it happens only with the last grant of the user here.
         """
         if record.held is not None and not (self._upstream.revokes_all and await self._is_here(record)):
             await self._forget(Held.of(record).tokens)
 
     async def _is_here(self, record: GrantRecord) -> bool:
-        """Say whether the user of a grant that has ended has another one; where nobody can tell, they may have."""
+        """Return True if the user of an ended grant has another one, or if that is unknown."""
         whose = user(self._upstream.issuer, record.subject or "")
         try:
             return any([each.id != record.id async for each in self._grants.of(whose)])
@@ -172,7 +172,7 @@ class Logins:
             return True
 
     async def _abandoned(self, record: GrantRecord) -> GrantRecord:
-        """End a grant whose code nobody has redeemed."""
+        """End a grant with an unredeemed code."""
         try:
             ended = await self._grants.end_abandoned(record.id)
         except OSError as error:
@@ -185,7 +185,7 @@ class Logins:
         return record
 
     async def end(self, grant_id: str) -> None:
-        """End a grant, and what it holds."""
+        """End a grant, and release its data."""
         ended = await self._grants.end(grant_id)
         if ended is None:
             return
@@ -194,10 +194,10 @@ class Logins:
         await self.let_go(ended)
 
     async def end_all(self, principal: Principal) -> None:
-        """End all grants of somebody, by whichever client, and what they hold.
+        """End all grants of a principal, for all clients, and release their data.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not respond.
         """
         ids = [record.id async for record in self._grants.of(principal)]
         failed = await asyncio.gather(*map(self._sent_away, ids), return_exceptions=True)
@@ -205,17 +205,17 @@ class Logins:
             raise error
 
     async def _sent_away(self, grant_id: str) -> None:
-        """End one of all the grants of somebody, and what it holds."""
+        """End one grant of a principal, and revoke its tokens."""
         ended = await self._grants.end(grant_id)
         if ended is not None and ended.held is not None:
             await self._forget(Held.of(ended).tokens)
 
     async def _refreshed(self, record: GrantRecord, worthless: UpstreamTokens | None = None) -> GrantRecord:
-        """Return a grant when its tokens have been refreshed, by whomever.
+        """Return a grant after its tokens have been refreshed, by this or another process.
 
         Args:
             record: The grant.
-            worthless: Tokens that are no good though they should be.
+            worthless: Tokens that the provider no longer accepts before their expiry.
         """
         try:
             return await self._running.wait(record.id, lambda: self._refresh(record.id, worthless))
@@ -246,7 +246,7 @@ class Logins:
         return held.tokens == worthless or held.is_due(self._clock())
 
     async def _replaced(self, record: GrantRecord, begun: float) -> GrantRecord:
-        """Ask the provider for new tokens, and return the grant that holds them."""
+        """Refresh the tokens at the provider, and return the grant with the new ones."""
         grant_id, held = record.id, Held.of(record)
         try:
             tokens = await asyncio.wait_for(self._upstream.provider.refresh(held.tokens), _ANSWER)
@@ -272,7 +272,7 @@ class Logins:
                 raise
 
     def _with(self, record: GrantRecord, held: Held) -> GrantRecord:
-        """Return a grant with new tokens, which has been looked at when it has been."""
+        """Return a grant with new tokens, keeping the time of the last lookup."""
         return replace(held, looked=Held.of(record).looked).put_into(record)
 
     async def _kept(self, grant_id: str) -> GrantRecord:
@@ -288,7 +288,7 @@ class Logins:
         return record
 
     async def _forget(self, tokens: UpstreamTokens) -> None:
-        """Have the provider end tokens that nobody will use; where it cannot, that is all there is to do."""
+        """Revoke unused tokens at the provider; a failure is logged."""
         try:
             await asyncio.wait_for(self._upstream.provider.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
@@ -300,7 +300,7 @@ class Logins:
 
 
 def _noted(record: GrantRecord, identity: Identity | None, now: float) -> GrantRecord:
-    """Return a grant that says who its user is now; None for what was known before."""
+    """Return a grant with the current identity of its user, or the previous one if `identity` is None."""
     noted = replace(Held.of(record), looked=now).put_into(record)
     return noted if identity is None else replace(noted, claims=dict(identity.claims))
 

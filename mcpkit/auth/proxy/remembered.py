@@ -1,16 +1,16 @@
-"""What a user has allowed before, and need not be asked again: kept by their browser, and used where that is safe.
+"""Remembered consents: stored in the browser of the user, and used only if that is safe.
 
-To skip the page takes all of this; what is not sure is asked:
+The page is skipped only under all of these conditions:
 
-- The user has said so on the page, in this browser, within 30 days, and it is they who come back from the provider: the
-  next one who uses the browser is asked, and so is who has been sent away since (`server.revoke`).
-- The client has registered itself, so that its id is known to one installation of one program. A metadata document is
-  everybody's who uses that client: whoever rides on it would be let in by what its user has allowed elsewhere.
-- The redirect URI leads to a program on this machine, and is the same but for the port. A site may have changed hands.
-- It asks for the same resources, by name, and for no more scopes, with all that these imply today. A server of somebody
-  else's that names this authorization server as its own gets a client to ask for another resource, or for none.
-- The request was opened by a program, and by no page: `Sec-Fetch-Site: none`, which no page can say. A link, a form, a
-  frame or a window of another site could have users log in unasked, and none the wiser.
+- The user chose it on the page, in this browser, within 30 days, and the same user returns from the provider. Another
+  user of the browser sees the page, and so does a user whose access was revoked since (`server.revoke`).
+- The client registered itself, so its ID is known to one installation of one program. A metadata document belongs to
+  all users of a client: an attacker with that client could use a consent given to it elsewhere.
+- The redirect URI leads to a program on this machine, and is the same except for the port. A site can change owners.
+- The request names the same resources, and no more scopes, including the scopes that these imply today. An attacker's
+  server that names this authorization server as its own makes a client request another resource, or none.
+- A program opened the request, not a page: `Sec-Fetch-Site: none`, which pages cannot send. Otherwise a link, form,
+  frame or window of another site could log users in without their knowledge.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from ..authority.registration import is_registration
 from ..base64url import decode, encode
 
 FIELD = "remember"
-"""The form field that remembers the consent of a user."""
+"""Form field to remember the consent of a user."""
 LIFETIME = 30 * 24 * 3600.0
-"""Seconds for which it holds, from the page on; what is not asked prolongs nothing."""
+"""Seconds for which a consent is valid, from the page on. Skipping the page does not extend it."""
 
 _PURPOSE = "OAuth remembered consent"
 _MOST = 8
 _LONGEST = 3800
-"""Consents in a browser, and characters of their cookie; the oldest is forgotten."""
+"""Maximum consents in a browser, and characters of their cookie. The oldest is dropped."""
 _OPENED = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 """Fetch metadata headers of a top-level navigation that no page has caused."""
 _BEFOREHAND = ("sec-purpose", "purpose")
-"""Headers of what is fetched before a user wants it."""
+"""Headers of speculative requests before a navigation of the user."""
 
 
 @dataclass(frozen=True)
 class _Consent:
-    """What a user has allowed.
+    """A consent of a user.
 
     Attributes:
-        client: The client, as a digest.
-        what: Where it has its users sent, and its resources, as a digest.
-        scopes: The scopes, with those that they imply.
-        whose: The user, as a digest.
-        until: When it is to be asked again, in Unix seconds.
+        client: Digest of the client ID.
+        what: Digest of redirect URI and resources.
+        scopes: The scopes, with the implied ones.
+        whose: Digest of the user.
+        until: Unix time in seconds at which the consent expires.
     """
 
     client: str
@@ -71,15 +71,15 @@ class _Consent:
 
 
 class Remembered:
-    """Remembers consents in one sealed cookie of the browser, and nowhere else.
+    """Stores consents in one encrypted cookie of the browser, and nowhere else.
 
     Args:
         issuer: The authorization server.
-        provider: Who vouches for its users.
-        scopes: What may be granted.
-        keys: Seal the cookie.
-        revocations: Who has been sent away.
-        clock: The time in Unix seconds.
+        provider: Issuer of the user identities.
+        scopes: Scopes of the server.
+        keys: Keys that encrypt the cookie.
+        revocations: Revocations of users.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class Remembered:
         self._cookie = f"{'__Host-' if self._is_secure else ''}mcpkit-remembered-{digest_of(issuer)[:8]}"
 
     def may_be(self, asked: Asked) -> bool:
-        """Say whether what this client asks may be remembered."""
+        """Return True if the consent to this client can be remembered."""
         uri = asked.redirect_uri
         return is_registration(asked.client_id) and is_web(uri) and is_local(uri)
 
     def covers(self, asked: Asked, request: Request) -> str | None:
-        """Return who has allowed what is asked before, and when; None where the user has to be asked.
+        """Return user and time of a remembered consent that covers a request; None if the page must be shown.
 
-        It is for `holds`, when somebody comes back from the provider.
+        The value is for `holds`, after the user returns from the provider.
 
         Args:
-            asked: What is asked.
-            request: What the browser has sent.
+            asked: The authorization request.
+            request: The HTTP request.
         """
         if not self.may_be(asked) or not _is_opened(request.headers):
             return None
@@ -125,14 +125,14 @@ class Remembered:
         return None
 
     async def holds(self, whose: str, subject: str) -> bool:
-        """Say whether it was the user who comes back that has allowed it, and has not been sent away since.
+        """Return True if the consent is of the user that returns, and the access of the user was not revoked since.
 
         Args:
-            whose: Who has allowed it, and when.
+            whose: User and time of the consent.
             subject: The user.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The storage does not respond.
         """
         since, _, digest = whose.partition(" ")
         if digest != self._whose(subject):
@@ -141,13 +141,13 @@ class Remembered:
         return sent_away < float(since)
 
     def remember(self, asked: Asked, subject: str, request: Request, response: Response) -> None:
-        """Let the browser that is answered remember what a user has allowed on the page.
+        """Store a consent in the cookie of the response.
 
         Args:
-            asked: What they have allowed.
-            subject: Who it was.
-            request: What the browser has sent.
-            response: What it is answered.
+            asked: The allowed authorization request.
+            subject: The user.
+            request: The HTTP request.
+            response: The response to it.
         """
         if not self.may_be(asked):
             return
@@ -166,12 +166,12 @@ class Remembered:
             self._keep(kept, response)
 
     def forget(self, client_id: str, request: Request, response: Response) -> None:
-        """Let the browser that is answered forget what a client has been allowed.
+        """Remove the consents to a client from the cookie of the response.
 
         Args:
             client_id: The client.
-            request: What the browser has sent.
-            response: What it is answered.
+            request: The HTTP request.
+            response: The response to it.
         """
         kept = self._kept(request)
         others = [each for each in kept if each.client != _client(client_id)]
@@ -179,11 +179,11 @@ class Remembered:
             self._keep(others, response)
 
     def _whose(self, subject: str) -> str:
-        """Return what stands for a user here."""
+        """Return the digest of a user."""
         return digest_of(f"{self._provider}\n{subject}")[:32]
 
     def _kept(self, request: Request) -> list[_Consent]:
-        """Return what a browser remembers, the newest first."""
+        """Return the consents in the cookie of a request, the newest first."""
         data = decode(request.cookies.get(self._cookie, ""))
         opened = None if not data else self._keys.decrypt(_PURPOSE, data, self._place)
         if opened is None:
@@ -196,7 +196,7 @@ class Remembered:
         return [each for each in found if now < each.until]
 
     def _keep(self, consents: list[_Consent], response: Response) -> None:
-        """Set the cookie, or take it back where there is nothing to remember."""
+        """Set the cookie, or delete it if there is no consent."""
         set_cookie(response, self._cookie, self._sealed(consents), LIFETIME, is_secure=self._is_secure)
 
     def _sealed(self, consents: list[_Consent]) -> str:
@@ -207,7 +207,7 @@ class Remembered:
 
 
 def _is_opened(headers: Mapping[str, str]) -> bool:
-    """Say whether a program has opened a request in a browser, for its user to see."""
+    """Return True if a program opened the request in a browser, visibly for the user."""
     is_navigation = all(headers.get(name) == value for name, value in _OPENED.items())
     return is_navigation and not any(name in headers for name in _BEFOREHAND)
 
@@ -217,7 +217,7 @@ def _client(client_id: str) -> str:
 
 
 def _what(asked: Asked) -> str:
-    """Return what stands for a client, where it has its users sent but for the port, and its resources."""
+    """Return the digest of a client, its redirect URI without the port, and its resources."""
     uri = urlsplit(asked.redirect_uri)
     where = [uri.scheme, uri.hostname, uri.path, uri.query]
     return digest_of(json.dumps([asked.client_id, where, sorted(asked.resources)]))[:32]

@@ -1,4 +1,4 @@
-"""Logins that are under way at the provider: each is in a cookie of the browser that began it, and nowhere else."""
+"""Logins in progress at the provider, each in a cookie of the browser that started it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..base64url import decode, encode
 
 _PURPOSE = "OAuth login at a provider"
 _MOST = 4
-"""Logins that may be under way in one browser."""
+"""Maximum logins in progress in one browser."""
 _NOT_THERE = (
     "this login was started in another browser, or it is over; start it again in the client, in one browser"
 )
@@ -30,16 +30,16 @@ _NOT_THERE = (
 
 @dataclass(frozen=True)
 class Transaction:
-    """A login that is under way.
+    """A login in progress.
 
     Attributes:
-        id: Which one: the `state` of the provider's request.
-        asked: What the client asked for, and the user has allowed.
-        verifier: What shows the provider that it was asked by whoever brings its code (RFC 7636).
-        nonce: Ties the provider's ID token to this login.
-        expires: When it is too late to come back, in Unix seconds.
-        whose: Who has allowed it, and when, where that was remembered (`Remembered.holds`); else None.
-        is_kept: Whether the user wants it to be remembered.
+        id: ID of the login, the `state` of the request to the provider.
+        asked: The authorization request, which the user has allowed.
+        verifier: The PKCE verifier for the provider (RFC 7636).
+        nonce: Binds the ID token of the provider to this login.
+        expires: Unix time in seconds at which the login expires.
+        whose: User and time of a remembered consent (`Remembered.holds`); else None.
+        is_kept: Whether the user chose to have the consent remembered.
     """
 
     id: str
@@ -52,22 +52,22 @@ class Transaction:
 
     @property
     def challenge(self) -> str:
-        """What the provider is told of the verifier: its S256 challenge."""
+        """The PKCE challenge for the provider (S256)."""
         return encode(sha256(self.verifier.encode()).digest())
 
 
 class Transactions:
-    """Begins logins, and finds them again when the user comes back.
+    """Starts logins, and finds them when the user returns.
 
-    A login is sealed, bound to its id and to this authorization server, in a cookie that no script and no other site
-    reads, and that comes along when the provider sends the user back. So nothing is kept of who never does, any process
-    with the secret goes on with it, and whoever is sent somebody else's link has nothing to go on with. That it is
-    used once is not to be seen here; see `Ending.claim`.
+    A login is encrypted, bound to its ID and to this authorization server, in a cookie that scripts and other sites
+    cannot read. The browser sends it when the provider redirects the user here. So nothing is stored for users that
+    never return, any process with the secret can continue, and a link sent to another user is useless. `Ending.claim`
+    ensures that a login is used once.
 
     Args:
         issuer: The authorization server.
-        keys: Seal them.
-        clock: The time in Unix seconds.
+        keys: Keys that encrypt the cookies.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(self, issuer: str, keys: Keys, clock: Callable[[], float] = time.time) -> None:
@@ -77,7 +77,7 @@ class Transactions:
         self._cookies = Cookies("mcpkit-login-", _MOST, is_secure=issuer.startswith("https:"))
 
     def begin(self, asked: Asked, whose: str | None = None, *, is_kept: bool = False) -> Transaction:
-        """Return a new login; see `Transaction`."""
+        """Start a login; see `Transaction`."""
         return Transaction(
             dated_id(),
             asked,
@@ -89,15 +89,15 @@ class Transactions:
         )
 
     def keep(self, transaction: Transaction, request: Request, response: Response) -> None:
-        """Give a login to the browser that is being answered, and take from it those that it has abandoned.
+        """Set the cookie of a login in the response, and delete those of abandoned logins.
 
         Args:
             transaction: The login.
-            request: What the browser has sent.
-            response: What it is answered.
+            request: The HTTP request.
+            response: The response to it.
 
         Raises:
-            OAuthError: The client's request is too long for that.
+            OAuthError: The authorization request is too long for a cookie.
         """
         text = json.dumps(asdict(transaction), separators=(",", ":"))
         sealed = encode(
@@ -108,10 +108,10 @@ class Transactions:
         self._cookies.keep(transaction.id, sealed, request, response)
 
     def find(self, request: Request, state: str) -> Transaction:
-        """Return the login with which a user comes back.
+        """Return the login of a callback.
 
         Raises:
-            OAuthError: This browser has begun none of that id, or it is too late.
+            OAuthError: This browser has not started the login, or it has expired.
         """
         data = decode(self._cookies.find(state, request))
         opened = None if not data else self._keys.decrypt(_PURPOSE, data, self._place(state))
@@ -121,7 +121,7 @@ class Transactions:
         return transaction
 
     def forget(self, transaction: Transaction, request: Request, response: Response) -> None:
-        """Take a login from the browser that is being answered."""
+        """Delete the cookie of a login in the response."""
         self._cookies.forget(transaction.id, request, response)
 
     def _place(self, id_: str) -> bytes:
@@ -129,7 +129,7 @@ class Transactions:
 
 
 def _read(text: bytes) -> Transaction | None:
-    """Return a login of what was sealed; None of what another version of mcpkit has written otherwise."""
+    """Return a login from decrypted text; None if another version of mcpkit wrote it."""
     members: Json = json.loads(text)
     try:
         asked = Asked(**members.pop("asked"))

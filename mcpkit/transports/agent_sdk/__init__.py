@@ -1,4 +1,4 @@
-"""A server in the process of an agent, as agent SDKs take it.
+"""Server in the process of an agent, in the form that agent SDKs accept.
 
 Internal: it may change at any time.
 """

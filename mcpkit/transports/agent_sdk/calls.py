@@ -1,4 +1,4 @@
-"""Requests that come one by one, as calls of functions, in whichever event loop their caller is."""
+"""Single requests as function calls, in any event loop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ...state.principal import Principal
 
 
 class Calls:
-    """The sessions of a server with callers who open none, and close none: one in each event loop.
+    """Sessions of a server for callers that open and close none: one for each event loop.
 
-    The lifespan is entered by the first request in a loop. It is left by `aclose`, or when the loop ends, as
-    `asyncio.run` cancels then what still runs.
+    The first request in a loop enters the lifespan. `aclose` leaves it, and so does the end of the loop, because
+    `asyncio.run` cancels remaining tasks.
 
     Args:
-        server: Who answers.
-        principal: Who asks.
+        server: The server.
+        principal: Principal of the caller.
     """
 
     def __init__(self, server: Served, principal: Principal) -> None:
@@ -32,11 +32,11 @@ class Calls:
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Make a request, and return its result. When this is cancelled, so is the request.
+        """Send a request, and return its result. Cancelling this call cancels the request.
 
         Raises:
-            ProtocolError: It was refused, with its text.
-            BaseException: Whatever entering the server's lifespan raised.
+            ProtocolError: The server responded with an error.
+            BaseException: The exception of the lifespan of the server.
         """
         loop = require_loop("a tool of mcpkit")
         session = self._sessions.get(loop)
@@ -47,10 +47,10 @@ class Calls:
         return await session.ask(method, params)
 
     async def aclose(self) -> None:
-        """Cancel what runs in this event loop, and leave the lifespan here; the next request enters it again.
+        """Cancel requests of this event loop, and leave the lifespan. The next request enters it again.
 
         Raises:
-            BaseException: Whatever leaving the server's lifespan raised.
+            BaseException: The exception of the lifespan of the server.
         """
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
@@ -58,10 +58,10 @@ class Calls:
 
 
 class _Session:
-    """One session, for as long as its task stays.
+    """One session, which lasts as long as its task.
 
     Attributes:
-        staying: The task in which the server's lifespan is entered and left.
+        staying: Task that enters and leaves the lifespan of the server.
     """
 
     def __init__(self, server: Served, principal: Principal) -> None:
@@ -75,7 +75,7 @@ class _Session:
         self.staying = loop.create_task(self._stay(), name="mcpkit-agent-sdk")
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Make a request; see `Calls.ask`."""
+        """Send a request; see `Calls.ask`."""
         connection = await asyncio.shield(self._entered)
         id_ = next(self._ids)
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
@@ -90,7 +90,7 @@ class _Session:
             self._answers.pop(id_, None)
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Leave the lifespan."""
         self._leave.set()
         await self.staying
 
@@ -113,7 +113,7 @@ class _Session:
             self._entered.set_exception(error)
 
     def _hear(self, line: bytes) -> None:
-        """Hand an answer to whoever waits for it; all else has nowhere to go."""
+        """Deliver a response to its request; all other messages are dropped."""
         message: Json = jsonrpc.decode(line)
         answer = self._answers.pop(message.get("id"), None)
         if answer is None or answer.done() or "method" in message:

@@ -1,4 +1,4 @@
-"""The package `mcp`, which every agent SDK brings, in whichever version it is."""
+"""Import of the package `mcp` of an agent SDK, in any version."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from types import ModuleType
 
 
 def installed(name: str) -> ModuleType:
-    """Return a module of the installed `mcp`, such as `mcp.types`.
+    """Import a module of the installed `mcp`, such as `mcp.types`.
 
     Raises:
-        ImportError: It is not installed; the message says what to do.
+        ImportError: The package is not installed. The message contains the fix.
     """
     try:
         return import_module(name)

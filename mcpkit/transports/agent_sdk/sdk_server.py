@@ -1,4 +1,4 @@
-"""A server as agent SDKs take one into their process: in the shape of `mcp.server.Server`, as far as they use it."""
+"""Server for agent SDKs that accept one in their process, with the interface of `mcp.server.Server` that they use."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ else:
 
 @dataclass(frozen=True)
 class InitializationOptions:
-    """What `run` is handed back by those who ask for it first; the server says itself what it is and what it can do.
+    """Initialization options for `run`, which ignores them.
 
     Attributes:
-        server_name: The server's name.
-        server_version: Its version.
+        server_name: Name of the server.
+        server_version: Version of the server.
     """
 
     server_name: str
@@ -36,7 +36,7 @@ class InitializationOptions:
 
 @dataclass(frozen=True)
 class Answer:
-    """A result as handlers of `mcp` 1.x return it.
+    """Result of a request handler, as in `mcp` 1.x.
 
     Attributes:
         root: The result, an object of the installed `mcp.types`.
@@ -57,20 +57,20 @@ class _Request(Protocol):
 ServedT = TypeVar("ServedT", bound=Served)
 
 Validate = Callable[[Json], object]
-"""Makes an object of `mcp.types`."""
+"""Creates an object of `mcp.types`."""
 
 
 class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs are typed to take a server of `mcp`
-    """What `Server.as_sdk_server` returns, which tells how it is used.
+    """Server for agent SDKs; see `Server.as_sdk_server`.
 
     Args:
-        server: Who answers.
-        principal: Who the agent is.
+        server: The server.
+        principal: Principal of the agent.
 
     Attributes:
-        server: Who answers; it may be served in any other way as well.
-        name: The server's name.
-        version: The server's version.
+        server: The server, which can be served in other ways as well.
+        name: Name of the server.
+        version: Version of the server.
     """
 
     def __init__(self, server: ServedT, principal: Principal) -> None:
@@ -81,7 +81,7 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
         self.version = server.engine.version
 
     def create_initialization_options(self) -> InitializationOptions:
-        """Return what `run` takes."""
+        """Return the options for `run`."""
         return InitializationOptions(self.name, self.version)
 
     async def run(
@@ -91,25 +91,26 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
         initialization_options: InitializationOptions | None = None,
         raise_exceptions: bool = False,
     ) -> None:
-        """Serve one client, until `read` ends; see `serve_messages`. Any number of clients may be served at a time.
+        """Serve one client, until `read` ends; see `serve_messages`. Several clients can be served at the same time.
 
         Args:
-            read: Its messages, as `mcp.shared.message.SessionMessage`.
-            write: What it is told, as the same.
-            initialization_options: Taken for those who give it; it changes nothing.
-            raise_exceptions: The same: what goes wrong in a handler is answered.
+            read: Messages from the client, as `mcp.shared.message.SessionMessage`.
+            write: Messages to the client, in the same class.
+            initialization_options: Accepted for compatibility; it has no effect.
+            raise_exceptions: Accepted for compatibility; errors of handlers are always sent as responses.
 
         Raises:
-            BaseException: Whatever entering or leaving the server's lifespan raised.
+            BaseException: The exception of the lifespan of the server.
         """
         await serve_messages(self.server, read, write, self._principal)
 
     @cached_property
     def request_handlers(self) -> dict[type, Callable[[_Request], Awaitable[Answer]]]:
-        """What lists and calls tools, by `ListToolsRequest` and `CallToolRequest` of the installed `mcp.types`.
+        """Handlers for `ListToolsRequest` and `CallToolRequest` of the installed `mcp.types`.
 
-        Each takes such a request, and returns an object whose `root` is the result. There is no session to open: see
-        `aclose`. A call ends when whoever awaits it is cancelled. What a handler raises has its text for the client.
+        Each takes such a request, and returns an object with the result in `root`. No session needs to be opened; see
+        `aclose`. Cancelling the awaiting task cancels the call. Exceptions of a handler contain the message for the
+        client.
 
         Raises:
             ImportError: The package `mcp` is not installed.
@@ -121,11 +122,11 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
         }
 
     async def aclose(self) -> None:
-        """Leave the lifespan in this event loop, where `request_handlers` have entered it; see `Calls.aclose`."""
+        """Leave the lifespan that `request_handlers` entered in this event loop; see `Calls.aclose`."""
         await self._calls.aclose()
 
     async def _list_tools(self, validate: Validate, request: object) -> Answer:
-        """List all tools: whoever asks by a handler turns no pages."""
+        """Return all tools, of all pages."""
         tools: list[object] = []
         params: Json = {}
         while True:

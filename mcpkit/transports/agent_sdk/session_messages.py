@@ -1,4 +1,4 @@
-"""Messages as the package `mcp` carries them, of whichever version."""
+"""Messages in the classes of the package `mcp`, of any version."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
-"""What messages of JSON-RPC have."""
+"""Members of JSON-RPC messages."""
 
 
 class SessionMessage(Protocol):
-    """What `mcp.shared.message.SessionMessage` has.
+    """Protocol of `mcp.shared.message.SessionMessage`.
 
     Attributes:
-        message: The JSON-RPC message: in 1.x a root model, in 2.x one of several models.
-        metadata: What the transport says about it.
+        message: The JSON-RPC message: a root model in 1.x, one of several models in 2.x.
+        metadata: Metadata of the transport.
     """
 
     message: object
@@ -41,12 +41,12 @@ async def serve_messages(
 
     Args:
         server: The server.
-        read: What the client says.
-        write: What it is told, in the classes of what it says.
-        principal: Who it is.
+        read: Messages from the client.
+        write: Messages to the client, in the same classes.
+        principal: Principal of the client.
 
     Raises:
-        BaseException: Whatever entering or leaving the server's lifespan raised.
+        BaseException: The exception of the lifespan of the server.
     """
     messages = SessionMessages()
     await serve_objects(
@@ -60,7 +60,7 @@ async def serve_messages(
 
 
 class SessionMessages:
-    """The messages of one client, read and made: what is made is of the classes of what was read last."""
+    """Converts the messages of one client. Created messages have the classes of the last one read."""
 
     _types: ModuleType
     _wrap: Callable[[object], SessionMessage]
@@ -71,10 +71,10 @@ class SessionMessages:
     async def arriving(
         self, read: ObjectSource[SessionMessage | Exception]
     ) -> AsyncGenerator[SessionMessage | Exception]:
-        """Pass on what is read, and close it in the end.
+        """Yield messages of a stream, and close it at the end.
 
-        A request that is cancelled has no answer. Of `mcp` 2.x, transports that must end it in their own way
-        (`on_request_unanswered`) are told so.
+        A cancelled request gets no response. Transports of `mcp` 2.x that must end such a request are notified
+        (`on_request_unanswered`).
         """
         try:
             async for item in read:
@@ -93,7 +93,7 @@ class SessionMessages:
             await tell()
 
     def dump(self, item: SessionMessage) -> Json:
-        """Return a message as JSON-RPC."""
+        """Convert a message to JSON-RPC."""
         message = _message_of(item)
         self._wrap, self._types = type(item), sys.modules[type(message).__module__]
         found: Json = {name: value for name in MEMBERS if (value := getattr(message, name, None)) is not None}
@@ -103,7 +103,7 @@ class SessionMessages:
         return found
 
     def make(self, message: Json) -> SessionMessage:
-        """Return a JSON-RPC message as the client carries them; it has said something before."""
+        """Convert a JSON-RPC message to a message for the client, which must have sent one before."""
         if "method" in message:
             name = "JSONRPCRequest" if "id" in message else "JSONRPCNotification"
         else:

@@ -26,20 +26,20 @@ _SUPERVISORS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"
 
 
 class HttpApp:
-    """The server as an ASGI app; `Server.asgi` makes it.
+    """The server as an ASGI app; created by `Server.asgi`.
 
-    Making one imports nothing of HTTP, so that a module may have an `app = server.asgi()` and be started over stdio
-    all the same. What serves is made at the first event.
+    Creating it imports no HTTP libraries, so that a module can have `app = server.asgi()` and still be started over
+    stdio. The handler is created at the first event.
 
     Args:
-        server: Who answers.
-        settings: The options.
+        engine: Engine of the server.
+        routes: Custom routes.
+        settings: Options of the app.
 
     Raises:
-        ValueError: A host, an origin or the secret in the environment has another form than it must have; the
-            message says which; or with `auth=`, nobody has said where the app is reached; or without, a server is
-            included that has it.
-        RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
+        ValueError: A host, an origin or the secret in the environment is not valid; or `public_url` is missing with
+            `auth=`; or an included server has `auth=` and this one has not. The message contains the fix.
+        RegistrationError: A custom route has a path of the protocol or of a probe.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -64,10 +64,10 @@ class HttpApp:
             settings.check_route(route)
 
     def _check_included(self) -> None:
-        """Refuse to serve without tokens what takes them elsewhere, unless somebody says who asks.
+        """Check that no component of an included server with `auth=` is served without identification of clients.
 
         Raises:
-            ValueError: That is so.
+            ValueError: A component would be public.
         """
         is_open = self._engine.auth is None and self.settings.principal is None
         if is_open and self._engine.catalog.includes_protected:
@@ -78,15 +78,15 @@ class HttpApp:
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether whoever asks needs an access token."""
+        """Whether clients need an access token."""
         return self._public is not None
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
 
         Args:
-            path: Where; it begins with a slash.
-            app: Any ASGI app. It checks hosts and origins itself, as that of another server does.
+            path: Path of the app, which begins with a slash.
+            app: Any ASGI app. It must check hosts and origins itself, as the app of another server does.
 
         Raises:
             RegistrationError: The path does not begin with a slash.
@@ -98,10 +98,11 @@ class HttpApp:
         self._mounts.append((path, app))
 
     def around(self, parent: ASGIApp) -> ASGIApp:
-        """Return a site: an app below which this one is mounted, and the routes of this one that are outside its mount.
+        """Return an ASGI app for the whole site: this app's routes outside its mount, and a parent app for everything
+        else.
 
         Args:
-            parent: Serves all else: every other path, and the site's lifespan.
+            parent: App in which this one is mounted. It serves every other path, and the lifespan.
         """
 
         async def site(scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,21 +112,21 @@ class HttpApp:
         return site
 
     def well_known(self) -> list[Route]:
-        """Return what another app serves at the root of its site for this one, which is mounted in it.
+        """Return the routes to add at the root of the site if this app is mounted in another one.
 
-        That is where clients look first for the metadata of a protected server: `Starlette(routes=[*app.well_known(),
-        Mount("/notes", app)])`. They also find it without, below the mount point, as each challenge says where.
-        `app.around(site)` serves the same.
+        Clients look there first for the metadata of a protected server: `Starlette(routes=[*app.well_known(),
+        Mount("/notes", app)])`. Without these routes they find it below the mount point, because each challenge
+        contains the URL. `app.around(site)` serves the same.
         """
         return self.door().routes.outside
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection as ASGI has it."""
+        """Serve one ASGI connection."""
         door = self._door
         await (self.door() if door is None else door)(scope, receive, send)
 
     def door(self) -> Door:
-        """Return what serves, imported and made the first time."""
+        """Return the handler, created on the first call."""
         from .door import Door
 
         with self._lock:  # event loops of several threads may come at once

@@ -1,4 +1,4 @@
-"""What takes the access tokens of requests, as what serves them knows it."""
+"""Interface of an endpoint that requires access tokens."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 class Challenger(Protocol):
-    """What takes access tokens, and says how to come by one."""
+    """Verifies access tokens of requests, and creates challenges."""
 
     def challenge(self, scopes: Sequence[str], principal: Principal, revision: str) -> ChallengeError:
-        """Return how somebody is told to come back with scopes, or to say who they are."""
+        """Return the challenge for missing scopes or a missing token."""
         ...
 
     def dismissal(self) -> ChallengeError:
-        """Return how somebody is told that their access token holds no more."""
+        """Return the challenge for a token that is no longer valid."""
         ...
 
     def check(self, grant: AccessToken) -> None:
-        """Refuse a request whose token has lost its worth since it was taken.
+        """Check that the token of an accepted request is still valid.
 
         Raises:
-            RefusedError: It has (401).
+            RefusedError: The token was revoked (401).
         """
         ...
 
     async def admit(
         self, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None, *, may_be_anybody: bool = True
     ) -> AccessToken:
-        """Return what the token of a request grants.
+        """Verify the token of a request, and return its grant.
 
         Raises:
-            RefusedError: It grants nothing, or nobody can tell now.
+            RefusedError: The token is not valid, or cannot be verified now.
         """
         ...

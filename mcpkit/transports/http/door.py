@@ -1,4 +1,4 @@
-"""The door of the ASGI app: which request goes where, and what is refused."""
+"""Routing of the ASGI app: selects the endpoint of a request, or refuses it."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _BUSY = ((b"retry-after", b"1"),)
 _READ = frozenset(
     b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-session-id origin".split()
 )
-"""Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`.
+"""Headers that decide how a request is handled, here or in an authentication middleware; `Mcp-Param-*` too.
 
-`MCP-Protocol-Version` is checked once the body has been read, as it means nothing on `initialize`.
+`MCP-Protocol-Version` is checked after the body has been read, because it has no meaning on `initialize`.
 """
 
 _VERSION = b"mcp-protocol-version"
@@ -61,18 +61,18 @@ _Endpoint = Callable[[Service, Scope, Exchange], Awaitable[None]]
 
 
 class Door:
-    """What answers the events of an app; the app makes it at the first one.
+    """Handler of the ASGI events of an app, created at the first one.
 
     Args:
-        engine: Who answers.
-        routes: The author's routes.
-        mounts: Other apps, and where they are served; both lists may grow.
-        settings: The options.
-        guard: Which hosts and origins are answered.
-        public: Where it is reached; None where it takes no access tokens.
+        engine: Engine of the server.
+        routes: Custom routes.
+        mounts: Mounted apps with their paths. Both lists can grow.
+        settings: Options of the app.
+        guard: Check of hosts and origins.
+        public: Public URLs of the app; None if it needs no access tokens.
 
     Attributes:
-        routes: What is served beside the protocol's paths.
+        routes: App for all other paths.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Door:
         self._endpoints = {path + end: each for path, each in endpoints.items() for end in ("", "/")}
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Begin to serve one connection as ASGI has it, and return what serves it."""
+        """Start to serve one ASGI connection, and return the awaitable that does."""
         kind = scope["type"]
         if kind == "lifespan":
             return self._lifespan(receive, send)
@@ -268,10 +268,10 @@ class Door:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _open(self) -> Service:
-        """Return what serves in this event loop, once it does.
+        """Return the service of this event loop once it is open.
 
         Raises:
-            UnreadError: It cannot, or it has been told to end.
+            UnreadError: The service cannot start, or is shutting down.
         """
         service = self._begin()
         try:
@@ -304,7 +304,7 @@ class Door:
     def _revoke(
         protection: Protection, service: Service, loop: asyncio.AbstractEventLoop, revocation: Revocation
     ) -> None:
-        """Hear that somebody has been sent away, in any thread."""
+        """Handle a revocation, in any thread."""
         protection.revoke(revocation)
         with suppress(RuntimeError):  # the loop is closed, so nothing goes on in it
             loop.call_soon_threadsafe(service.revoke, revocation, protection.mcp.dismissal())
@@ -320,7 +320,7 @@ class Door:
 
 
 def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return a header that decides what is done and came more than once, so that nobody knows which value holds."""
+    """Return a significant header that occurs more than once, so that its value is ambiguous."""
     if isinstance(headers, JoinedHeaders):
         for name in sorted(headers.ambiguous):
             if name in _READ or name.startswith(b"mcp-param-"):
@@ -329,6 +329,6 @@ def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def _refuse_two_versions(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a request that needs a revision and has the header `MCP-Protocol-Version` more than once."""
+    """Refuse a request with a repeated `MCP-Protocol-Version` header if it needs a revision."""
     if isinstance(headers, JoinedHeaders) and _VERSION in headers.ambiguous:
         raise RefusedError(400, _TWICE.format("mcp-protocol-version"))

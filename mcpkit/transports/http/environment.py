@@ -1,4 +1,4 @@
-"""What everything lives in that an app serves in one event loop."""
+"""Shared objects of an app in one event loop."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _LEAVE = 1.0
 
 
 class Environment:
-    """A server in one event loop, and what its sessions and streams share there.
+    """A server in one event loop, and the objects that its sessions and streams share there.
 
     Args:
-        engine: Who answers.
-        settings: The app's options.
+        engine: Engine of the server.
+        settings: Options of the app.
 
     Attributes:
-        engine: Who answers.
-        settings: The app's options.
+        engine: Engine of the server.
+        settings: Options of the app.
         loop: The event loop.
-        changes: Tells what changes.
-        streams: Who has an event stream that belongs to no call.
-        shelf: What sessions keep for clients that come back.
-        broker: Where sessions have what their ids cannot hold.
-        process: A text that no other process has, nor any other event loop of this one.
-        is_shared: Whether other processes may share that.
-        remote: Tells other processes of sessions, and hears from them.
-        presence: Knows which other processes serve the same; None where nothing is shared.
-        journal: Where other processes find what streams here say; None where nothing is shared.
-        tasks: What runs though nobody waits for it.
-        retries: What is tried again and again, until it succeeds or the server ends.
-        leases: Ends the streams whose access tokens do; None where nobody needs one.
+        changes: Notifies listeners of changes.
+        streams: Counts of listening streams by client.
+        shelf: Stored events for clients that reconnect.
+        broker: Storage of session state that does not fit into session IDs.
+        process: Unique ID of this process and event loop.
+        is_shared: Whether other processes may use the same storage.
+        remote: Messages about sessions to and from other processes.
+        presence: Processes that serve the same server; None if nothing is shared.
+        journal: Events of streams, stored for other processes; None if nothing is shared.
+        tasks: Background tasks.
+        retries: Background tasks that retry until they succeed or the server ends.
+        leases: Ends streams with an expired access token; None if no tokens are needed.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -88,7 +88,7 @@ class Environment:
 
     @asynccontextmanager
     async def noted(self) -> AsyncGenerator[None]:
-        """Have the other processes know that this one serves, where something is shared."""
+        """Announce this process to the others while it serves, if storage is shared."""
         presence = self.presence
         if presence is None:
             yield
@@ -106,33 +106,33 @@ class Environment:
                 await asyncio.wait_for(presence.leave(), _LEAVE)
 
     def check_room(self, caller: str | None) -> None:
-        """Refuse one more listening stream where there are too many, of all or of one client.
+        """Check that one more listening stream is allowed, in total and for one client.
 
         Raises:
-            BusyError: There are.
+            BusyError: Too many streams are open.
         """
         self.streams.check(self.settings.limits.max_streams, caller, "event streams are open", retry_after=10)
 
     def hold(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
-        """Have a stream that listens end when the access token does by which it was opened, if there is one.
+        """End a listening stream when its access token expires or is revoked.
 
         Args:
-            exchange: The request that has opened it.
-            end: Ends it.
+            exchange: The request that opened the stream.
+            end: Ends the stream.
 
         Returns:
-            A function to be called when it has ended.
+            A function to call after the stream has ended.
         """
         if self.leases is None or exchange.principal.id is None:
             return _nothing
         return self.leases.hold(exchange, end)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that nobody waits for."""
+        """Run a coroutine in the background."""
         self._hold(self.loop.create_task(work), self.tasks)
 
     def insist(self, work: Coroutine[object, object, None]) -> None:
-        """Do something that goes on until it succeeds; the end of the server does not wait for it."""
+        """Run a coroutine in the background that retries until it succeeds. The end of the server does not wait for it."""
         self._hold(self.loop.create_task(work), self.retries)
 
     @staticmethod
@@ -141,7 +141,7 @@ class Environment:
         task.add_done_callback(tasks.discard)
 
     def note_strange_answer(self) -> None:
-        """Log once that a client has answered here what another process has asked, which shares nothing with us."""
+        """Log once that a client sent a response to a request of another process without shared storage."""
         if not (self.is_shared or self._has_met_strange_answer):
             self._has_met_strange_answer = True
             logger.warning(
@@ -152,4 +152,4 @@ class Environment:
 
 
 def _nothing() -> None:
-    """Let go of what nobody holds."""
+    """Release nothing."""

@@ -1,4 +1,4 @@
-"""The answer to one HTTP request: one JSON object, or an event stream once something comes before it."""
+"""Response to one HTTP request: one JSON object, or an event stream once a message precedes it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
 MOST_QUEUED = 16 * 1024 * 1024
-"""Bytes that may wait behind what is being sent before a client that asks for more has to read them."""
+"""Bytes queued for a client above which it must read before it sends more requests."""
 
 _PATIENCE = 30.0
-"""Seconds in which a client must have read what one piece of a stream waits for; then it is taken for gone."""
+"""Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
 
 _PIECE = 64 * 1024
-"""Bytes of a stream that are handed to the ASGI server at once."""
+"""Bytes of a stream that are passed to the ASGI server at once."""
 
 _MANY = 64
 _MUCH = 1024 * 1024
@@ -48,7 +48,7 @@ _EVENT_STREAM = (
     (b"x-accel-buffering", b"no"),
 )
 _LOST = (OSError, RuntimeError)
-"""What servers raise for a client that has gone; uvloop the second."""
+"""Exceptions of servers for a disconnected client; uvloop raises the second."""
 
 _CLIENT_CLOSED = 499
 """The status of a request after which the client has closed the connection, as nginx logs it."""
@@ -61,7 +61,7 @@ _BEAT = b":\n\n"
 async def respond(
     send: Send, status: int, body: bytes = b"", headers: Headers = (), kind: tuple[bytes, bytes] = _JSON
 ) -> None:
-    """Answer with one JSON text, or with nothing."""
+    """Send a JSON response, or an empty one."""
     await send(_start(status, body, headers, kind))
     await send({"type": "http.response.body", "body": body})
 
@@ -73,17 +73,17 @@ def _start(status: int, body: bytes, headers: Headers, kind: tuple[bytes, bytes]
 
 
 async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> None:
-    """Answer with one line for people."""
+    """Send one line of plain text."""
     await respond(send, status, text.encode() + b"\n", headers, _TEXT)
 
 
 class RefusedError(Exception):
-    """A request that is refused before anybody has looked at its message.
+    """The request is refused before its message is processed.
 
     Args:
         status: The HTTP status.
-        text: One line for people, that says what to change.
-        headers: What the response has because of it.
+        text: One line of text that contains the fix.
+        headers: Headers of the response.
     """
 
     def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
@@ -94,14 +94,14 @@ class RefusedError(Exception):
 
 
 def headers_by_name(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers of a request: `JoinedHeaders` where some come more than once."""
+    """Return the headers of a request by name: `JoinedHeaders` if one is repeated."""
     pairs: list[tuple[bytes, bytes]] = scope["headers"]
     headers = dict(pairs)
     return headers if len(headers) == len(pairs) else JoinedHeaders(pairs)
 
 
 def event(data: bytes, id_: str | None = None) -> bytes:
-    """Return one message as a server-sent event."""
+    """Return a message as a server-sent event."""
     if id_ is None:
         return b"event: message\ndata: " + data + b"\n\n"
     return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
@@ -117,54 +117,54 @@ _STREAMING = 2
 _ENDING = 3
 """The last event of the stream is queued, though perhaps not sent."""
 _GONE = 4
-"""The client has hung up, or does not read, or it has all."""
+"""The client has disconnected, does not read, or has received everything."""
 
 _NEXT = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
-"""By the state that an exchange is in, those that it may enter."""
+"""Allowed next states, by state."""
 
 
 class Source:
-    """What the events of an exchange come from, and what hears of its connection; by itself it does nothing."""
+    """Source of the events of an exchange, notified of its connection. The methods of this base class do nothing."""
 
     __slots__ = ()
 
     def opened(self) -> None:
-        """Hear that the exchange has become an event stream though nobody has said anything yet."""
+        """Handle that the exchange became an event stream before any message."""
 
     def headers(self) -> Headers:
-        """Return what the event stream, which begins, says in its headers besides what all of them do."""
+        """Return additional headers for a starting event stream."""
         return ()
 
     def refill(self) -> Iterable[bytes]:
-        """Return more events, as all have been sent."""
+        """Return more events, after all have been sent."""
         return ()
 
     def lost(self, exchange: Exchange) -> None:
-        """Hear that an exchange is over, as its client has hung up, does not read, or has all."""
+        """Handle the end of an exchange: the client disconnected, does not read, or has received everything."""
 
 
 _NOBODY = Source()
 
 
 class Exchange:
-    """One HTTP request that is answered by and by.
+    """One HTTP request and its response.
 
-    It is a call's channel, where that belongs to no session. All but `run` returns at once.
+    It is the channel of a call without a session. All methods except `run` return immediately.
 
     Args:
-        receive: The request's ASGI channel; when something is sent, its body has been read.
-        send: The response's ASGI channel.
-        keep_alive: Seconds of silence after which a comment keeps a stream open.
-        request_headers: The headers of the request by name in lower case.
-        principal: Who has sent it.
-        peer: The address and the port that it comes from, as the ASGI scope has them; None where nobody knows.
+        receive: ASGI channel of the request. Its body has been read before anything is sent.
+        send: ASGI channel of the response.
+        keep_alive: Seconds without an event after which a comment is sent on a stream.
+        request_headers: Headers of the request, by lower-case name.
+        principal: Principal of the client.
+        peer: Address and port of the client, as in the ASGI scope; None if unknown.
 
     Attributes:
-        state: How far the answer has come, such as `ANSWERED`.
-        may_stream: Whether the client takes an event stream.
-        is_local: Never: see `Channel`.
-        challenger: What has taken the access token of the request; None where nobody needs one.
-        grant: What that token grants; None where there is none.
+        state: State of the response, such as `ANSWERED`.
+        may_stream: Whether the client accepts an event stream.
+        is_local: Always False; see `Channel`.
+        challenger: Endpoint that verified the access token; None if none is needed.
+        grant: Grant of that token; None if there is none.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
@@ -201,14 +201,14 @@ class Exchange:
 
     @property
     def caller(self) -> str | None:
-        """What tells its client from others: who it is, or else where it is; see `caller_at`."""
+        """Key of the client: its principal, or else its address; see `caller_at`."""
         if self.principal.id is not None:
             return f"principal {self.principal.id!r}"
         address = None if self._peer is None else caller_at(self._peer[0])
         return address if self.challenger is None else Anonymous(address or "this machine")
 
     def attach(self, source: Source) -> None:
-        """Take events from a source from now on, until this is over or another one is attached."""
+        """Take events from a source from now on, until the exchange ends or another source is attached."""
         if self.state == _GONE:
             source.lost(self)
         else:
@@ -222,28 +222,28 @@ class Exchange:
     """The server sends no requests: without a session the client could not answer."""
 
     def send(self, message: bytes) -> None:
-        """Send a message before the answer, which makes this an event stream."""
+        """Send a message before the response, as an event of a stream."""
         if self.may_stream:
             self.push(event(message))
 
     async def ready(self) -> None:
-        """Wait until the client keeps up."""
+        """Wait until the client has read enough."""
         while (len(self._queue) > _MANY or self._queued > _MUCH) and self.state != _GONE:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
     async def close(self) -> None:
-        """Stay open: without a session nobody could come back."""
+        """Stay open: without a session the client could not reconnect."""
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
-        """Return how whoever asks is told to come back with more, as long as the status can say so."""
+        """Return the challenge for missing scopes, if the status has not been sent yet."""
         if self.challenger is None or self.state != _UNDECIDED:
             return None
         return self.challenger.challenge(scopes, self.principal, revision)
 
     def dismissal(self) -> ChallengeError | None:
-        """Return how whoever asks is told to log in again, as long as the status can say so."""
+        """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
         if self.challenger is None or self.state != _UNDECIDED:
             return None
         return self.challenger.dismissal()
@@ -255,8 +255,8 @@ class Exchange:
     def push(self, chunk: bytes) -> None:
         """Send a part of the event stream, whole events or comments.
 
-        It is taken whatever its size: a result must arrive. What comes before a result waits for `ready`, and a client
-        that reads nothing is given up in time, not by what waits for it.
+        It is queued regardless of its size, because a result must be delivered. Messages before a result wait for
+        `ready`. A client that reads nothing is disconnected after a time, not because of the size of the queue.
         """
         if self._enter(_STREAMING):
             self._queue.append(chunk)
@@ -265,11 +265,11 @@ class Exchange:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits behind what is being sent that the client should read before it asks for more."""
+        """Whether so much is queued that the client must read before it sends more requests."""
         return self._queued > MOST_QUEUED and sum(map(len, self._queue)) > MOST_QUEUED
 
     def open_stream(self) -> None:
-        """Become an event stream, if the client takes one."""
+        """Become an event stream, if the client accepts one."""
         if self.may_stream and self._enter(_STREAMING):
             self._source.opened()
             self.wake()
@@ -279,19 +279,19 @@ class Exchange:
             self.open_stream()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
-        """Take the response to the request, or None when there will be none; and what went wrong, if something did."""
+        """Accept the response to the request, or None if there is none, and the error if there was one."""
         if problem is None:
             self.answer(message)
         else:
             self.answer(message, status_of(problem), headers_of(problem))
 
     def answer(self, message: bytes | None, status: int = 200, headers: Headers = ()) -> None:
-        """Say the last: the response as JSON, or as the last event of the stream.
+        """Send the response as JSON, or as the last event of the stream.
 
         Args:
             message: The response; None for none.
-            status: The status, where no stream has begun.
-            headers: What the response has because of it, where no stream has begun.
+            status: The status, if no stream has started.
+            headers: Additional headers, if no stream has started.
         """
         if self.state == _UNDECIDED:  # as `_enter` does: each call comes by here
             self.state = ANSWERED
@@ -305,12 +305,12 @@ class Exchange:
             self.finish()
 
     def finish(self) -> None:
-        """End the stream after what has been sent; without any, it is an empty one."""
+        """End the stream after the queued events. Without any, it is an empty stream."""
         if self._enter(_ENDING):
             self.wake()
 
     def hang_up(self) -> None:
-        """Give the client up, and let go of what is attached."""
+        """End the exchange, and detach its source."""
         if self._enter(_GONE):
             self._queue.clear()
             self._queued = 0
@@ -320,21 +320,21 @@ class Exchange:
             self.wake()
 
     def _enter(self, state: int) -> bool:
-        """Enter a state, and return True, if it may follow the one that this is in."""
+        """Enter a state and return True, if the current state allows it."""
         if state not in _NEXT[self.state]:
             return False
         self.state = state
         return True
 
     def wake(self) -> None:
-        """Have `run` look again at what there is to send."""
+        """Make `run` check again for data to send."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     # Its sending
 
     async def respond(self) -> None:
-        """Send the answer that is there already."""
+        """Send the complete response."""
         body = self._answer or b""
         try:  # as `respond` does, which would be one more coroutine for each call
             await self._send(_start(self._status, body, self._answer_headers))
@@ -343,11 +343,11 @@ class Exchange:
             self.hang_up()
 
     async def run(self, stream_after: float | None = None) -> None:
-        """Send everything, until the end or until the client is gone.
+        """Send everything, until the end or until the client disconnects.
 
         Args:
-            stream_after: Seconds after which it becomes an event stream, so that the client sees
-                that it is being served.
+            stream_after: Seconds after which the response becomes an event stream, so that the client receives its
+                headers.
         """
         loop = asyncio.get_running_loop()
         hearing = loop.create_task(self._hear())
@@ -370,7 +370,7 @@ class Exchange:
             self.hang_up()
 
     async def leave(self) -> None:
-        """Answer a client that has closed the connection before the response began.
+        """Send a response to a client that disconnected before the response began.
 
         It does not arrive. Middleware such as Starlette's BaseHTTPMiddleware raises an error for an app that ends
         without a response, and may log the status.
@@ -405,7 +405,7 @@ class Exchange:
             self._queued -= len(piece)
 
     async def _write(self, message: MutableMapping[str, Any]) -> None:
-        """Send a part of the stream; a client that reads nothing for too long is given up."""
+        """Send a part of the stream. A client that reads nothing for too long is disconnected."""
         sending = self._send(message)
         if iscoroutine(sending):
             is_sent, awaited = first_step(sending)
@@ -426,7 +426,7 @@ class Exchange:
                 beat.cancel()
 
     async def stays(self, until: Coroutine[Any, Any, None]) -> bool:
-        """Wait for something before anything is served, and say whether the client has stayed."""
+        """Wait for a coroutine before anything is served, and return False if the client disconnects meanwhile."""
         loop = asyncio.get_running_loop()
         tasks = (loop.create_task(self._hear()), loop.create_task(until))
         try:

@@ -1,7 +1,7 @@
-"""uvicorn's protocol for httptools, without its loss of bodies; imported where uvicorn has loaded httptools.
+"""uvicorn's protocol for httptools, with a fix for lost bodies; imported if uvicorn has loaded httptools.
 
 A server may ignore an offer of an upgrade (RFC 9110, 7.8), and clients in Java and Kotlin offer h2c with their first
-request. httptools ends a request with an offer after its head, whatever the server does with the offer: uvicorn then
+request. httptools ends a request with an offer after its head, whatever the server does with the offer. uvicorn then
 drops the body, or takes it for the next request. So such a request is parsed again, without the offer.
 """
 
@@ -22,14 +22,14 @@ _end = HttpToolsProtocol.on_message_complete
 
 
 class DecliningProtocol(HttpToolsProtocol):
-    """One connection.
+    """Protocol of one connection.
 
     Args:
-        args: As uvicorn gives them.
-        options: As uvicorn gives them.
+        args: Positional arguments of uvicorn.
+        options: Keyword arguments of uvicorn.
 
     Attributes:
-        is_declined: Whether the request that is being parsed offers an upgrade that is not taken.
+        is_declined: Whether the current request offers an upgrade that is declined.
     """
 
     is_declined = False
@@ -76,10 +76,10 @@ class _Parser(HttpRequestParser):
             self.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def feed_data(self, data: Any) -> None:
-        """Parse what has come; a request that is declined a second time.
+        """Parse data; a request with a declined upgrade is parsed again without the offer.
 
         Raises:
-            HttpParserError: It is not HTTP.
+            HttpParserError: The data is not HTTP.
             HttpParserUpgrade: The request ends here, and its connection is upgraded.
         """
         parser = self

@@ -13,20 +13,20 @@ from .exchange import Exchange, Source, event
 
 
 class Listener(Source):
-    """One stream.
+    """One `subscriptions/listen` stream.
 
     Args:
-        environment: What it lives in.
-        listeners: Those that are open; it is one of them until it ends.
+        environment: Shared objects of the event loop.
+        listeners: The open streams. This one is in the set until it ends.
         listen: The request.
-        exchange: Its stream.
+        exchange: The exchange of the request.
 
     Raises:
         BusyError: Too many streams are open.
-        ProtocolError: -32602, where the client takes no event stream.
+        ProtocolError: -32602, if the client does not accept an event stream.
 
     Attributes:
-        is_local: Never; see `Channel`.
+        is_local: Always False; see `Channel`.
     """
 
     is_local = False
@@ -66,11 +66,11 @@ class Listener(Source):
 
     @property
     def principal(self) -> Principal:
-        """Who listens."""
+        """Principal of the client."""
         return self._exchange.principal
 
     def changed(self, change: Change) -> None:
-        """Take a change; a stream that falls too far behind is ended, so that nobody waits for it."""
+        """Queue a change. A stream that falls too far behind is ended, so that it blocks no other."""
         if change.is_lost:
             self._drop(LOST)
         elif self._pending.add(change):
@@ -94,7 +94,7 @@ class Listener(Source):
         self.lost(self._exchange)
 
     def lost(self, exchange: Exchange) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self in self._listeners:
             self._listeners.remove(self)
             self._let_go()
@@ -102,7 +102,7 @@ class Listener(Source):
             self._environment.changes.forget(self)
 
     def refill(self) -> list[bytes]:
-        """Return what has changed."""
+        """Return the events of queued changes."""
         if not self._is_acknowledged:
             return []
         return [event(self._listen.notification(change)) for change in self._pending.take()]

@@ -88,10 +88,10 @@ class Settings:
                 self.probes[path] = f"HttpOptions({name}={probe!r})"
 
     def check_route(self, route: CustomRoute) -> None:
-        """Refuse a route of the author that a path of the app hides.
+        """Check that no path of the app hides a custom route.
 
         Raises:
-            RegistrationError: Its path is one of the protocol, or of a probe.
+            RegistrationError: The path of the route is a path of the protocol or of a probe.
         """
         path = route.path.rstrip("/")
         is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))

@@ -1,4 +1,4 @@
-"""Whether what processes share can be reached, for whoever sends requests to one that is ready."""
+"""Readiness check of the shared storage."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FRESH = 1.0
 
 
 class Readiness:
-    """Looks whether the shared store answers, in one event loop.
+    """Checks in one event loop whether the shared storage responds.
 
     Args:
-        broker: The store.
-        name: The server's name.
+        broker: The storage.
+        name: Name of the server.
     """
 
     def __init__(self, broker: PubSub, name: str) -> None:
@@ -37,7 +37,7 @@ class Readiness:
         self._looking: asyncio.Future[None] | None = None
 
     async def answers(self) -> bool:
-        """Say whether it does, or did within the last second."""
+        """Return True if the storage responds, or did within the last second."""
         if self._looking is not None:
             await asyncio.shield(self._looking)
         elif monotonic() - self._looked >= _FRESH or not self._looked:

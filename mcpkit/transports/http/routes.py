@@ -1,4 +1,4 @@
-"""What the HTTP app serves beside the MCP endpoint: the author's own routes, also outside the mount, and its health."""
+"""Routes of the HTTP app besides the MCP endpoint: custom routes, also outside the mount, metadata and probes."""
 
 from __future__ import annotations
 
@@ -29,31 +29,30 @@ _IS_MOUNTED = "mcpkit.is_mounted"
 
 
 class _OutsideRoute(Route):
-    """A route whose path begins at the root of the site: below a mount point it is not found."""
+    """A route with a path from the root of the site. It does not exist below a mount point."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match the path where the app is not mounted."""
+        """Match the path if the app is not mounted."""
         return (Match.NONE, {}) if scope[_IS_MOUNTED] else super().matches(scope)
 
 
 class Routes:
-    """The ASGI app for every path that is not the protocol's.
+    """ASGI app for every path that does not belong to the protocol.
 
-    Refuses what the guard refuses, except at the paths of readiness and life, where a load balancer asks by address
-    and the answer says nothing else, and for mounted apps, which have guards of their own; pages of any origin are
-    answered by those endpoints of the verifier that say they are for them (`is_for_any_origin`). Never redirects: a
-    slash at the end of a path is as good as none.
+    It applies the guard, with three exceptions: probes, which load balancers request by address and which reveal
+    nothing else; mounted apps, which have guards of their own; and verifier endpoints for any origin
+    (`is_for_any_origin`). It never redirects: a trailing slash makes no difference.
 
     Args:
-        routes: The author's routes.
-        mounts: Other apps, and where they are served; what is added later to either is served too.
-        guard: Which hosts and origins are answered.
-        settings: The options.
-        protection: What takes access tokens; None where nobody needs one.
-        hindrance: Returns why no work should come here now, None where it may; told whether it takes the shared store.
+        routes: Custom routes.
+        mounts: Mounted apps with their paths. Later additions to both lists are served too.
+        guard: Check of hosts and origins.
+        settings: Options of the app.
+        protection: Verification of access tokens; None if none are needed.
+        hindrance: Returns the reason why the service is not ready, or None; its argument includes the shared storage.
 
     Raises:
-        RegistrationError: One of the routes would never be reached, as its path is taken.
+        RegistrationError: A custom route has a path that is already used.
     """
 
     def __init__(
@@ -94,12 +93,12 @@ class Routes:
         self.take_up()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path is none of the protocol's.
+        """Serve a request whose path does not belong to the protocol.
 
         Args:
             scope: An ASGI scope of type `http` or `websocket`; it is not changed.
-            receive: ASGI.
-            send: ASGI.
+            receive: ASGI receive channel.
+            send: ASGI send channel.
         """
         self.take_up()
         path = path_below(scope)
@@ -125,7 +124,7 @@ class Routes:
         await self._answer(scope, receive, send)
 
     def is_outside(self, scope: Scope) -> bool:
-        """Say whether a request, as the whole site gets it, is for a path outside the mount.
+        """Return True if a request for the whole site has a path outside the mount.
 
         Args:
             scope: An ASGI scope of any type.
@@ -139,7 +138,7 @@ class Routes:
         return bool(self._outside) and _is_one_of(self._outside, self._placed(scope, path))
 
     def _placed(self, scope: Scope, path: str) -> Scope:
-        """Say where the app is mounted as Starlette expects it; `request.url_for` starts from there."""
+        """Return the scope with the mount point as Starlette expects it, from which `request.url_for` starts."""
         root = mount_point(scope)
         router = self._starlette.router
         placed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
@@ -153,10 +152,10 @@ class Routes:
         return is_read and path.rstrip("/") in self._probed
 
     def take_up(self) -> None:
-        """Serve the routes and apps that have been added since the last time.
+        """Add the routes and apps that were registered since the last time.
 
         Raises:
-            RegistrationError: The path of one is taken.
+            RegistrationError: A path is already used.
         """
         served = len(self._own), len(self._given)
         if self._served == served:
@@ -193,13 +192,13 @@ class Routes:
 
     @property
     def outside(self) -> list[Route]:
-        """What is to be served at the root of the site, for an app around this one."""
+        """Routes to serve at the root of the site, for an app around this one."""
         self.take_up()
         own = [Route(each.path, self, methods=each.methods, name=each.name) for each in self._outside]
         return [*own, *(Route(path, each) for path, each in self._documents_at_root.items())]
 
     async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a path at which nothing is: whoever has taken the address of the site for that of the endpoint."""
+        """Respond to an unknown path with the path of the MCP endpoint, for clients that use the URL of the site."""
         if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # one of their own may be a secret
             await self._elsewhere(scope, receive, send)
             return
@@ -215,7 +214,7 @@ class Routes:
 
 
 async def _life(_request: Request) -> JSONResponse:
-    """Say that the event loop turns, whatever else there is."""
+    """Respond as long as the event loop runs."""
     return JSONResponse({"status": "live"}, headers=_NEVER_KEPT)
 
 

@@ -35,11 +35,11 @@ _CHILD = "MCPKIT_RELOAD_PARENT"
 """Environment variable with the id of the process that reloads this one."""
 
 _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where on this machine a server is reached that listens at all addresses."""
+"""Loopback addresses for servers that listen on all addresses."""
 
 
 def bound(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.socket | None, str | None]:
-    """Return where clients reach a server on this machine, and what listens there already where its port is any.
+    """Return the local URL of a server, and its socket if the port is chosen by the system.
 
     Args:
         host: The address to listen on.
@@ -47,8 +47,8 @@ def bound(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.s
         options: Options for `uvicorn.Config`.
 
     Returns:
-        The socket, if one was needed to know the port; and the URL without a path, or None where others than this
-        machine's own processes may reach it, or it is encrypted, so that nobody here can tell.
+        The socket, if one was needed to determine the port; and the URL without a path, or None if other machines may
+        reach the server or it is encrypted.
     """
     if host not in {"127.0.0.1", "::1", "localhost"} or any(
         options.get(name) for name in ("uds", "fd", "ssl_certfile", "ssl_keyfile")
@@ -67,8 +67,8 @@ def check_uvicorn(options: Mapping[str, object]) -> None:
     """Check the names of options for uvicorn.
 
     Raises:
-        TypeError: `server.run` and uvicorn have no such option.
-        ValueError: An option asks for several processes.
+        TypeError: Neither `server.run` nor uvicorn has such an option.
+        ValueError: An option requires several processes.
     """
     for name in options:
         if name not in UvicornOptions.__annotations__:
@@ -81,13 +81,13 @@ def check_uvicorn(options: Mapping[str, object]) -> None:
 
 
 def reload_program(options: Mapping[str, Any]) -> bool:
-    """Run this program in child processes, one after the other, each time that one of its files is edited.
+    """Run this program in child processes, and restart it each time one of its files changes.
 
     Args:
-        options: Options of uvicorn, which say what is watched.
+        options: Options of uvicorn, which select the watched files.
 
     Returns:
-        False in such a child, which is to serve; True in the process that started it, when that is asked to stop.
+        False in a child process, which must serve; True in the parent process, after it was stopped.
     """
     if os.environ.get(_CHILD) == str(os.getppid()):
         return False
@@ -126,15 +126,15 @@ def run_app(
     options: Mapping[str, object],
     listening: socket.socket | None = None,
 ) -> None:
-    """Serve until a signal comes.
+    """Serve until a signal is received.
 
     Args:
         app: The app.
-        settings: Its options.
+        settings: Options of the app.
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        options: More options for `uvicorn.Config`; they go before what is set here.
-        listening: What is bound to address and port already, if anything is.
+        options: More options for `uvicorn.Config`, which override the defaults.
+        listening: A socket that is already bound; None to bind one.
 
     Raises:
         RuntimeError: An event loop is running in this thread.
@@ -161,10 +161,10 @@ def run_app(
 
 
 def defaults(settings: Settings) -> Json:
-    """Return what uvicorn is told for every app.
+    """Return the uvicorn options for every app.
 
     Args:
-        settings: The options of the app.
+        settings: Options of the app.
     """
     config: Json = {"timeout_graceful_shutdown": settings.timeouts.shutdown}
     if find_spec("uvloop") is None:
@@ -173,7 +173,7 @@ def defaults(settings: Settings) -> Json:
 
 
 class _Server(uvicorn.Server):
-    """Says where the endpoint is, as soon as it listens."""
+    """uvicorn server that logs the URL of the endpoint when it listens."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""What an app keeps in one event loop: its sessions, its open streams, and the stay of the lifespan."""
+"""State of an app in one event loop: its sessions, its open streams, and the lifespan."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ...state.revocations import Revocation
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
-"""Takes the outcome of a request, and returns it when it may be sent."""
+"""Processes the result of a request before it is sent."""
 
 logger = logging.getLogger(__name__)
 
 _SHARE_OF_CALLS = 0.8
-"""The part of the grace period in which calls may finish; the rest is for leave-taking."""
+"""Share of the grace period in which calls may finish. The rest is for closing streams."""
 _LAST_WORDS = 0.05
 """Seconds to send queued messages after the shutdown timeout."""
 
@@ -43,11 +43,11 @@ _LAST_WORDS = 0.05
 _STARTING = 0
 """Nothing can be served yet."""
 OPEN = 1
-"""Work is taken; the author's lifespan is being entered."""
+"""Requests are accepted, and the lifespan is being entered."""
 READY = 2
-"""The lifespan has been entered, too."""
+"""The lifespan has been entered."""
 _CLOSING = 3
-"""No more work is taken, and what runs may finish for a while."""
+"""No requests are accepted, and running calls may finish."""
 _OVER = 4
 """Nothing is sent any more."""
 
@@ -56,23 +56,23 @@ class Service(Source):
     """One server in one event loop, behind one app.
 
     Args:
-        environment: What all lives in.
-        keys: What signs session ids.
-        on_end: Called when nothing more can be served here.
+        environment: Shared objects of the event loop.
+        keys: Keys that sign session IDs.
+        on_end: Called when the service has ended.
 
     Attributes:
-        engine: Who answers.
-        settings: The app's options.
-        environment: What all lives in.
-        calls: The calls that belong to no session, by their exchange.
-        bodies: Reads the bodies of requests.
-        sessions: The sessions of handshake clients.
-        listeners: The open `subscriptions/listen` streams.
-        pipes: The sessions of HTTP+SSE by their ids.
-        batches: The calls of clients of the handshake era without a session, for each batch that runs.
-        stage: How far its life has come.
-        is_open: Whether it takes work.
-        ending: How it ends with the process.
+        engine: Engine of the server.
+        settings: Options of the app.
+        environment: Shared objects of the event loop.
+        calls: Calls without a session, by their exchange.
+        bodies: Reader of request bodies.
+        sessions: Sessions of handshake clients.
+        listeners: Open `subscriptions/listen` streams.
+        pipes: HTTP+SSE sessions by ID.
+        batches: Calls of handshake clients without a session, for each running batch.
+        stage: Stage of the service.
+        is_open: Whether requests are accepted.
+        ending: Shutdown on signals.
     """
 
     def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class Service(Source):
         self._keeper = loop.create_task(self._keep(), name="mcpkit-http")
 
     async def start(self) -> None:
-        """Wait until requests can be served; the author's lifespan may still be entered then.
+        """Wait until requests can be served. The lifespan may still be in progress then.
 
         Raises:
             RegistrationError: Type hints of a component cannot be resolved.
@@ -108,19 +108,19 @@ class Service(Source):
         await asyncio.shield(self._started)
 
     async def ready(self) -> None:
-        """Wait until the author's lifespan has been entered.
+        """Wait until the lifespan has been entered.
 
         Raises:
-            BaseException: Whatever entering it raised, or `start` raises.
+            BaseException: The exception of the lifespan or of `start`.
         """
         await self.start()
         await self.engine.ready()
 
     async def hindrance(self, *, is_shared_needed: bool) -> str | None:
-        """Return why no work should come here now; None where it may.
+        """Return the reason why the service is not ready; None if it is.
 
         Args:
-            is_shared_needed: Whether it should not while the shared store does not answer.
+            is_shared_needed: Include a shared storage that does not respond.
         """
         if self.stage != READY:
             return "starting" if self.stage < READY else "shutting down"
@@ -129,7 +129,7 @@ class Service(Source):
         return None
 
     async def serve(self, exchange: Exchange, stream_after: float | None = None) -> None:
-        """Send what an exchange has to send, as long as the service lasts; see `Exchange.run`."""
+        """Send the response of an exchange, at most until the service ends; see `Exchange.run`."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
@@ -154,10 +154,10 @@ class Service(Source):
         Args:
             exchange: The connection.
             request: The request.
-            reply: Takes the response, for the exchange.
+            reply: Receives the response, for the exchange.
             stream_after: See `Exchange.run`.
-            finish: Does what there is to do with the result before it is sent; what does so is attached to the
-                exchange, too, and cancels the call when the client has gone.
+            finish: Processes the result before it is sent. Its owner is attached to the exchange, and cancels the call
+                when the client disconnects.
         """
         call = Call(self.engine.runtime, request, exchange)
         sender: asyncio.Task[None] | None = None
@@ -189,17 +189,17 @@ class Service(Source):
         self.calls.cancel(exchange)
 
     def send(self, exchange: Exchange, stream_after: float | None = None) -> Awaitable[None]:
-        """Send what an exchange has to send: at once if that is one answer which is there, else as `serve` does."""
+        """Send the response of an exchange: immediately if it is complete, else as `serve` does."""
         if exchange.state == ANSWERED:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
     def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
-        """End what somebody has here who has been sent away: calls, sessions, and streams that listen.
+        """End the calls, sessions and listening streams of a principal after a revocation.
 
         Args:
-            revocation: Who.
-            problem: What whoever waits for an answer is told.
+            revocation: The revocation.
+            problem: Error for requests that wait for a response.
         """
         alone = self.engine.runtime.detached.get(self._loop, ())
         for each in (self.calls, *self.batches, *alone):
@@ -211,10 +211,10 @@ class Service(Source):
             self.environment.leases.revoke(revocation)
 
     def close(self, in_haste: bool = False) -> None:
-        """Begin to end: take no more work, and end the streams.
+        """Start to end: accept no more requests, and end the streams.
 
         Args:
-            in_haste: Whether what runs is cancelled now, and whoever asked is told; else it may finish for a while.
+            in_haste: Cancel running calls now and send errors, instead of waiting for a while.
         """
         self._enter(_CLOSING)
         self._closing.set()
@@ -222,20 +222,20 @@ class Service(Source):
             self._haste.set_result(None)
 
     async def aclose(self) -> None:
-        """End, and leave the author's lifespan.
+        """End the service, and leave the lifespan.
 
         Raises:
-            BaseException: Whatever leaving it raised.
+            BaseException: The exception of the lifespan.
         """
         self.close()
         await self._keeper
 
     async def ended(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the service has ended."""
         await asyncio.wait([self._keeper])
 
     def end_streams(self) -> None:
-        """End the streams that belong to no call; their clients may open others."""
+        """End the streams without a call. Their clients can open others."""
         for listener in tuple(self.listeners):
             listener.end()
         self.sessions.end_streams()

@@ -1,7 +1,7 @@
-"""Signals: whoever runs the app handles them, and the app hears of them first.
+"""Shutdown on signals, in addition to the handlers of the ASGI server.
 
-A server such as uvicorn waits for open connections before it tells an app to shut down, and never tells one
-that is mounted in another. So the app listens itself, ends its streams, and lets the server's handler go on.
+A server such as uvicorn waits for open connections before it sends the shutdown event to an app, and never sends it to
+a mounted one. So the app handles signals first, ends its streams, and then calls the handler of the server.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SLACK = 0.3
 """Seconds after the grace period in which the process may still end by itself."""
 _HASTE = 1.0
-"""Seconds after a second Ctrl+C in which the lifespan may be left and the process end by itself."""
+"""Seconds after a second Ctrl+C in which the lifespan can be left and the process can end by itself."""
 
 
 class Ending:
-    """How what is served in an event loop ends when the process is told to.
+    """Shutdown of the services in one event loop on a signal.
 
     Args:
         loop: The event loop.
-        grace: Seconds that it may take, or None for any number.
-        close: Called in the loop to begin to end, and whether it is to happen in haste.
+        grace: Maximum seconds of the shutdown; None for no limit.
+        close: Called in the loop to start the shutdown; its argument is True for an immediate one.
 
     Attributes:
         loop: The event loop.
-        grace: See above.
-        has_begun: Whether the process has been told to end, so that nothing is served there any more.
+        grace: Maximum seconds of the shutdown, or None.
+        has_begun: Whether a signal was received, so that nothing is served any more.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Ending:
         self._close = close
 
     def begin(self, number: int) -> None:
-        """Begin to end because of a signal; a second SIGINT is in a hurry."""
+        """Start the shutdown on a signal. A second SIGINT makes it immediate."""
         # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
         in_haste = self.has_begun and number == signal.SIGINT
         self.has_begun = True
@@ -68,10 +68,10 @@ _deadline: float | None = None
 
 
 def end_on_signals(ending: Ending) -> None:
-    """End what is served in a loop when the process is told to end, and end the process when its grace period is over.
+    """End the services of a loop on a signal, and the process when the grace period is over.
 
-    Only the main thread can hear signals; elsewhere, nothing happens. Neither does it where a signal is ignored,
-    ends the process at once by default, or raises KeyboardInterrupt, which is the program's own to catch.
+    Only the main thread can handle signals; in other threads nothing happens. The same holds if a signal is ignored,
+    ends the process by default, or raises KeyboardInterrupt, which the program can catch itself.
     """
     global _endings  # noqa: PLW0603 - signals belong to the process, and so does this
     with _adding:
@@ -86,9 +86,9 @@ def end_on_signals(ending: Ending) -> None:
 
 
 class _Handler:
-    """Hears a signal, and hands it on to the handler that was there before.
+    """Signal handler that also calls the previous one.
 
-    That one may in turn hand it on to an older one of these; only the first to hear it acts.
+    The previous handler can call an older instance of this class. Only the outermost instance acts.
     """
 
     is_heard = False
@@ -128,7 +128,7 @@ def _hear(number: int) -> None:
 
 
 def _watch(loops: list[asyncio.AbstractEventLoop], status: int) -> None:
-    """End the process at the deadline, unless its event loops end before: then what follows is the program's own."""
+    """End the process at the deadline, unless its event loops end before."""
     global _deadline  # noqa: PLW0603
     while not all(loop.is_closed() for loop in loops):
         if _deadline is not None and time.monotonic() >= _deadline:

@@ -1,4 +1,4 @@
-"""The stateless era over HTTP: every POST stands alone (basic/transports/streamable-http, 2026-07-28)."""
+"""Stateless era over HTTP: every POST is independent (basic/transports/streamable-http, 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
 
 
 def is_stateless(message: Any, headers: Headers) -> bool:
-    """Return whether a POST belongs to the stateless era.
+    """Return True if a POST belongs to the stateless era.
 
-    The envelope decides: `_meta` first, then the header. An `initialize` request that names no revision in `_meta`
-    always belongs to the handshake era, whatever header a client or a proxy has put on it (basic/versioning).
+    The envelope decides: `_meta` first, then the header. An `initialize` request without a revision in `_meta` always
+    belongs to the handshake era, whatever header a client or a proxy has added (basic/versioning).
 
     Args:
         message: The JSON value of the body.
@@ -44,9 +44,9 @@ def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Await
     """Serve one POST of the stateless era.
 
     Args:
-        service: What serves it.
+        service: The service.
         message: The JSON value of the body.
-        exchange: The request, and its answer.
+        exchange: The exchange of the request.
     """
     if service.stage == OPEN:
         return _serve_early(service, message, exchange)
@@ -54,7 +54,7 @@ def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Await
 
 
 async def _serve_early(service: Service, message: Any, exchange: Exchange) -> None:
-    """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
+    """Serve a POST that was received before the lifespan was entered, once it is: its tool may be registered there."""
     if await exchange.stays(service.engine.entrance.passed()):
         await _serve(service, message, exchange)
     else:
@@ -92,7 +92,7 @@ def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -
 
 
 class _Post:
-    """Who has sent a POST: nothing is known but what that says."""
+    """Peer of a single POST, about which only its message is known."""
 
     __slots__ = ("_catalog", "_exchange")
 
@@ -105,7 +105,7 @@ class _Post:
         return False
 
     def envelope(self, method: str, params: Json, meta: Json) -> Stateless:
-        """Hold the headers against the request, and return who asks."""
+        """Check the headers against the request, and return its envelope."""
         version = meta.get(PROTOCOL_VERSION)
         headers = self._exchange.request_headers
         if version is None and (problem := unknown_revision(headers)) is not None:
@@ -138,7 +138,7 @@ class _Post:
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:
-    """Return the error for a header that names a revision which is not served, or None."""
+    """Return the error for a header with an unsupported revision, or None."""
     told = headers.get(b"mcp-protocol-version")
     named = told.strip().decode("latin-1") if told is not None else None
     return None if named is None or named in ALL else unsupported_version(named)

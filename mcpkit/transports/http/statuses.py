@@ -1,4 +1,4 @@
-"""What an answer says of what went wrong besides its body: the HTTP status, and headers."""
+"""HTTP status and headers of error responses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _STATUS = {
 
 
 def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
-    """Return the HTTP status of an answer.
+    """Return the HTTP status of a response.
 
     Args:
-        problem: What went wrong, if anything did.
-        statuses: The statuses of errors by their codes, where they are not 200; those of the stateless era.
+        problem: The error, if there was one.
+        statuses: Statuses by error code, where they are not 200; by default those of the stateless era.
     """
     if isinstance(problem, BusyError | ChallengeError):
         return problem.status
@@ -43,7 +43,7 @@ def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STAT
 
 
 def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers that an answer has because of what went wrong."""
+    """Return the headers of a response that an error requires."""
     if isinstance(problem, ChallengeError):
         return ((b"www-authenticate", problem.challenge.encode()),)
     return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()

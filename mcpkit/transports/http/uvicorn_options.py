@@ -11,9 +11,10 @@ from typing_extensions import TypedDict
 
 
 class UvicornOptions(TypedDict, total=False):
-    """Options that `server.run("http", ...)` passes to uvicorn; see uvicorn's documentation, "Settings".
+    """Keyword options of `server.run("http", ...)` that are passed to `uvicorn.Config`.
 
-    `reload=True` starts the program anew, with the same arguments, when one of its Python files is edited.
+    See uvicorn's documentation, "Settings". With `reload=True`, the program is restarted with the same arguments when
+    one of its Python files changes.
     """
 
     uds: str | None

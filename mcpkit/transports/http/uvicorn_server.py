@@ -1,8 +1,8 @@
-"""Connects the app to the uvicorn server that runs it: streams end when it stops, and declined upgrades lose no body.
+"""Integration with the uvicorn server that runs the app: streams end when it stops, and declined upgrades lose no body.
 
 uvicorn waits for open connections before it sends the lifespan's shutdown event, and sends none to a mounted app. A
-signal is one way to stop it, see `shutdown`; a program sets `should_exit`, and `--limit-max-requests` sets nothing. So
-the app adds a step to the `shutdown` method of the server that runs in its event loop.
+signal is one way to stop it; see `shutdown`. A program can set `should_exit`, and `--limit-max-requests` sets nothing.
+So the app extends the `shutdown` method of the server that runs in its event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _Shutdown = Callable[[list[socket.socket] | None], Awaitable[None]]
 
 _STALLED = 0.5
-"""Seconds after which a client that has read nothing is given up, when all services have ended."""
+"""Seconds after which the connection of a client that reads nothing is aborted, once all services have ended."""
 
 _RUN = "mcpkit_run"
 """The attribute of a uvicorn server that holds its run."""
@@ -37,8 +37,8 @@ _runs: WeakSet[Run] = WeakSet()
 def connect(service: Service) -> None:
     """End a service when the uvicorn servers of its event loop stop.
 
-    Where only some of them stop, the service goes on for the others, and its streams end so that no server waits for
-    one. Does nothing where uvicorn is not loaded.
+    If only some of them stop, the service continues for the others, and its streams end so that no server waits for
+    one. It does nothing if uvicorn is not loaded.
 
     Args:
         service: A service of the running event loop.
@@ -56,10 +56,10 @@ def connect(service: Service) -> None:
 
 
 def decline_upgrades(config: uvicorn.Config) -> None:
-    """Have uvicorn, if it uses httptools, read the body of a request with an upgrade that is not taken.
+    """Make uvicorn with httptools read the body of a request with an upgrade that is declined.
 
     Args:
-        config: A loaded configuration; it applies to connections that are opened from now on.
+        config: A loaded configuration. The change applies to connections opened later.
     """
     module = sys.modules.get("uvicorn.protocols.http.httptools_impl")
     if module is not None and config.http_protocol_class is module.HttpToolsProtocol:
@@ -73,7 +73,7 @@ class Run:
 
     Attributes:
         services: The services.
-        has_stopped: Whether the server has begun to stop.
+        has_stopped: Whether the server has started to stop.
     """
 
     def __init__(self, server: uvicorn.Server) -> None:
@@ -84,7 +84,7 @@ class Run:
         vars(server).update({_RUN: self, "shutdown": shutdown})
 
     def stop(self, service: Service) -> None:
-        """End the service, or its streams where another server still serves it."""
+        """End the service, or only its streams if another server still serves it."""
         if all(run.has_stopped for run in _runs if service in run.services):
             service.close()
         else:
@@ -107,7 +107,7 @@ class Run:
 
 
 async def _abort_unread(services: Iterable[Service], state: ServerState) -> None:
-    """Abort connections of clients that read nothing once the services have ended: uvicorn would wait for them."""
+    """Abort connections of clients that read nothing after the services have ended, because uvicorn would wait for them."""
     for service in services:
         await service.ended()
     unread: dict[asyncio.Transport, int] = {}
@@ -122,7 +122,7 @@ async def _abort_unread(services: Iterable[Service], state: ServerState) -> None
 
 
 def _running_servers() -> set[uvicorn.Server]:
-    """Return the uvicorn servers of the running event loop: `self` in the coroutines that its tasks wait in."""
+    """Return the uvicorn servers of the running event loop: `self` in the coroutines of its tasks."""
     from uvicorn import Server
 
     own_file = Server.serve.__code__.co_filename

@@ -1,4 +1,4 @@
-"""Several processes that serve and share nothing: said where that is certain, or shows."""
+"""Warnings about several processes that serve without shared storage."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _is_said = False
 
 
 def warn_of_workers(*, is_shared: bool, is_stateless: bool) -> None:
-    """Log once for all workers that they share nothing, where several are certain.
+    """Log once for all workers that they share no storage, if there certainly are several.
 
-    That is under `uvicorn --workers` and gunicorn, with a server that has sessions and keeps them in memory.
+    That is the case under `uvicorn --workers` and gunicorn, with a server that has sessions in memory.
 
     Args:
-        is_shared: Whether they share one engine.
+        is_shared: Whether the storage is shared.
         is_stateless: Whether there are no sessions.
     """
     global _is_said  # noqa: PLW0603 - workers belong to the process, and so does this
@@ -47,7 +47,7 @@ def warn_of_workers(*, is_shared: bool, is_stateless: bool) -> None:
 
 
 def _workers() -> tuple[int, bool]:
-    """Return how many workers there are, and whether this is the first: those who have started it are on the stack."""
+    """Return the number of workers, and whether this is the first one, by the process manager on the call stack."""
     frame: FrameType | None = inspect.currentframe()
     is_worker = False
     while frame is not None:

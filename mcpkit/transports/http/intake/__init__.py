@@ -1,4 +1,4 @@
-"""What is looked at before there is a message, and may be refused: hosts, origins, content types, bodies.
+"""Checks of requests before their messages: hosts, origins, content types and bodies.
 
 Internal: it may change at any time.
 """

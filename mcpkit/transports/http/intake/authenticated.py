@@ -1,4 +1,4 @@
-"""Who has sent a request, by its ASGI scope: an authentication middleware left it there, or the author reads it."""
+"""Principal of a request from its ASGI scope, as set by an authentication middleware or found by a function."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
-    """Return who has sent a request, as the author's function says.
+    """Return the principal of a request by the option `principal`.
 
     Args:
-        scope: Its ASGI scope.
+        scope: ASGI scope of the request.
         find: The function.
 
     Raises:
-        UnreadError: It challenges the client; or it fails, and nobody is served as somebody else because of it.
+        UnreadError: The function raised a challenge, or failed. A failure never identifies the client as another one.
     """
     try:
         found = find(scope)
@@ -48,10 +48,10 @@ async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
 
 
 def principal_of(scope: Scope) -> Principal:
-    """Return who has sent a request, as Starlette's AuthenticationMiddleware leaves it in the scope.
+    """Return the principal of a request as set by Starlette's AuthenticationMiddleware.
 
     Args:
-        scope: Its ASGI scope. Where `user` and `auth` in it have another form than Starlette's, that is nobody.
+        scope: ASGI scope of the request. Values of `user` and `auth` in another form are ignored.
     """
     if not ("user" in scope or "auth" in scope):
         return ANYONE

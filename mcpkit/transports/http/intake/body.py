@@ -1,4 +1,4 @@
-"""Reads the bodies of requests: no more of each and of all together than is allowed, and no longer than is patient."""
+"""Reading of request bodies, with limits on size, total size and time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LATER = ((b"retry-after", b"1"),)
 
 
 class Bodies:
-    """The bodies of the requests that come to one app.
+    """Reader of the request bodies of one app.
 
-    Those that are on their way share a number of bytes, so that none of their senders can take all. One of a known
-    length is counted from its first part on, another as it comes, and one that has come whole by then not at all.
+    Bodies being received share a total number of bytes, with a limit for each client. A body of known length is counted
+    from its first part on, another as it is received, and one that is complete at once is not counted.
 
     Args:
         settings: The limits.
@@ -36,21 +36,21 @@ class Bodies:
         self._is_closed = False
 
     def close(self) -> None:
-        """Refuse the requests of which the bodies are being read, as the server ends."""
+        """Refuse the requests with bodies being received, because the server ends."""
         self._is_closed = True
         for task in self._reading:
             task.cancel()
 
     async def read(self, exchange: Exchange) -> bytes:
-        """Read one whole body.
+        """Read a whole body.
 
         Args:
-            exchange: The request, of whose body nothing has been read.
+            exchange: The exchange of the request, with an unread body.
 
         Raises:
-            RefusedError: 413 for more bytes, 408 for a longer time, 503 where too many bytes are on their way, 400 for
-                a client that has gone and for a body that the HTTP server has lost, 401 for one that has been sent
-                away meanwhile. It is an UnreadError where there is more of the body.
+            RefusedError: 413 for too many bytes, 408 for too much time, 503 if too many bytes are being received, 400
+                for a disconnected client or a body that the HTTP server has lost, 401 for a token that was revoked
+                meanwhile. It is an UnreadError if a part of the body is unread.
         """
         limit = self._limit
         length = exchange.request_headers.get(b"content-length")

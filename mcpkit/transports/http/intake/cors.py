@@ -1,4 +1,4 @@
-"""CORS: lets web pages of the origins that the guard allows read what is answered."""
+"""CORS for web pages of the origins that the guard allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .guard import Guard
 _EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
 _METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 _PREFLIGHT_SECONDS = "7200"
-"""How long a browser may keep a preflight's answer: as long as Chrome keeps any."""
+"""Seconds for which a browser may cache a preflight response, the maximum of Chrome."""
 
 _ASKED = ", ".join(
     ["Origin", *(f"Access-Control-Request-{what}" for what in ("Method", "Headers", "Private-Network"))]
@@ -19,14 +19,15 @@ _ASKED = ", ".join(
 
 
 class Cors:
-    """Wraps an app, as Starlette's middleware does in as many ways as there are versions of it.
+    """ASGI middleware for CORS, independent of the version of Starlette.
 
-    Requested headers are accepted as they come, as `Mcp-Param-*` are the author's to name. Cookies and
-    other ambient credentials are not: a client sends its token in `Authorization`.
+    All requested headers are accepted, because authors choose the names of `Mcp-Param-*`. Cookies and other ambient
+    credentials are not: a client sends its token in `Authorization`.
 
     Args:
-        app: What answers. Put the guard before this, so that a preflight of another origin is refused too.
-        guard: Which origins are allowed.
+        app: The ASGI app. Put the guard before this middleware, so that a preflight request of another origin is
+            refused too.
+        guard: Check of origins.
     """
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
@@ -34,7 +35,7 @@ class Cors:
         self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight, or add to an answer what lets the page read it."""
+        """Respond to a preflight request, or add CORS headers to the response of the app."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,8 +1,8 @@
-"""Which hosts and origins the HTTP app answers.
+"""Check of the Host and Origin headers of HTTP requests.
 
-A web page may make its own name resolve to 127.0.0.1 and so talk to a server on the reader's machine
-(DNS rebinding): the name in `Host` and the page in `Origin` give it away. Revision 2026-07-28,
-"Streamable HTTP", "Security & Endpoint"; revision 2025-11-25, "Transports", "Security Warning".
+A web page can make its own name resolve to 127.0.0.1, and so send requests to a server on the machine of its reader
+(DNS rebinding). The name in `Host` and the page in `Origin` reveal it. Revision 2026-07-28, "Streamable HTTP",
+"Security & Endpoint"; revision 2025-11-25, "Transports", "Security Warning".
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ENTRY = (
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?"
     r"(?P<name>\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\*)(?::(?P<port>[0-9]{1,5}|\*))?"
 )
-"""An entry of either list, and what a message may suggest as one."""
+"""Syntax of an entry of either list, and of a suggestion in a message."""
 _ADDRESS = r"\*\.(?:.*\.)?[0-9]+\.?"
 _LABELS = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?"
 _LONGEST_HOST = 255
-"""Longer names do not exist in DNS; of one with thousands of labels it would take seconds to go through them."""
+"""Maximum length of names in DNS. Matching a name with thousands of labels would take seconds."""
 
 _WEB = ("http", "https", "ws", "wss")
 _BARE_ORIGINS = ("null", "file://")
@@ -34,27 +34,26 @@ _BARE_ORIGINS = ("null", "file://")
 
 _MAX_REMEMBERED = 1024
 _MAX_REMEMBERED_LENGTH = 512
-"""Together they bound what strangers can make the guard remember to half a megabyte."""
+"""Together they limit the cache of the guard, which any client can fill, to half a megabyte."""
 
 
 class Guard:
-    """Decides by `Host` and `Origin` whether a request is answered.
+    """Check of the Host and Origin headers of requests.
 
-    Localhost, 127.0.0.1 and [::1], on any port, are always answered, and so are pages that come from there.
+    Localhost, 127.0.0.1 and [::1] are always allowed on any port, as hosts and as origins of pages.
 
     Args:
-        public_url: Where clients reach the server, such as "https://example.com/mcp": its host and its
-            origin are answered too.
-        allowed_hosts: Further hosts: "example.com" (on the default ports), "example.com:8000",
-            "example.com:*" (on any port), "*.example.com" (its subdomains, at any depth), or "*" for all.
-        allowed_origins: Further origins of web pages: "https://example.com", "https://example.com:8000",
+        public_url: Public URL of the server, such as "https://example.com/mcp". Its host and origin are allowed too.
+        allowed_hosts: Additional hosts: "example.com" (on the default ports), "example.com:8000", "example.com:*" (on
+            any port), "*.example.com" (its subdomains, at any depth), or "*" for all.
+        allowed_origins: Additional origins of web pages: "https://example.com", "https://example.com:8000",
             "https://example.com:*", "https://*.example.com", "moz-extension://*", "null", or "*" for all.
 
     Attributes:
         allows_all_origins: Whether "*" is among the origins.
 
     Raises:
-        ValueError: One of them has another form; the message says what to write.
+        ValueError: An entry is not valid. The message contains the fix.
     """
 
     def __init__(
@@ -86,12 +85,12 @@ class Guard:
         """Check the headers of a request.
 
         Args:
-            host: The value of `Host`, None where there is none.
-            origin: The value of `Origin`, None where there is none.
+            host: Value of `Host`; None if missing.
+            origin: Value of `Origin`; None if missing.
 
         Returns:
-            None for a request to answer, else the HTTP status (421 for the host, 403 for the origin) and a
-            text for its body that names the setting.
+            None for an allowed request, else the HTTP status (421 for the host, 403 for the origin) and a text for the
+            body that names the option.
         """
         if (host, origin) in self._passed:
             return None
@@ -106,10 +105,10 @@ class Guard:
         return None
 
     def allows_origin(self, origin: str) -> bool:
-        """Whether pages of an origin are answered.
+        """Return True if pages of an origin are allowed.
 
         Args:
-            origin: The value of `Origin`.
+            origin: Value of `Origin`.
         """
         if self.allows_all_origins or origin in self._bare_origins:
             return True
@@ -132,7 +131,7 @@ def _text(value: bytes) -> str:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Go through the names of entries that a host may have: its own, and wildcards for one label or more of it."""
+    """Iterate over the entries that can match a host: its own name, and wildcards for one or more labels."""
     if "*" not in name:
         yield name
     if len(name) <= _LONGEST_HOST and re.fullmatch(_LABELS, name):
@@ -146,7 +145,7 @@ def _fits(ports: _Ports | None, port: int | None) -> bool:
 
 
 def _host_entry(text: str) -> tuple[str, _Ports]:
-    """Return the name of a host, and its ports; both port 80 and port 443 go without saying."""
+    """Return name and ports of a host entry. Without a port, both 80 and 443 are meant."""
     found = re.fullmatch(_ENTRY, text.lower())
     parsed = None if found is None else _parsed_entry(found)
     if found is None or parsed is None or found["scheme"] is not None or found["name"] == "*":
@@ -160,7 +159,7 @@ def _host_entry(text: str) -> tuple[str, _Ports]:
 
 
 def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
-    """Return the scheme and the host of an origin, and its port."""
+    """Return scheme, host and port of an origin entry."""
     found = re.fullmatch(_ENTRY, text.lower())
     if found is not None and found["name"] == "*" and found["port"] is None and found["scheme"] is not None:
         if found["scheme"] in _WEB:
@@ -183,7 +182,7 @@ def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
 
 
 def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
-    """Return the name, as `Host` has it, and the port of an entry; None where they can be none of a host."""
+    """Return the name, in the form of `Host`, and the port of an entry; None if they are not those of a host."""
     name, port = found["name"], found["port"]
     if name.startswith("*") and (name == "*" or re.fullmatch(_ADDRESS, name)):
         return None
@@ -194,7 +193,7 @@ def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
 
 
 def _public_origin(url: str) -> str:
-    """Return the origin of a URL at which clients reach the server."""
+    """Return the origin of the public URL of the server."""
     found = re.match(r"https?://[^/?#]+", url, re.IGNORECASE)
     entry = None if found is None else re.fullmatch(_ENTRY, found[0].lower())
     if (

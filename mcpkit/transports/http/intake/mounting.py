@@ -1,8 +1,8 @@
-"""Where the app is mounted, and what of a request's path is the app's.
+"""Mount point of the app, and paths below it.
 
-ASGI wants the mount point in `root_path` and at the beginning of `path`. Starlette and uvicorn do that; other
-servers and older frameworks cut it off `path`; FastAPI's `root_path=` puts a proxy's prefix into `root_path`
-alone; Litestar cuts the mount point off without a word, and ends each path with a slash.
+ASGI requires the mount point in `root_path` and at the beginning of `path`. Starlette and uvicorn do that. Other
+servers and older frameworks cut it off `path`. FastAPI's `root_path=` puts the prefix of a proxy into `root_path` only.
+Litestar cuts the mount point off without setting `root_path`, and ends each path with a slash.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from starlette.types import Scope
 
 
 def path_below(scope: Scope) -> str:
-    """Return the path below the point where the app is mounted.
+    """Return the path below the mount point of the app.
 
     Args:
-        scope: Of an HTTP request.
+        scope: Scope of an HTTP request.
     """
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -31,20 +31,20 @@ def path_below(scope: Scope) -> str:
 
 
 def is_mounted(scope: Scope) -> bool:
-    """Say whether the app is mounted below another one; the prefix of a proxy is none of an app's.
+    """Return True if the app is mounted in another one. The prefix of a proxy is not a mount point.
 
     Args:
-        scope: Of an HTTP request.
+        scope: Scope of an HTTP request.
     """
     proxy: str = scope.get("app_root_path", scope.get("root_path", ""))
     return mount_point(scope).strip("/") != proxy.strip("/")
 
 
 def mount_point(scope: Scope) -> str:
-    """Return where the app is mounted, as its clients see it: no slash at the end, "" for the top.
+    """Return the mount point of the app as clients see it, without a trailing slash; an empty string for the root.
 
     Args:
-        scope: Of an HTTP request.
+        scope: Scope of an HTTP request.
     """
     root: str = scope.get("root_path", "")
     raw_path: bytes | None = scope.get("raw_path")

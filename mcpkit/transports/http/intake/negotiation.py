@@ -1,4 +1,4 @@
-"""What a POST may hold, and what may be answered: Content-Type, Content-Encoding and Accept."""
+"""Content negotiation of POSTs: Content-Type, Content-Encoding and Accept."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _USUAL = frozenset(
 """Values of Content-Type other than `application/json` that need no parsing."""
 
 _known: dict[bytes, bool] = {}
-"""Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""
+"""Accepted values of Accept, parsed once each because clients send the same value with each request."""
 
 _MANY = 64
 _LONG = 512
-"""Values, and bytes of one, beyond which nothing is remembered: the memory would be the sender's to fill."""
+"""Maximum number and length of cached values, which clients choose."""
 
 
 def may_stream(headers: Mapping[bytes, bytes]) -> bool:
-    """Check what a POST holds, and say whether its answer may be an event stream; it may be JSON in any case.
+    """Check the content type of a POST, and return True if its response may be an event stream.
 
     Raises:
-        UnreadError: 415 for what is not one JSON text, 406 for a client that does not take one.
+        UnreadError: 415 for a body that is not one JSON text, 406 for a client that does not accept JSON.
     """
     content_type = headers.get(b"content-type")
     if (content_type != b"application/json" and content_type not in _USUAL) or b"content-encoding" in headers:
@@ -44,12 +44,12 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a client takes an event stream."""
+    """Return True if a client accepts an event stream."""
     return header_fields.accepts(headers.get(b"accept", b"*/*").decode("latin-1"), "text/event-stream")
 
 
 def check_content(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse what is not one JSON text.
+    """Check that a body is one JSON text, without compression.
 
     Raises:
         UnreadError: 415.

@@ -1,8 +1,8 @@
-"""What becomes of a body that nobody has read when its request is refused.
+"""Unread bodies of refused requests.
 
-In HTTP/1 the next request comes behind it, so the connection can stay only if the body is read to its end. And a
-connection that is closed while the client still sends is reset, which can take the answer away from the client
-(RFC 9112, "Tear-down"). So the rest is read and dropped, within bounds.
+In HTTP/1 the next request follows the body, so the connection can stay open only if the body is read to its end. A
+connection that is closed while the client still sends is reset, which can lose the response (RFC 9112, "Tear-down"). So
+the rest is read and dropped, within limits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..exchange import Receive, RefusedError, Scope, Send
 Message = MutableMapping[str, Any]
 
 _SHORT = 64 * 1024
-"""Bytes of a body that is read before the answer, since the connection is worth more."""
+"""Maximum bytes of a body that is read before the response, to keep the connection."""
 
 _SOON = 1.0
-"""Seconds that the answer waits for such a body."""
+"""Seconds for which the response waits for such a body."""
 
 _MUCH = 64 * 1024 * 1024
 _LATE = 5.0
@@ -31,17 +31,17 @@ _CLOSE = (b"connection", b"close")
 
 
 class UnreadError(RefusedError):
-    """A request that is refused before its body has been read."""
+    """The request is refused before its body has been read."""
 
 
 def watch(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """Return channels for a request that may be refused with its body unread, or is being refused.
+    """Return ASGI channels for a request that may be refused before its body has been read.
 
     Args:
-        scope: The request.
-        headers: Its headers by name.
-        receive: Its ASGI channel, from which nothing but a part of the body has been taken.
-        send: The ASGI channel of its response, which has not begun.
+        scope: Scope of the request.
+        headers: Headers of the request by name.
+        receive: ASGI channel of the request, from which at most a part of the body has been read.
+        send: ASGI channel of the response, which has not begun.
     """
     length = headers.get(b"content-length", b"0")
     is_chunked = b"transfer-encoding" in headers
@@ -54,7 +54,7 @@ def watch(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: 
 
 
 class _Rest:
-    """A body, and an answer that may come before its end."""
+    """A body, and a response that can begin before the end of the body."""
 
     def __init__(self, receive: Receive, send: Send, *, is_short: bool) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""Access tokens of requests: taken, challenged, and described to clients that have none.
+"""Access tokens of requests: verification, challenges, and metadata for clients without a token.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""What an operator is told when a protected server starts: where tokens are taken, and what needs none."""
+"""Log messages at the start of a protected server: its endpoints, and everything without protection."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def announce(
     routes: Iterable[CustomRoute],
     mounts: Iterable[str],
 ) -> None:
-    """Log which endpoints take whose tokens, and what is open to anybody.
+    """Log the protected endpoints with their issuers, and everything without protection.
 
-    Under uvicorn it stands among the lines with which that starts; warnings go to the logger `mcpkit`.
+    Under uvicorn, the messages go to its logger, among its own at the start. Warnings go to the logger `mcpkit`.
 
     Args:
-        urls: The endpoints, that of MCP first.
-        issuers: Whose tokens are taken, if that is known.
-        notices: What the verifier says of itself.
-        catalog: What is offered.
-        routes: The routes of the author's own.
-        mounts: Where other apps are served.
+        urls: The endpoints, the MCP endpoint first.
+        issuers: Issuers of accepted tokens, if known.
+        notices: Notices of the verifier.
+        catalog: The components.
+        routes: Custom routes.
+        mounts: Paths of mounted apps.
     """
     told = logging.getLogger("uvicorn.error") if logging.getLogger("uvicorn").handlers else logger
     whose = f" issued by {_listed(issuers)}" if issuers else ""

@@ -1,4 +1,4 @@
-"""Who has come to an app with good tokens: the first time, and with more than before."""
+"""Detection of logins and added scopes from valid tokens, for the audit log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST_KEPT = 10_000
 
 
 class Arrivals:
-    """Tells of logins, and of those who come back with scopes that they did not have.
+    """Writes logins and added scopes of principals to the audit log.
 
     Args:
-        audit: Hears of them.
+        audit: The audit log.
     """
 
     def __init__(self, audit: AuditLog) -> None:
@@ -27,11 +27,11 @@ class Arrivals:
         self._granted: dict[tuple[str, str | None], frozenset[str]] = {}
 
     def note(self, principal: Principal, url: str) -> None:
-        """Take notice of a token that has just been verified.
+        """Process a newly verified token.
 
         Args:
-            principal: Whose it is.
-            url: What it is for.
+            principal: Principal of the token.
+            url: Audience of the token.
         """
         if principal.id is None:
             return
@@ -46,7 +46,7 @@ class Arrivals:
             self._audit.emit("step_up", principal, scopes=more, resource=url)
 
     def forget(self, revocation: Revocation) -> None:
-        """Forget whoever has been sent away, so that they log in anew; in any thread."""
+        """Forget a revoked principal, so that its next token counts as a login; in any thread."""
         for key in tuple(self._granted):
             if digest_of(key[0]) == revocation.digest:
                 self._granted.pop(key, None)

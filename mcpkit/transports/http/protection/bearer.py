@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from ....protocol import header_fields
 
 MOST = 16 * 1024
-"""Bytes of an Authorization header that is read."""
+"""Maximum bytes of an Authorization header."""
 
 
 class MalformedAuthorizationError(ValueError):
-    """The Authorization header names the scheme Bearer, but is not of its form (400)."""
+    """The Authorization header has the scheme Bearer, but is malformed (400)."""
 
 
 def bearer_token(header: bytes) -> str | None:
-    """Return the access token in an Authorization header; None where it is of another scheme.
+    """Return the access token in an Authorization header; None for another scheme.
 
     Raises:
-        MalformedAuthorizationError: It is of that scheme, and not of its form.
+        MalformedAuthorizationError: The header has the scheme Bearer, but is malformed.
     """
     try:
         token = header_fields.token68(header.decode("latin-1"), "bearer")
@@ -33,7 +33,7 @@ def challenge(parameters: Mapping[str, str | None]) -> str:
     """Return the value of a `WWW-Authenticate` header, without the parameters that are None.
 
     Args:
-        parameters: By name; what is no visible ASCII, or a quote or backslash, is left out.
+        parameters: Values by name. Characters outside visible ASCII, quotes and backslashes are removed.
     """
     said = ", ".join(f'{name}="{_sayable(value)}"' for name, value in parameters.items() if value is not None)
     return f"Bearer {said}" if said else "Bearer"

@@ -1,4 +1,4 @@
-"""One URL that takes access tokens: an audience of its own (basic/authorization, "Access Token Usage")."""
+"""Endpoint with access tokens: one URL, which is an audience (basic/authorization, "Access Token Usage")."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from ....state.scopes import Scopes
 
 _MOST_KEPT = 10_000
-"""Tokens that are remembered; of more, the oldest are verified again."""
+"""Maximum cached tokens. Beyond it, the oldest are verified again."""
 
 _ANYBODY = AccessToken(ANYONE)
 
 
 class Endpoint:
-    """What takes the access tokens of requests to one URL, and asks for those that are missing.
+    """Verifies the access tokens of requests to one URL, and challenges requests without one.
 
-    What a token grants is kept under its hash as long as that is fresh. Memory is bounded.
+    Grants are cached by the hash of the token while they are fresh. The memory is bounded.
 
     Args:
-        url: The URL, which tokens must have as their audience.
-        document: Where the metadata of the resource are; None where there is nobody to log in at.
-        verifier: Says which requests are not served at all.
-        verification: Verifies the tokens.
-        scopes: What may be granted.
-        audit: Hears of who is refused.
-        is_open: Says whether a request without a token may be served at all.
-        revocations: Who has been sent away; None where nobody can be.
-        clock: The time, in Unix seconds.
+        url: The URL, the required audience of tokens.
+        document: URL of the resource metadata; None without authorization servers.
+        verifier: The token verifier, which can refuse requests regardless of their token.
+        verification: Verification of tokens.
+        scopes: Scopes of the server.
+        audit: The audit log.
+        is_open: Returns True if requests without a token can be served at all.
+        revocations: Revocations of principals; None if there are none.
+        clock: Returns the Unix time in seconds.
 
     Attributes:
-        url: As given.
+        url: The URL.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Endpoint:
         ] = {}  # hash of the usual header: until when, what
 
     def known(self, headers: Mapping[bytes, bytes]) -> AccessToken | None:
-        """Return what the token of a request grants, where that is known and fresh."""
+        """Return the cached grant of the token of a request, if it is fresh."""
         header = headers.get(b"authorization")
         if header is None or self._is_picky:
             return None
@@ -92,16 +92,16 @@ class Endpoint:
     async def admit(
         self, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None, *, may_be_anybody: bool = True
     ) -> AccessToken:
-        """Return what the token of a request grants.
+        """Verify the token of a request, and return its grant.
 
         Args:
-            headers: The headers of the request by name in lower case.
-            peer: The address and the port that it comes from; None where nobody knows.
-            may_be_anybody: Whether who has no token may be served where anything is open to anybody.
+            headers: Headers of the request, by lower-case name.
+            peer: Address and port of the client; None if unknown.
+            may_be_anybody: Allow a request without a token if the server has anonymous components.
 
         Raises:
-            UnreadError: 401 without a good token, 400 for what is no token, 429 after too many bad ones, 503 while
-                nobody can tell.
+            UnreadError: 401 without a valid token, 400 for a malformed header, 429 after too many invalid tokens, 503
+                if the token cannot be verified now.
         """
         caller = None if peer is None else caller_at(peer[0])
         refusal = self._verifier.refusal(headers)
@@ -134,10 +134,10 @@ class Endpoint:
         return grant
 
     def check(self, grant: AccessToken) -> None:
-        """Refuse a request whose token has been revoked since it was taken.
+        """Check that the token of an accepted request has not been revoked meanwhile.
 
         Raises:
-            RefusedError: It has (401).
+            RefusedError: The token was revoked (401).
         """
         if self._is_revoked(grant):
             error = self.dismissal()
@@ -147,7 +147,7 @@ class Endpoint:
         return self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued)
 
     def revoke(self, revocation: Revocation) -> None:
-        """Forget the tokens of somebody who has been sent away; in any thread."""
+        """Remove the cached tokens of a revoked principal; in any thread."""
         for digest, (_, grant) in tuple(self._grants.items()):
             if revocation.covers(grant.principal, grant.issued):
                 self._grants.pop(digest, None)
@@ -164,13 +164,13 @@ class Endpoint:
     # What is said to clients
 
     def challenge(self, scopes: Sequence[str], principal: Principal, revision: str) -> ChallengeError:
-        """Return how somebody is told to come back with scopes (403), or to say who they are (401).
+        """Return the challenge for missing scopes (403) or a missing token (401).
 
         Args:
-            scopes: All that the request needs.
-            principal: Who asks.
-            revision: The one that it is served in: before 2026-07-28 clients do not join what they have to what
-                they are asked for, so that is named as well.
+            scopes: All scopes that the request needs.
+            principal: Principal of the request.
+            revision: Protocol revision of the request. Before 2026-07-28, clients do not add the granted scopes to the
+                requested ones, so the challenge contains both.
         """
         if principal.id is None:
             self._tell(401, "no_token", None, scopes=scopes)
@@ -183,11 +183,11 @@ class Endpoint:
         return self._asking(named, message, status=403, error="insufficient_scope")
 
     def dismissal(self) -> ChallengeError:
-        """Return how somebody is told that their access token has been revoked."""
+        """Return the challenge for a revoked token."""
         return self._asking(self._scopes.defaults, REVOKED, error="invalid_token")
 
     def malformed(self, description: str, caller: str | None = None) -> UnreadError:
-        """Return what refuses a request whose Authorization header cannot be read."""
+        """Return the error for a request with a malformed Authorization header."""
         self._tell(400, "invalid_request", description, caller)
         said = challenge({"error": "invalid_request", "error_description": description})
         return UnreadError(400, description, ((b"www-authenticate", said.encode()),))

@@ -1,4 +1,4 @@
-"""How long streams may listen: as long as the access tokens hold by which they were opened."""
+"""Lifetime of listening streams: they end with the access token of their request."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ GRACE = 60.0
 """Seconds for which a stream continues while its token cannot be verified again."""
 
 AGAIN = 5.0
-"""Seconds after which that is tried again."""
+"""Seconds after which a failed verification is repeated."""
 
 _AT_A_TIME = 16
-"""Tokens that are verified again at a time."""
+"""Maximum concurrent verifications."""
 
 _LONGEST = 3600.0
-"""Seconds for which the timer sleeps at most, as clocks are set."""
+"""Maximum seconds of the timer, because clocks can be adjusted."""
 
 
 class Leases:
-    """The streams of one event loop that listen, by their access tokens.
+    """Listening streams of one event loop, by access token.
 
-    A stream ends when its token does. One that has to be verified again and again, as a provider says whether it holds,
-    is verified while a stream is open, once for all of its streams. All of them have one timer.
+    A stream ends when its token expires. A token with limited freshness is verified again while a stream is open, once
+    for all its streams. All tokens share one timer.
 
     Args:
-        clock: The time, in Unix seconds.
+        clock: Returns the Unix time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -56,14 +56,14 @@ class Leases:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hold(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
-        """Have a stream end when the access token does of the request that has opened it.
+        """End a stream when the access token of its request expires or is revoked.
 
         Args:
-            exchange: The request, which has one.
+            exchange: The request, which has a token.
             end: Ends the stream.
 
         Returns:
-            A function to be called when it has ended.
+            A function to call after the stream has ended.
         """
         endpoint, grant = exchange.challenger, exchange.grant
         assert endpoint is not None, "the request must have an access token"
@@ -87,13 +87,13 @@ class Leases:
         return let_go
 
     def revoke(self, revocation: Revocation) -> None:
-        """End the streams of whoever has been sent away."""
+        """End the streams of a revoked principal."""
         for token in tuple(self._tokens.values()):
             if revocation.covers(token.grant.principal, token.grant.issued):
                 token.end()
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
@@ -120,7 +120,7 @@ class Leases:
                 self._timer = self._loop.call_at(when, self._look)
 
     def _look(self) -> None:
-        """End what is over, and have verified again what has to be."""
+        """End streams with an expired token, and verify stale tokens again."""
         self._timer = None
         now, stale = self._clock(), list[_Token]()
         while self._wakes and self._wakes[0][0] <= now:
@@ -144,7 +144,7 @@ class Leases:
             await asyncio.gather(*map(self._ask, tokens[start : start + _AT_A_TIME]))
 
     async def _ask(self, token: _Token) -> None:
-        """Verify a token again; what nobody can tell just now, or grants something else now, ends sooner or later."""
+        """Verify a token again. Its streams end if it is invalid or grants something else, or after the grace period."""
         try:
             grant = await token.endpoint.admit(token.headers, None, may_be_anybody=False)
         except RefusedError as error:
@@ -167,7 +167,7 @@ class Leases:
 
 
 class _Token:
-    """An access token, and the streams that were opened by it."""
+    """An access token, and the streams opened with it."""
 
     __slots__ = ("endpoint", "grant", "headers", "is_asked", "streams")
 

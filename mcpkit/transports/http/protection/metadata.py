@@ -1,4 +1,4 @@
-"""What clients read of a protected endpoint: its metadata document (RFC 9728; basic/authorization)."""
+"""Metadata document of a protected endpoint (RFC 9728; basic/authorization)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def document(url: str, issuers: tuple[str, ...], scopes: Scopes, name: str) -> b
     """Return the metadata document of an endpoint.
 
     Args:
-        url: Where clients reach it.
-        issuers: Where they log in, each byte by byte as it names itself.
-        scopes: What may be granted; the document has those alone that clients need at first.
-        name: What people know the server by.
+        url: Public URL of the endpoint.
+        issuers: Issuers of its authorization servers, byte by byte as they identify themselves.
+        scopes: Scopes of the server. The document lists only those that clients need first.
+        name: Display name of the server.
     """
     return to_json(
         optional(
@@ -38,17 +38,17 @@ def document(url: str, issuers: tuple[str, ...], scopes: Scopes, name: str) -> b
 
 
 class Document:
-    """Serves a document to whoever asks, pages of any origin among them; an ASGI app.
+    """ASGI app that serves a document, readable by pages of any origin.
 
     Args:
-        body: Its JSON.
+        body: The document as JSON.
     """
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         request = Request(scope)
         if request.method == "OPTIONS":
             asked = request.headers.get("access-control-request-headers", "")

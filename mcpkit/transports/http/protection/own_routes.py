@@ -1,4 +1,4 @@
-"""Routes of the author's own that take the same access tokens as the MCP endpoint."""
+"""Protection of custom routes with the access tokens of the MCP endpoint."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .endpoint import Endpoint
 
 
 class Protected:
-    """Serves those who have been granted scopes; an ASGI middleware.
+    """ASGI middleware that requires an access token with scopes.
 
     Args:
-        app: Serves them; it finds who that is in `request.state.principal`.
-        endpoint: Takes the tokens.
-        scopes: What is needed; none for any good token.
+        app: The ASGI app, which finds the principal in `request.state.principal`.
+        endpoint: Endpoint that verifies the tokens.
+        scopes: Required scopes; empty for any valid token.
     """
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, scopes: tuple[str, ...]) -> None:
         self._app, self._endpoint, self._scopes = app, endpoint, scopes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or challenge whoever has sent it."""
+        """Serve one request, or respond with a challenge."""
         headers = headers_by_name(scope)
         try:
             grant = self._endpoint.known(headers) or await self._endpoint.admit(

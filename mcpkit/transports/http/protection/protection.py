@@ -1,4 +1,4 @@
-"""What protects an app: its endpoints, their documents, and the routes that belong to it."""
+"""Protection of an app: its endpoints, their metadata documents, and the routes of the verifier."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Resource(NamedTuple):
-    """An endpoint as its clients know it.
+    """A protected endpoint as clients see it.
 
     Attributes:
-        url: Where they reach it.
-        document: Where they read of it.
-        below: The path of the document below the point where the app is mounted; None where that cannot be told.
-        at_root: The path of the document from the root of the site.
+        url: URL of the endpoint.
+        document: URL of its metadata document.
+        below: Path of the document below the mount point of the app; None if unknown.
+        at_root: Path of the document from the root of the site.
     """
 
     url: str
@@ -44,12 +44,12 @@ class Resource(NamedTuple):
 
 
 class Public(NamedTuple):
-    """Where an app is reached, as its operator says.
+    """Public URLs of an app, from the option `public_url`.
 
     Attributes:
         origin: Scheme, host and port.
         mcp: The MCP endpoint.
-        sse: The one of the transport of 2024-11-05; None where it is not served.
+        sse: The endpoint of the transport of 2024-11-05; None if it is not served.
     """
 
     origin: str
@@ -58,10 +58,10 @@ class Public(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, public_url: str) -> Public:
-        """Read `public_url`.
+        """Parse `public_url`.
 
         Raises:
-            ValueError: It cannot be told from it where `/sse` is reached, or it is no URL of an endpoint.
+            ValueError: The URL is not that of an endpoint, or the URL of `/sse` cannot be derived from it.
         """
         parts = urlsplit(public_url)
         if parts.query or parts.fragment or parts.username is not None:
@@ -87,7 +87,7 @@ class Public(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the app is all that there is of the site, as nothing stands before its paths."""
+        """Whether the app is at the root of the site, without a path prefix."""
         return self.mcp.below == self.mcp.at_root
 
 
@@ -99,10 +99,10 @@ def _resource(origin: str, prefix: str | None, path: str, own: str) -> Resource:
 
 
 def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public:
-    """Tell what verifies tokens where it does so, and return where that is.
+    """Bind the verifier to the server, and return the public URLs of the app.
 
     Raises:
-        ValueError: Nobody has said where clients reach the app, or it cannot be used there.
+        ValueError: `public_url` is missing, or the verifier cannot be used there.
     """
     if settings.public_url is None:
         raise ValueError(
@@ -136,18 +136,18 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
 
 
 class Protection:
-    """What takes the access tokens of one app.
+    """Verification of the access tokens of one app.
 
     Args:
-        engine: Who answers.
-        verifier: Verifies the tokens.
-        public: Where the app is reached.
+        engine: Engine of the server.
+        verifier: The token verifier.
+        public: Public URLs of the app.
 
     Attributes:
-        mcp: Takes those of the MCP endpoint.
-        sse: Takes those of the transport of 2024-11-05.
-        documents: What serves each document, by its path below the point where the app is mounted.
-        documents_at_root: The same by their paths from the root of the site, where clients look first.
+        mcp: The MCP endpoint.
+        sse: The endpoint of the transport of 2024-11-05.
+        documents: Apps for the metadata documents, by path below the mount point.
+        documents_at_root: The same by path from the root of the site, where clients look first.
     """
 
     def __init__(self, engine: Engine, verifier: TokenVerifier, public: Public) -> None:
@@ -170,11 +170,11 @@ class Protection:
             self.documents[PROTECTED_RESOURCE] = self.documents[public.mcp.at_root]
 
     def announce(self, routes: Iterable[CustomRoute], mounts: Iterable[str]) -> None:
-        """Tell the operator, once, where tokens are taken and what needs none.
+        """Log once which endpoints are protected, and everything without protection.
 
         Args:
-            routes: The routes of the author's own.
-            mounts: Where other apps are served.
+            routes: Custom routes.
+            mounts: Paths of mounted apps.
         """
         if not self._is_announced:
             self._is_announced = True
@@ -195,22 +195,22 @@ class Protection:
         )
 
     def revoke(self, revocation: Revocation) -> None:
-        """Forget the tokens of somebody who has been sent away; in any thread."""
+        """Remove the cached tokens of a revoked principal; in any thread."""
         self.mcp.revoke(revocation)
         self.sse.revoke(revocation)
         self._verification.revoke(revocation)
 
     def middleware(self, scopes: tuple[str, ...]) -> Middleware:
-        """Return what has a route of the author's own take the same tokens.
+        """Return the middleware that protects a custom route.
 
         Args:
-            scopes: What whoever asks must have been granted.
+            scopes: Required scopes.
         """
         return Middleware(Protected, endpoint=self.mcp, scopes=scopes)
 
     @property
     def routes(self) -> Sequence[Route]:
-        """What the verifier serves at the root of the site."""
+        """Routes of the verifier at the root of the site."""
         return self._verifier.routes()
 
 

@@ -1,4 +1,4 @@
-"""The verification of access tokens that are not known yet: within bounds, measured, and told to the audit."""
+"""Verification of unknown access tokens, with limits, measurements and audit events."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ logger = logging.getLogger(__name__)
 REVOKED = "The access token has been revoked"
 
 MOST_AT_ONCE = 256
-"""Tokens that are verified at a time; one address has at most as many as are left for others."""
+"""Maximum concurrent verifications. One address gets at most as many as remain for others."""
 
 MOST_BAD = 300
 WINDOW = 60.0
-"""Bad tokens that may come from one address within so many seconds."""
+"""Maximum invalid tokens from one address, in this number of seconds."""
 
 _MOST_LOGGED = 20
-"""Different problems of verifiers that are logged within a window."""
+"""Maximum different problems of verifiers that are logged within a window."""
 
 _MOST_ADDRESSES = 10_000
-"""Addresses that are remembered for a window."""
+"""Maximum addresses that are counted within a window."""
 
 
 class Verification:
     """Verifies access tokens for all endpoints of one app.
 
-    Whoever sends one bad token after another has to wait, and only they: tokens that have been verified before do not
-    come by here.
+    An address that sends many invalid tokens is refused for a while. Tokens verified before are not affected, because
+    they are cached elsewhere.
 
     Args:
-        verifier: Verifies them.
-        scopes: What may be granted.
-        audit: Hears of it.
-        revocations: Who has been sent away; None where nobody is.
-        clock: The time, in seconds.
+        verifier: The token verifier.
+        scopes: Scopes of the server.
+        audit: The audit log.
+        revocations: Revocations of principals; None if there are none.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -74,16 +74,17 @@ class Verification:
         self._advised: set[str] = set()
 
     async def grant(self, token: str, url: str, caller: str | None) -> AccessToken:
-        """Return what a token grants, with all that its scopes imply.
+        """Verify a token, and return its grant with all implied scopes.
 
         Args:
             token: The token.
-            url: What it has to be for.
-            caller: Where it comes from; None where that cannot be told.
+            url: Its required audience.
+            caller: Address of the client; None if unknown.
 
         Raises:
-            InvalidTokenError: It is none of this server's, or has been revoked.
-            UnreadError: 429 after too many bad ones, 503 while nobody can tell, 500 where the verifier is broken.
+            InvalidTokenError: The token is not valid, or was revoked.
+            UnreadError: 429 after too many invalid tokens, 503 if the token cannot be verified now, 500 if the verifier
+                failed.
         """
         self._check_room(url, caller)
         self._running.take(caller)
@@ -140,7 +141,7 @@ class Verification:
         return AccessToken(principal, found.expires, found.issued, found.fresh_until)
 
     def revoke(self, revocation: Revocation) -> None:
-        """Hear of somebody who has been sent away; in any thread."""
+        """Handle a revocation, in any thread."""
         self._arrivals.forget(revocation)
 
     async def _check_revoked(self, grant: AccessToken, url: str, caller: str | None) -> None:
@@ -172,7 +173,7 @@ class Verification:
             raise _later(503, f"too many access tokens are being verified {excess}. Try again later", 1)
 
     def _is_new(self, problem: str) -> bool:
-        """Say whether a problem has not been logged in this window; whoever sends tokens decides how often it comes."""
+        """Return True if a problem has not been logged in this window, because clients control how often it occurs."""
         now = self._clock()
         if now >= self._logged_until:
             self._logged_until = now + WINDOW
@@ -183,7 +184,7 @@ class Verification:
         return True
 
     def _advise(self, error: InvalidTokenError, url: str) -> None:
-        """Log what an operator may have to change, once: whoever sends tokens decides how often they are bad."""
+        """Log a hint for the operator once, because clients control how often it occurs."""
         if (
             error.advice is not None
             and error.advice not in self._advised
