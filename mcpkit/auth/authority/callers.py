@@ -36,7 +36,7 @@ def caller_of(scope: Scope) -> str | None:
 
 
 def is_unbelieved_proxy(scope: Scope) -> bool:
-    """Return True if a request comes from a private network, with forwarding headers that the ASGI server does not trust."""
+    """Return True if a private network sends forwarding headers that the ASGI server does not trust."""
     headers, peer = Headers(scope=scope), scope.get("client")
     if peer is None or not any(name in headers for name in _FORWARDING):
         return False

@@ -214,7 +214,7 @@ class Grants:
     async def _refreshable(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
     ) -> tuple[GrantRecord, str, bool]:
-        """Return the grant of a refresh token, the record version, and True if the token was used within the grace period."""
+        """Return the grant of a refresh token, the record version, and True within the grace period of a used token."""
         found = self._handed_out(_REFRESH, token)
         kept = None if found is None else await self._kept(found[0])
         if found is None or kept is None or kept[0].client_id != client_id:

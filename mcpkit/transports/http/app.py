@@ -98,8 +98,7 @@ class HttpApp:
         self._mounts.append((path, app))
 
     def around(self, parent: ASGIApp) -> ASGIApp:
-        """Return an ASGI app for the whole site: this app's routes outside its mount, and a parent app for everything
-        else.
+        """Return an ASGI app for the whole site: this app's routes outside its mount, and a parent app for the rest.
 
         Args:
             parent: App in which this one is mounted. It serves every other path, and the lifespan.

@@ -132,7 +132,7 @@ class Environment:
         self._hold(self.loop.create_task(work), self.tasks)
 
     def insist(self, work: Coroutine[object, object, None]) -> None:
-        """Run a coroutine in the background that retries until it succeeds. The end of the server does not wait for it."""
+        """Run a coroutine that retries until it succeeds. The end of the server does not wait for it."""
         self._hold(self.loop.create_task(work), self.retries)
 
     @staticmethod

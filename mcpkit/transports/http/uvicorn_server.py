@@ -107,7 +107,7 @@ class Run:
 
 
 async def _abort_unread(services: Iterable[Service], state: ServerState) -> None:
-    """Abort connections of clients that read nothing after the services have ended, because uvicorn would wait for them."""
+    """Abort connections of clients that do not read, after the end of the services. uvicorn would wait for them."""
     for service in services:
         await service.ended()
     unread: dict[asyncio.Transport, int] = {}

@@ -144,7 +144,7 @@ class Leases:
             await asyncio.gather(*map(self._ask, tokens[start : start + _AT_A_TIME]))
 
     async def _ask(self, token: _Token) -> None:
-        """Verify a token again. Its streams end if it is invalid or grants something else, or after the grace period."""
+        """Verify a token again. Its streams end if it is invalid or changed, or after the grace period."""
         try:
             grant = await token.endpoint.admit(token.headers, None, may_be_anybody=False)
         except RefusedError as error:
