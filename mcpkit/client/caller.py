@@ -1,4 +1,4 @@
-"""Calls of tools: what is repeated in headers, held against schemas, and made of the results."""
+"""Tool calls: arguments in HTTP headers, validation of results, and result types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .asking.questions import Questions
 from .connected import Connected
-from .link.awaited import Progress
+from .link.awaited import ProgressCallback
 from .link.link import Link
 from .link.results import CallResult
 from .options import Timeout
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class Caller(Connected, ABC):
-    """What calls tools.
+    """Base of `Client` with the methods for tools.
 
     Args:
         link: The link to the server.
-        questions: What answers the server's questions.
-        ask: Sends a request and returns its result, once nothing is asked any more; takes method, params, progress, log
-            level, timeout, whether it may be done twice, and headers.
-        validates: Whether what tools answer is held against their `outputSchema`.
+        questions: The handler of requests from the server.
+        ask: Sends a request and returns its result after all input rounds. It takes method, params, progress, log
+            level, timeout, whether the request may be sent again, and headers.
+        validates: Whether results of tools are validated against their `outputSchema`.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Caller(Connected, ABC):
 
     @property
     def _repeats_arguments(self) -> bool:
-        """Whether tools may have clients repeat arguments in HTTP headers."""
+        """Whether tools may require arguments in HTTP headers (`x-mcp-header`)."""
         link = self._link
         return link.wire.revision in STATELESS and getattr(link.transport, "is_http", False)
 
     @abstractmethod
     async def _list(self, method: str, member: str, use_cache: bool) -> list[Json]:
-        """Return all that a method lists."""
+        """Return the items of all pages of a list method."""
 
     @overload
     async def call_tool(
@@ -66,7 +66,7 @@ class Caller(Connected, ABC):
         arguments: Mapping[str, Any] | None = None,
         *,
         result_type: None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         log_level: str | None = None,
         timeout: Timeout | float | None = None,
         retry: bool | None = None,
@@ -79,7 +79,7 @@ class Caller(Connected, ABC):
         arguments: Mapping[str, Any] | None = None,
         *,
         result_type: TypeForm[T],
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         log_level: str | None = None,
         timeout: Timeout | float | None = None,
         retry: bool | None = None,
@@ -91,32 +91,36 @@ class Caller(Connected, ABC):
         arguments: Mapping[str, Any] | None = None,
         *,
         result_type: Any = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         log_level: str | None = None,
         timeout: Timeout | float | None = None,
         retry: bool | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a tool, and return its result: a `CallResult`, or a value of `result_type`.
+        """Call a tool and return its result.
 
         Args:
-            name: The tool's name.
-            arguments: JSON values by name.
-            result_type: Type of the returned value, read from the structured content, or else from the text: a
-                dataclass, `TypedDict`, pydantic model or any other type that a tool's argument may have.
+            name: The name of the tool.
+            arguments: Its arguments, JSON values by name.
+            result_type: The type of the returned value, read from the structured content, or else from the text: a
+                dataclass, `TypedDict`, pydantic model or any other type that a tool's argument may have. None returns a
+                `CallResult`.
             progress: Called with progress, total and message of each progress notification.
-            log_level: Lowest level of log messages for this request; only in 2026-07-28.
-            timeout: As for the client, whose value is used when None.
-            retry: Whether the call may be sent again after a lost connection; None for tools whose annotations say that
-                they are read-only or idempotent.
+            log_level: The lowest level of log messages for this request. Only 2026-07-28 has it.
+            timeout: Time limits of this call in seconds. None takes those of the client.
+            retry: Whether the call may be sent again after a lost connection. None allows it for tools whose
+                annotations declare them read-only or idempotent.
             meta: Members of the request's `_meta`, such as those of extensions.
 
+        Returns:
+            A `CallResult`, or a value of `result_type`.
+
         Raises:
-            ToolError: The tool failed, and `result_type` is given.
-            InvalidResultError: The result does not fit the tool's `outputSchema`, or the type.
-            ProtocolError: The server answered with an error, for example because there is no such tool; or a member
-                of its result cannot be read, which the message names.
-            TimeoutError: A time limit has passed; the request has been cancelled.
+            ToolError: The tool failed, and `result_type` is given. Without `result_type` see `CallResult.is_error`.
+            InvalidResultError: The result does not fit the tool's `outputSchema`, or `result_type`.
+            ProtocolError: The server responded with an error, for example because there is no such tool; or a member of
+                its result cannot be read, which the message names.
+            TimeoutError: A time limit has passed. The client has cancelled the request.
             OutcomeUnknownError: The server may or may not have run the tool.
             ConnectionError: The server cannot be reached, or the connection was lost before the response.
         """
@@ -153,10 +157,24 @@ class Caller(Connected, ABC):
         return await self._ask("tools/call", params, *rest, may_repeat, headers)
 
     async def tools(self) -> dict[str, RemoteTool]:
-        """Return all tools by name, to be called like functions: `await tools["forecast"](city="Oslo")`."""
+        """Return all tools by name, as callables: `await (await client.tools())["forecast"](city="Oslo")`.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
         return {str(tool.get("name")): RemoteTool(self.call_tool, tool) for tool in await self.list_tools()}
 
     async def list_tools(self, *, use_cache: bool = True) -> list[Json]:
-        """Return all tools of all pages; a cached list only with `use_cache`."""
+        """Return the tools of all pages.
+
+        Args:
+            use_cache: Whether a cached list may be returned.
+
+        Returns:
+            The `Tool` objects of the specification, without those that are invalid.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
         tools = await self._list("tools/list", "tools", use_cache)
         return self._tools.learn(tools, by_http=self._repeats_arguments)

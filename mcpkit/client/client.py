@@ -1,4 +1,4 @@
-"""The client: what its users touch."""
+"""The client of one server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..options import check_group
 from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .asking.questions import ElicitHandler, Questions, Roots, UrlHandler
+from .asking.questions import ElicitationHandler, Questions, Roots, UrlElicitationHandler
 from .asking.rounds import answered
 from .asking.visits import URL_ELICITATION_REQUIRED, visited
 from .caller import Caller
-from .changes.changes import Subscription, Wanted
+from .changes.changes import Subscription, SubscriptionFilter
 from .changes.listening import Listening
 from .changes.subscribed import Subscribed
 from .link.answerer import Answerer
 from .link.answers import member_object, objects, strings
-from .link.awaited import Progress
+from .link.awaited import ProgressCallback
 from .link.cache import METHODS, ResultCache
 from .link.contents import prompt_messages, resource_contents
 from .link.errors import TransportError
@@ -36,8 +36,8 @@ from .link.negotiation import Negotiation
 from .link.pages import ALL_PAGES, all_pages
 from .link.retrying import Retrying
 from .link.transport import HasAuthorization
-from .observability.logs import Log, ServerLog
-from .observability.notifications import Notified, hear_notifications
+from .observability.logs import LogHandler, ServerLog
+from .observability.notifications import MessageHandler, hear_notifications
 from .options import Retries, Timeout
 from .targets.meant import Target
 from .targets.targets import (
@@ -49,7 +49,7 @@ from .targets.targets import (
 )
 
 if TYPE_CHECKING:
-    from .asking.sampling import SampleHandler, SamplingHandler
+    from .asking.sampling import SamplingFunction, SamplingHandler
     from .observability.recording import Recorder
     from .observability.telemetry import ClientTelemetry
     from .observability.trace import Trace
@@ -66,38 +66,41 @@ class Client(Caller):
         async with Client("server.py") as client:
             result = await client.call_tool("forecast", {"city": "Oslo"})
 
-    Many tasks may use it at once. It can be closed in another task than it was opened in, and opened again.
+    Several tasks may use one client at once. A client can be opened again after it was closed, and one task may close a
+    client that another task opened.
 
     Args:
         target: The server: a server object; a script (`"server.py"`), or a folder with one; a command, as a list; a
             URL; a transport; an ASGI app; an entry of a host's configuration, or a configuration, or the path of one,
-            with a single server. `ClientGroup` is for configurations with several.
-        protocol_version: The protocol version; None for the newest that both sides know.
-        client_info: The client's `Implementation`.
-        timeout: Time limits in seconds, see `Timeout`; a number is the longest wait for a response.
-        retries: How requests are repeated, see `Retries`.
-        elicitation_handler: Fills in a form for the user: gets a `FormRequest`, and returns what its `result` returns.
-            This and the next two may be `async`. The client declares the capabilities that have a handler.
-        url_elicitation_handler: Shows the user a page: gets a `UrlRequest`, and returns whether the user consents.
-        sampling_handler: Generates a message with a model: gets a `SampleRequest`, and returns a text, or more. Or a
-            `SamplingHandler`.
-        roots: The folders that the server may use, as paths or URIs; or a function that returns them.
-        log_handler: Called with level, data and logger name (or None) of each log message of the server.
+            with a single server. Use `ClientGroup` for a configuration with several servers.
+        protocol_version: The protocol version to use. None negotiates the newest version that client and server know.
+        client_info: The client's `Implementation`, sent to the server. None sends the name and version of mcpkit.
+        timeout: Time limits in seconds, see `Timeout`. A number is the longest wait for a response.
+        retries: How often requests are sent again, see `Retries`.
+        elicitation_handler: Fills in a form for the user. It receives a `FormRequest` and returns the value to pass to
+            `FormRequest.result`. This handler and the next two may be `async`. The client declares a capability only if
+            its handler is set.
+        url_elicitation_handler: Shows the user a page. It receives a `UrlRequest` and returns whether the user
+            consents.
+        sampling_handler: Generates a message with a model. It receives a `SampleRequest` and returns the value to pass
+            to `SampleRequest.result`, for example a string. A `SamplingHandler` declares further capabilities.
+        roots: The folders that the server may use, as paths or URIs, or a function that returns them.
+        log_handler: Called with level, data and logger name (or None) of each log message from the server.
         message_handler: Called with method and params of each notification that belongs to no request. It,
-            `log_handler` and `progress` callbacks may be `async`: then they are awaited one after the other.
-        validate_results: Whether results of tools are validated against their `outputSchema`.
-        cache: Whether results are reused for as long as the server allows, until a change notification.
-        telemetry: Records OpenTelemetry spans of requests.
-        trace: True to print each message to standard error; or a function that is called with `sent` or `received`, and
-            the message as text. Secrets are masked.
+            `log_handler` and `progress` callbacks may be `async`; the client awaits them one after the other.
+        validate_results: Whether to validate the results of tools against their `outputSchema`.
+        cache: Whether to reuse results for as long as the server allows, until a change notification.
+        telemetry: Records OpenTelemetry spans and metrics of requests.
+        trace: True prints each message to standard error. A function is called with `sent` or `received`, and the
+            message as text. Secrets are masked.
         record: A file to which each message is written, for `Replay`. Secrets are masked.
-        options: How the server is reached, see `TargetOptions`: `env=`, `cwd=` and `stderr=` of a process; `headers=`,
+        options: How to reach the server, see `TargetOptions`: `env=`, `cwd=` and `stderr=` of a process; `headers=`,
             `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=` and `http_client=` of a URL; `path=` of an
             ASGI app; `max_answer=`.
 
     Raises:
         FileNotFoundError: There is no such file or folder.
-        TypeError: The target is of a type that no transport serves, or there is no such option.
+        TypeError: No transport accepts the type of the target, or there is no such option.
         ValueError: The target cannot be connected to, an option does not apply to it, there is no such protocol
             version, or the configuration has several servers.
     """
@@ -110,12 +113,12 @@ class Client(Caller):
         client_info: Json | None = None,
         timeout: Timeout | float | None = Timeout(),  # noqa: B008 - frozen
         retries: Retries = Retries(),  # noqa: B008 - frozen
-        elicitation_handler: ElicitHandler | None = None,
-        url_elicitation_handler: UrlHandler | None = None,
-        sampling_handler: SampleHandler | SamplingHandler | None = None,
+        elicitation_handler: ElicitationHandler | None = None,
+        url_elicitation_handler: UrlElicitationHandler | None = None,
+        sampling_handler: SamplingFunction | SamplingHandler | None = None,
         roots: Roots | None = None,
-        log_handler: Log | None = None,
-        message_handler: Notified | None = None,
+        log_handler: LogHandler | None = None,
+        message_handler: MessageHandler | None = None,
         validate_results: bool = True,
         cache: bool = True,
         telemetry: ClientTelemetry | None = None,
@@ -128,7 +131,7 @@ class Client(Caller):
             raise TypeError(unknown_option("Client()", min(unknown), known, _GROUPS))
         timeout = Timeout.of(timeout)
         check_group("retries", retries, Retries)
-        if telemetry is not None and not hasattr(telemetry, "measured"):
+        if telemetry is not None and not hasattr(telemetry, "measure_request"):
             raise TypeError(f"telemetry must be a ClientTelemetry, got {telemetry!r}")
         entry = target if isinstance(target, ServerEntry) else single_entry(transports_of(target, **options))
         questions = Questions(
@@ -142,7 +145,7 @@ class Client(Caller):
         link = Link(
             entry.transports, negotiation, stay=entry.stay, info=client_info or _INFO, answerer=answerer
         )
-        ask = self._answer if telemetry is None else partial(telemetry.measured, self._answer, link)
+        ask = self._answer if telemetry is None else partial(telemetry.measure_request, self._answer, link)
         super().__init__(link, questions, ask, validates=validate_results)
         self._timeout = entry.timeout if timeout.response is None else timeout.response
         self._total_timeout = timeout.total
@@ -165,11 +168,11 @@ class Client(Caller):
             self._recorder = look_at_frames(self._link, trace, record, options)
 
     def _answerer(self, questions: Questions) -> Answerer:
-        """Return what answers requests of the server."""
+        """Return the handler of requests from the server."""
         return questions
 
     async def close(self) -> None:
-        """End all that waits, and leave the server; called again it does nothing."""
+        """Cancel pending requests and disconnect from the server. Closing a closed client does nothing."""
         await super().close()
         if self._recorder is not None:
             self._recorder.close()
@@ -181,28 +184,34 @@ class Client(Caller):
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         log_level: str | None = None,
         timeout: Timeout | float | None = None,
         retry: bool | None = None,
         use_cache: bool = True,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Coroutine[Any, Any, Json]:
-        """Send any request, and return its result once the server has all the input that it requires.
+        """Send any request and return its result.
+
+        If the server requires input (elicitation, sampling, roots), the client calls the handlers and repeats the
+        request, up to `Retries.rounds` times.
 
         Args:
-            method: The method.
-            params: Its params; the `_meta` of the protocol version is added.
+            method: The method, such as `tools/list`.
+            params: The params of the request. The client adds the `_meta` of the protocol version.
             progress: Called with progress, total and message of each progress notification.
-            log_level: Lowest level of log messages for this request; only in 2026-07-28.
-            timeout: As for the client, whose value is used when None.
-            retry: Whether the request may be sent again; None decides by its method.
+            log_level: The lowest level of log messages for this request. Only 2026-07-28 has it.
+            timeout: Time limits of this request in seconds. None takes those of the client.
+            retry: Whether the request may be sent again after a lost connection. None decides by its method.
             use_cache: Whether a cached result may be returned.
-            headers: More HTTP headers; ignored by other transports.
+            headers: Additional HTTP headers. Transports other than HTTP ignore them.
+
+        Returns:
+            The result, as the server sent it.
 
         Raises:
-            ProtocolError: The server answered with an error.
-            TimeoutError: A time limit has passed; the request has been cancelled.
+            ProtocolError: The server responded with an error.
+            TimeoutError: A time limit has passed. The client has cancelled the request.
             OutcomeUnknownError: The server may or may not have run the request.
             ConnectionError: The server cannot be reached, or the connection was lost before the response.
         """
@@ -213,7 +222,7 @@ class Client(Caller):
         self,
         method: str,
         params: Mapping[str, Any] | None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         log_level: str | None = None,
         timeout: Timeout | float | None = None,
         retry: bool | None = None,
@@ -260,7 +269,7 @@ class Client(Caller):
     async def _in_spite_of(
         self, error: Exception, again: Callable[[], Awaitable[Json]], method: str, retry: bool | None
     ) -> Json:
-        """Ask again after an error, where that may help; raises the error where it may not."""
+        """Retry a request after an error if that may help; otherwise raise the error."""
         if isinstance(error, TransportError):
             return await self._retrying.go_on(error, again, method, retry)
         if not isinstance(error, ProtocolError) or error.code != URL_ELICITATION_REQUIRED:
@@ -274,30 +283,71 @@ class Client(Caller):
         return await self._retrying.ask(again, method, retry)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Send a notification; what is returned need not be awaited, and is done when it has been sent."""
+        """Send a notification to the server.
+
+        Args:
+            method: The method, such as `notifications/roots/list_changed`.
+            params: The params of the notification.
+
+        Returns:
+            An awaitable that is done when the notification has been sent. Awaiting it is optional.
+        """
         return self._link.notify(method, params)
 
     async def list_resources(self, *, use_cache: bool = True) -> list[Json]:
-        """Return all resources of all pages; a cached list only with `use_cache`."""
+        """Return the resources of all pages.
+
+        Args:
+            use_cache: Whether a cached list may be returned.
+
+        Returns:
+            The `Resource` objects of the specification.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
         return await self._list("resources/list", "resources", use_cache)
 
     async def list_resource_templates(self, *, use_cache: bool = True) -> list[Json]:
-        """Return all resource templates of all pages; a cached list only with `use_cache`."""
+        """Return the resource templates of all pages.
+
+        Args:
+            use_cache: Whether a cached list may be returned.
+
+        Returns:
+            The `ResourceTemplate` objects of the specification.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
         return await self._list("resources/templates/list", "resourceTemplates", use_cache)
 
     async def list_prompts(self, *, use_cache: bool = True) -> list[Json]:
-        """Return all prompts of all pages; a cached list only with `use_cache`."""
+        """Return the prompts of all pages.
+
+        Args:
+            use_cache: Whether a cached list may be returned.
+
+        Returns:
+            The `Prompt` objects of the specification.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
         return await self._list("prompts/list", "prompts", use_cache)
 
     async def read_resource(self, uri: str, *, use_cache: bool = True) -> list[Json]:
         """Read a resource and return its contents.
 
         Args:
-            uri: Its URI.
+            uri: The URI of the resource.
             use_cache: Whether cached contents may be returned.
 
+        Returns:
+            The contents, each with `uri` and either `text` or `blob`.
+
         Raises:
-            ProtocolError: The server answered with an error, for example because there is no such resource; or a
+            ProtocolError: The server responded with an error, for example because there is no such resource; or a
                 member of its result cannot be read, which the message names.
         """
         return resource_contents(await self.request("resources/read", {"uri": uri}, use_cache=use_cache), uri)
@@ -305,8 +355,15 @@ class Client(Caller):
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Json]:
         """Get a prompt and return its messages.
 
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments, strings by name.
+
+        Returns:
+            The messages, each with `role` and `content`.
+
         Raises:
-            ProtocolError: The server answered with an error; or a member of its result cannot be read, which the
+            ProtocolError: The server responded with an error; or a member of its result cannot be read, which the
                 message names.
         """
         params = {"name": name, "arguments": arguments or {}}
@@ -315,16 +372,19 @@ class Client(Caller):
     async def complete(
         self, reference: str, argument: str, value: str, arguments: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Complete an argument and return the values.
+        """Complete an argument of a prompt or resource template.
 
         Args:
-            reference: A prompt's name, or a resource template's URI template.
-            argument: The argument's name.
-            value: What has been typed.
-            arguments: The arguments already filled in.
+            reference: A prompt's name, or a resource template's URI template. A reference with `{` is a template.
+            argument: The name of the argument.
+            value: The text typed so far.
+            arguments: The arguments already filled in, by name.
+
+        Returns:
+            The suggested values.
 
         Raises:
-            ProtocolError: The server answered with an error.
+            ProtocolError: The server responded with an error.
         """
         ref = (
             {"type": "ref/resource", "uri": reference}
@@ -348,28 +408,31 @@ class Client(Caller):
     ) -> Subscription:
         """Subscribe to changes: `async with client.listen(tools_list_changed=True) as changes`, then `async for`.
 
-        Without arguments it covers each list whose changes the server announces.
+        Without arguments the subscription covers each list for which the server declares `listChanged`.
 
         Args:
-            tools_list_changed: Whether to get changes of the list of tools.
-            prompts_list_changed: Whether to get changes of the list of prompts.
-            resources_list_changed: Whether to get changes of the lists of resources and templates.
-            resource_subscriptions: URIs of resources, or of templates where the server supports that.
+            tools_list_changed: Whether to receive changes of the list of tools.
+            prompts_list_changed: Whether to receive changes of the list of prompts.
+            resources_list_changed: Whether to receive changes of the lists of resources and resource templates.
+            resource_subscriptions: URIs of resources to subscribe to. Servers may also accept URI templates.
+
+        Returns:
+            A subscription, which is an async context manager and an async iterator of `Change`.
 
         Raises:
             TypeError: A URI is not a string.
         """
-        wanted = Wanted.of(
+        requested = SubscriptionFilter.of(
             tools=tools_list_changed,
             prompts=prompts_list_changed,
             resources=resources_list_changed,
             uris=resource_subscriptions,
         )
-        listening = Listening(self._link, self._subscribed, wanted, self._cache.hear, self._timeout)
-        return Subscription(wanted, listening.listen)
+        listening = Listening(self._link, self._subscribed, requested, self._cache.hear, self._timeout)
+        return Subscription(requested, listening.listen)
 
     async def ping(self) -> None:
-        """Send a `ping`, which servers of versions before 2026-07-28 answer.
+        """Send a `ping`. Only servers of versions before 2026-07-28 support it.
 
         Raises:
             ProtocolError: The protocol version has no `ping`.

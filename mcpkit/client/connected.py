@@ -1,4 +1,4 @@
-"""A client's life, and what it knows of its server and tells it as long as it is open."""
+"""Opening and closing of a client, and the properties that it negotiated with the server."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .link.link import Link
 
 
 class Connected:
-    """What is opened and closed, and has agreed with a server upon a revision.
+    """Base of `Client` with its lifecycle and the properties of the connected server.
 
     Args:
         link: The link to the server.
-        questions: What answers the server's questions.
+        questions: The handler of requests from the server.
     """
 
     _entered = 0
-    """How many blocks it is open for: it may be entered again while it is open, and the last that leaves closes it."""
+    """The number of open `async with` blocks. The client is closed when the last of them is left."""
 
     def __init__(self, link: Link, questions: Questions) -> None:
         self._link = link
@@ -34,11 +34,11 @@ class Connected:
     # Its life
 
     async def __aenter__(self) -> Self:
-        """Connect, and agree with the server upon a revision, unless another block has done so.
+        """Connect and negotiate a protocol version, unless the client is open already.
 
         Raises:
-            RuntimeError: No event loop of asyncio runs here, or the client is open in another one.
-            Exception: What keeps it from the server.
+            RuntimeError: No asyncio event loop is running, or the client is open in another event loop.
+            Exception: The client cannot connect to the server.
         """
         require_loop("the client", FOR_OTHERS)
         self._check_here()
@@ -59,7 +59,7 @@ class Connected:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it, unless it is open for another block."""
+        """Close the client, unless another block still uses it."""
         await self._leave()
 
     async def _leave(self) -> None:
@@ -69,7 +69,10 @@ class Connected:
             await self.close()
 
     async def close(self) -> None:
-        """End all that waits, and leave the server, for whichever blocks it is open; called again it does nothing."""
+        """Cancel pending requests and disconnect from the server, also if several blocks use the client.
+
+        Closing a closed client does nothing.
+        """
         self._check_here()
         self._entered = 0
         await self._link.close()
@@ -84,28 +87,44 @@ class Connected:
         """The negotiated protocol version.
 
         Raises:
-            ConnectionError: It has not been opened yet; so for all that was agreed upon.
+            ConnectionError: The client has not been opened yet.
         """
         return self._agreed.revision
 
     @property
     def protocol_version_reason(self) -> str:
-        """Why this version was chosen, in words."""
+        """An explanation why this protocol version was chosen.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self._agreed.reason
 
     @property
     def server_info(self) -> Json:
-        """What the server says it is."""
+        """The `Implementation` of the server, such as `name` and `version`.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self._agreed.info
 
     @property
     def server_capabilities(self) -> Json:
-        """What the server declares."""
+        """The capabilities that the server declares.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self._agreed.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How the server says that a model should use it, or None."""
+        """The server's instructions for a model, or None.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self._agreed.instructions
 
     def _known_info(self) -> Json:
@@ -119,12 +138,13 @@ class Connected:
 
     @property
     def roots(self) -> Roots | None:
-        """The folders that the server is to stay within, as given; to be set anew, also while it is open.
+        """The folders that the server may use, as they were given to the client.
 
-        Servers of the handshake era are told that they have changed.
+        They can be set at any time. An open client then notifies servers of versions before 2026-07-28 that the roots
+        have changed.
 
         Raises:
-            ValueError: On setting: a server of the handshake era has been told that there are none.
+            ValueError: On setting: the session of a version before 2026-07-28 was opened without roots.
         """
         return self._questions.roots
 

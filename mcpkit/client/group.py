@@ -1,4 +1,4 @@
-"""Clients of several servers, used as one."""
+"""The client of several servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, Reg
 from ..common.nearest import nearest
 from ..protocol.types import Json
 from .asking.questions import Roots
-from .changes.changes import Subscription, Wanted
+from .changes.changes import Subscription, SubscriptionFilter
 from .client import Client
 from .group_subscription import GroupSubscription, Part, watches_of
 from .link.errors import NOT_OPEN
@@ -26,19 +26,24 @@ _NOT_FOUND: Final = frozenset({-32002, INVALID_PARAMS, METHOD_NOT_FOUND})
 """Error codes for an unknown resource, in all revisions."""
 
 _FAILURES: Final = (OSError, ProtocolError, ImportError)
-"""What keeps one server away, and no other: among them are `ConnectionError` and `TimeoutError`."""
+"""Exceptions that make one server unavailable, not the group. They include `ConnectionError` and `TimeoutError`."""
 
 
 class ClientGroup(Client):
     """A client of all servers of a configuration: `async with ClientGroup("mcp.json") as client`.
 
-    Tools and prompts are told apart by the names of their servers (`weather_forecast`), where there are several. A
-    resource is read from the server that lists it, or has a template for it. What is said to nobody in particular is
-    for all. A server that cannot be reached is left out; see `failures`.
+    With several servers, the names of tools and prompts begin with the name of their server (`weather_forecast`). A
+    resource is read from the server that lists it, or has a template for it. Notifications and log levels go to all
+    servers. A server that cannot be reached is left out; see `failures`.
 
     Args:
-        target: The configuration.
-        options: As for `Client`: they hold for each of the servers.
+        target: The configuration, or the path of one.
+        options: The options of `Client`, which apply to each server.
+
+    Raises:
+        FileNotFoundError: There is no such file or folder.
+        TypeError: There is no such option.
+        ValueError: The configuration cannot be read, or an option does not apply to it.
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
@@ -60,10 +65,10 @@ class ClientGroup(Client):
     # Its life
 
     async def _begin(self) -> None:
-        """Connect to all servers at once.
+        """Connect to all servers concurrently.
 
         Raises:
-            ConnectionError: None of them can be reached.
+            ConnectionError: No server can be reached.
         """
         self._is_open = True
         await _all(self._open(name) for name in self._clients)
@@ -84,7 +89,7 @@ class ClientGroup(Client):
         self._failures[name] = error
 
     def _nobody(self) -> Exception:
-        """Return what is raised where no server can be reached."""
+        """Return the error to raise when no server can be reached."""
         first = next(iter(self._failures.values()))
         if len(self._clients) == 1:
             return first
@@ -94,17 +99,17 @@ class ClientGroup(Client):
         return none
 
     async def close(self) -> None:
-        """Leave all servers; called again it does nothing."""
+        """Disconnect from all servers. Closing a closed client does nothing."""
         self._entered = 0
         self._is_open = False
         await _all(client.close() for client in self._clients.values())
         self._failures.clear()
 
     def _check_here(self) -> None:
-        """Leave it to the clients of the servers."""
+        """Do nothing: the clients of the servers check the event loop."""
 
     async def _reach(self, name: str) -> Client:
-        """Return the client of a server; where it could not be reached, it is tried once more."""
+        """Return the client of a server, after one more attempt to connect if the server could not be reached."""
         client = self._clients[name]
         self._check_open()
         if name in self._failures:
@@ -124,37 +129,56 @@ class ClientGroup(Client):
 
     @property
     def servers(self) -> Mapping[str, Client]:
-        """The clients of the servers, by name."""
+        """The clients of the servers, by server name."""
         return dict(self._clients)
 
     @property
     def failures(self) -> Mapping[str, Exception]:
-        """Why servers are left out, by name."""
+        """The errors of servers that cannot be reached, by server name."""
         return dict(self._failures)
 
     @property
     def protocol_version(self) -> str:
-        """The protocol version of the only server."""
+        """The protocol version of the only server.
+
+        Raises:
+            ValueError: There are several servers; see `servers`.
+        """
         return self._only("protocol_version").protocol_version
 
     @property
     def protocol_version_reason(self) -> str:
-        """Why it is that one, in words."""
+        """An explanation why this protocol version was chosen.
+
+        Raises:
+            ValueError: There are several servers; see `servers`.
+        """
         return self._only("protocol_version_reason").protocol_version_reason
 
     @property
     def server_info(self) -> Json:
-        """What the only server says it is."""
+        """The `Implementation` of the only server.
+
+        Raises:
+            ValueError: There are several servers; see `servers`.
+        """
         return self._only("server_info").server_info
 
     @property
     def server_capabilities(self) -> Json:
-        """What the only server declares."""
+        """The capabilities that the only server declares.
+
+        Raises:
+            ValueError: There are several servers; see `servers`.
+        """
         return self._only("server_capabilities").server_capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How the servers say that a model should use them, or None; of several each after its name."""
+        """The instructions of the servers for a model, or None.
+
+        With several servers each text begins with the name of its server.
+        """
         if len(self._clients) == 1:
             return self._only("instructions").instructions
         said = {name: self._clients[name].instructions for name in self._there()}
@@ -162,7 +186,7 @@ class ClientGroup(Client):
 
     @property
     def roots(self) -> Roots | None:
-        """The folders that the servers are to stay within, the same for all."""
+        """The folders that the servers may use, the same for all. They can be set at any time."""
         return next(iter(self._clients.values())).roots
 
     @roots.setter
@@ -174,7 +198,7 @@ class ClientGroup(Client):
         """Return the client of the only server.
 
         Raises:
-            ValueError: There are several.
+            ValueError: There are several servers.
         """
         if len(self._clients) > 1:
             name = next(iter(self._clients))
@@ -184,7 +208,7 @@ class ClientGroup(Client):
         return next(iter(self._clients.values()))
 
     def _there(self, capability: str | None = None) -> list[str]:
-        """Return the servers that are not left out, and have something."""
+        """Return the names of connected servers that declare a capability."""
         return [
             name
             for name, client in self._clients.items()
@@ -196,15 +220,29 @@ class ClientGroup(Client):
     # What is asked
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Json:
-        """Send any request to the only server, and return its result.
+        """Send any request to the only server and return its result.
+
+        Args:
+            method: The method.
+            params: The params of the request.
+            options: The other arguments of `Client.request`.
 
         Raises:
-            ValueError: There are several.
+            ValueError: There are several servers; use `servers`.
+            Exception: `Client.request` failed.
         """
         return await self._only("request(...)").request(method, params, **options)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Send a notification to all servers; what is returned need not be awaited."""
+        """Send a notification to all connected servers.
+
+        Args:
+            method: The method.
+            params: The params of the notification.
+
+        Returns:
+            An awaitable that is done when the notifications have been sent. Awaiting it is optional.
+        """
         return asyncio.ensure_future(
             _all([self._clients[name].notify(method, params) for name in self._there()])
         )
@@ -212,8 +250,18 @@ class ClientGroup(Client):
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool of the server that has it.
 
+        Args:
+            name: The name of the tool, as `list_tools` returns it.
+            arguments: Its arguments, JSON values by name.
+            options: The other arguments of `Client.call_tool`.
+
+        Returns:
+            A `CallResult`, or a value of `result_type`.
+
         Raises:
-            ProtocolError: No server has it, or the configuration leaves it out; or what the server has answered.
+            ProtocolError: No server has the tool, the configuration leaves it out, or the server responded with an
+                error.
+            Exception: `Client.call_tool` failed.
         """
         server, own = await self._find("tools", name, self.list_tools)
         if not self._wanted[server].have(own):
@@ -225,31 +273,58 @@ class ClientGroup(Client):
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
     ) -> list[Json]:
-        """Get a prompt of the server that has it, and return its messages."""
+        """Get a prompt of the server that has it and return its messages.
+
+        Args:
+            name: The name of the prompt, as `list_prompts` returns it.
+            arguments: Its arguments, strings by name.
+            options: The other arguments of `Client.get_prompt`.
+
+        Raises:
+            ProtocolError: No server has the prompt, or the server responded with an error.
+        """
         server, own = await self._find("prompts", name, self.list_prompts)
         return await (await self._reach(server)).get_prompt(own, arguments, **options)
 
     async def list_tools(self, **options: Any) -> list[Json]:
-        """Return the tools of all servers that are there, without those that the configuration leaves out."""
+        """Return the tools of all connected servers, without those that the configuration leaves out.
+
+        Args:
+            options: The arguments of `Client.list_tools`.
+        """
         listed = await self._ask_all("tools", "name", lambda client: client.list_tools(**options))
         for server, tools in listed.items():
             listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
         return self._named("tools", listed)
 
     async def list_prompts(self, **options: Any) -> list[Json]:
-        """Return the prompts of all servers that are there."""
+        """Return the prompts of all connected servers.
+
+        Args:
+            options: The arguments of `Client.list_prompts`.
+        """
         return self._named(
             "prompts", await self._ask_all("prompts", "name", lambda client: client.list_prompts(**options))
         )
 
     async def list_resources(self, **options: Any) -> list[Json]:
-        """Return the resources of all servers that are there; of those of one URI the first."""
+        """Return the resources of all connected servers. If several servers list one URI, the first of them counts.
+
+        Args:
+            options: The arguments of `Client.list_resources`.
+        """
         listed = await self._ask_all("resources", "uri", lambda client: client.list_resources(**options))
         self._owners, resources = _firsts(listed, "uri")
         return resources
 
     async def list_resource_templates(self, **options: Any) -> list[Json]:
-        """Return the resource templates of all servers that are there; of those that are alike the first."""
+        """Return the resource templates of all connected servers.
+
+        If several servers list the same template, the first of them counts.
+
+        Args:
+            options: The arguments of `Client.list_resource_templates`.
+        """
         listed = await self._ask_all(
             "resources", "uriTemplate", lambda client: client.list_resource_templates(**options)
         )
@@ -257,10 +332,17 @@ class ClientGroup(Client):
         return templates
 
     async def read_resource(self, uri: str, **options: Any) -> list[Json]:
-        """Read a resource from the server that lists it, or has a template for it; else from whichever has it.
+        """Read a resource from the server that lists it, or has a template for it; otherwise try each server.
+
+        Args:
+            uri: The URI of the resource.
+            options: The other arguments of `Client.read_resource`.
+
+        Returns:
+            The contents, each with `uri` and either `text` or `blob`.
 
         Raises:
-            ProtocolError: No server has it; or what the server has answered.
+            ProtocolError: No server has the resource, or the server responded with an error.
         """
         *others, last = await self._having(uri)
         for server in others:
@@ -272,7 +354,16 @@ class ClientGroup(Client):
         return await (await self._reach(last)).read_resource(uri, **options)
 
     async def complete(self, reference: str, *arguments: Any, **options: Any) -> list[str]:
-        """Complete an argument of a prompt or template of the server that has it, and return the values."""
+        """Complete an argument of a prompt or template of the server that has it, and return the values.
+
+        Args:
+            reference: A prompt's name, as `list_prompts` returns it, or a resource template's URI template.
+            arguments: The other arguments of `Client.complete`.
+            options: The keyword arguments of `Client.complete`.
+
+        Raises:
+            ProtocolError: No server has the prompt, or the server responded with an error.
+        """
         if "{" in reference:
             if self._templates is None:
                 await self.list_resource_templates()
@@ -282,7 +373,16 @@ class ClientGroup(Client):
         return await (await self._reach(server)).complete(reference, *arguments, **options)
 
     async def set_log_level(self, level: str) -> None:
-        """Say which log messages the servers are to send from now on: all that send any."""
+        """Set the lowest level of log messages that the servers send, for all servers that support logging.
+
+        A server that cannot be reached receives the level when it connects.
+
+        Args:
+            level: The level, such as `warning`.
+
+        Raises:
+            ProtocolError: There is no such level.
+        """
         await _all(self._clients[name].set_log_level(level) for name in self._there("logging"))
         for name in self._failures:
             with suppress(ConnectionError):  # it is told when it can be reached
@@ -296,12 +396,21 @@ class ClientGroup(Client):
         resources_list_changed: bool = False,
         resource_subscriptions: str | Iterable[str] = (),
     ) -> Subscription:
-        """Subscribe to changes at all servers that are connected; a list is that of all together.
+        """Subscribe to changes at all connected servers. A list is the combined list of all servers.
+
+        Args:
+            tools_list_changed: Whether to receive changes of the lists of tools.
+            prompts_list_changed: Whether to receive changes of the lists of prompts.
+            resources_list_changed: Whether to receive changes of the lists of resources and resource templates.
+            resource_subscriptions: URIs of resources to subscribe to.
+
+        Returns:
+            A subscription, which is an async context manager and an async iterator of `Change`.
 
         Raises:
             TypeError: A URI is not a string.
         """
-        wanted = Wanted.of(
+        requested = SubscriptionFilter.of(
             tools=tools_list_changed,
             prompts=prompts_list_changed,
             resources=resources_list_changed,
@@ -310,15 +419,15 @@ class ClientGroup(Client):
 
         def begin() -> Awaitable[list[Part]]:
             self._check_open()
-            return watches_of({name: self._clients[name] for name in self._there()}, wanted, self._having)
+            return watches_of({name: self._clients[name] for name in self._there()}, requested, self._having)
 
-        return Subscription(wanted, GroupSubscription(begin).listen)
+        return Subscription(requested, GroupSubscription(begin).listen)
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
-        """Return the server that has something of a name, and the name that it has there.
+        """Return the server of a tool or prompt, and its name there.
 
         Raises:
-            ProtocolError: There is no such server.
+            ProtocolError: No server has it.
         """
         if name not in self._meant[kind] and not self._names.is_certain(name):
             await list_all()
@@ -334,7 +443,7 @@ class ClientGroup(Client):
         return likely
 
     async def _having(self, uri: str) -> list[str]:
-        """Return the servers that may have a resource: one that is known to, else all that have any."""
+        """Return the servers that may have a resource: the one that lists it, or else all servers with resources."""
         servers = self._there("resources") or list(self._clients)
         if len(servers) == 1:
             return servers
@@ -349,15 +458,15 @@ class ClientGroup(Client):
     async def _ask_all(
         self, capability: str, member: str, ask: Callable[[Client], Awaitable[list[Json]]]
     ) -> dict[str, list[Json]]:
-        """Ask all servers that are there for what they have; one that fails has nothing.
+        """Request the lists of all connected servers. The list of a server that fails is empty.
 
         Args:
-            capability: What a server declares that has any.
-            member: What tells one of them from others; those without are left out.
-            ask: Asks one of them.
+            capability: The capability that a server with such a list declares.
+            member: The member that identifies an item. Items without it are left out.
+            ask: Requests the list of one server.
 
         Raises:
-            Exception: Each of them has failed: the error of the first.
+            Exception: All servers failed; the error of the first one.
         """
         asked = self._there(capability)
         answers = await asyncio.gather(*(ask(self._clients[name]) for name in asked), return_exceptions=True)
@@ -376,7 +485,7 @@ class ClientGroup(Client):
         return listed
 
     def _named(self, kind: str, listed: Mapping[str, Sequence[Json]]) -> list[Json]:
-        """Return what servers have listed, each under the name that tells it apart."""
+        """Return the items of all servers with names that are unique in the group."""
         own = {server: [each["name"] for each in found] for server, found in listed.items()}
         meant = self._meant[kind] = self._names.given(own)
         names = {place: name for name, place in meant.items()}

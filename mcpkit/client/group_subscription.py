@@ -1,4 +1,4 @@
-"""Watches of several servers, heard as one."""
+"""A subscription to changes at several servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .changes.changes import Pending, Subscription, Wanted
+from .changes.changes import Pending, Subscription, SubscriptionFilter
 from .changes.listening import declared, untold
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Part:
-    """The watch of one server.
+    """The subscription to changes at one server.
 
     Attributes:
-        server: Its name.
-        watch: What hears of its changes; nothing has been entered yet.
-        is_needed: Whether it hears of what no other server has: a resource.
+        server: The name of the server.
+        watch: The subscription, not entered yet.
+        is_needed: Whether it covers a resource, which no other server has.
     """
 
     server: str
@@ -35,24 +35,24 @@ class Part:
 
 
 class GroupSubscription:
-    """Listens to the watches of several servers. One that fails is left out, unless it is needed or the last.
+    """Merges subscriptions at several servers. One that fails is left out, unless it is needed or the last one.
 
     Args:
-        begin: Makes the watches.
+        begin: Makes the subscriptions.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[Sequence[Part]]]) -> None:
         self._begin = begin
 
     async def listen(self, pending: Pending, joined: asyncio.Future[None]) -> None:
-        """Listen until all of them have ended.
+        """Receive changes until all subscriptions have ended.
 
         Args:
-            pending: Takes the changes.
-            joined: Is set once changes of all are heard.
+            pending: The queue that takes the changes.
+            joined: Set once all servers have acknowledged their subscriptions.
 
         Raises:
-            Exception: What one that is needed has failed with, or the first where all have failed.
+            Exception: The error of a needed subscription, or the first error if all failed.
         """
         parts = await self._begin()
         async with AsyncExitStack() as stack:
@@ -65,10 +65,10 @@ class GroupSubscription:
 
 
 async def _those_that_last(parts: Sequence[Part], do: Callable[[Part], Awaitable[object]]) -> list[Part]:
-    """Do something with all parts at the same time, and return those with which it has not failed.
+    """Run a function for all parts concurrently and return the parts for which it succeeded.
 
     Raises:
-        Exception: It has failed with one that is needed, or with all.
+        Exception: It failed for a needed part, or for all parts.
     """
     failed: dict[str, Exception] = {}
 
@@ -96,29 +96,31 @@ async def _those_that_last(parts: Sequence[Part], do: Callable[[Part], Awaitable
 
 
 async def watches_of(
-    clients: Mapping[str, Client], wanted: Wanted, having: Callable[[str], Awaitable[list[str]]]
+    clients: Mapping[str, Client],
+    requested: SubscriptionFilter,
+    having: Callable[[str], Awaitable[list[str]]],
 ) -> list[Part]:
-    """Return what hears of changes at each server, as far as it tells of them.
+    """Return the subscriptions for each server, limited to the changes that the server announces.
 
     Args:
         clients: The clients of the servers, by name.
-        wanted: What is to be heard of.
+        requested: The changes to subscribe to.
         having: Returns the names of the servers that may have a resource.
 
     Raises:
-        ProtocolError: No server tells of something that is wanted.
+        ProtocolError: No server announces some of the requested changes.
     """
-    told = {name: declared(client.server_capabilities, wanted.lists) for name, client in clients.items()}
+    told = {name: declared(client.server_capabilities, requested.lists) for name, client in clients.items()}
     uris: dict[str, list[str]] = {name: [] for name in clients}
     missing: list[str] = []
-    for uri in wanted.uris:
+    for uri in requested.uris:
         tell = [name for name in await having(uri) if name in told and told[name][1]]
         for name in tell:
             uris[name].append(uri)
         missing += [] if tell else [uri]
     lists = {each for tells, _ in told.values() for each in tells}
-    if not wanted.is_whatever_there_is:
-        missing += [f"the list of {name}" for name in wanted.lists if name not in lists]
+    if not requested.allows_missing_lists:
+        missing += [f"the list of {name}" for name in requested.lists if name not in lists]
     elif not lists:
         missing.append("any list")
     if missing:

@@ -1,4 +1,4 @@
-"""Names of tools and prompts of several servers, told apart: `weather_forecast` is `forecast` of `weather`."""
+"""Unique names for tools and prompts of several servers: `weather_forecast` is `forecast` of `weather`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST: Final = 64
 _DIGITS: Final = 8
 _DIGEST: Final = re.compile(f"_[0-9a-f]{{{_DIGITS}}}$")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
-"""What some models' vendors refuse; hosts allow it in the names of servers."""
+"""Characters that some model vendors refuse in names, while hosts allow them in server names."""
 
 
 class Names:
@@ -38,7 +38,7 @@ class Names:
             self.prefixes[server] = prefix if len(servers) > 1 else ""
 
     def given(self, listed: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
-        """Return what is meant by each name: the server, and the name that it has there.
+        """Return the server and its own name for each unique name.
 
         Args:
             listed: The names that each server has.
@@ -55,9 +55,9 @@ class Names:
         return f"{name[: LONGEST - _DIGITS - 1]}_{digest}"
 
     def likely(self, name: str) -> tuple[str, str] | None:
-        """Return the server that something belongs to by the looks of its name, and the name that it has there.
+        """Return the server that a name belongs to by its prefix, and the name there.
 
-        Where the name of one server begins with that of another, the longer one counts: so none can take the names of
+        If the name of one server is a prefix of another's, the longer one wins, so that no server can take the names of
         another.
         """
         found = [(len(prefix), server) for server, prefix in self.prefixes.items() if name.startswith(prefix)]
@@ -67,5 +67,5 @@ class Names:
         return server, name[length:]
 
     def is_certain(self, name: str) -> bool:
-        """Say whether it can be told by the looks of a name alone what is meant: it has no digest."""
+        """Return whether the prefix alone identifies the server and the name: the name has no digest."""
         return len(self.prefixes) == 1 or _DIGEST.search(name) is None

@@ -1,4 +1,4 @@
-"""The client for code without an event loop: scripts, notebooks, threads."""
+"""The blocking client for scripts, notebooks and threads."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _GLANCE = 1.0
-"""Seconds after which a thread that waits looks for Ctrl+C, where nothing wakes it (Windows)."""
+"""Seconds between checks for Ctrl+C in a waiting thread, on platforms where nothing interrupts the wait (Windows)."""
 
 
 def _waiting(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
-    """Make a method that waits for what one of `Client` returns."""
+    """Make a blocking method from a coroutine method of `Client`."""
 
     @wraps(method)
     def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -49,7 +49,7 @@ def _waiting(
 def _made_like(
     method: Callable[Concatenate[Client, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
-    """Give a constructor the parameters of another."""
+    """Return a decorator that gives a constructor the signature and docstring of another."""
 
     def give(own: Callable[..., None]) -> Callable[Concatenate[SyncClient, P], None]:
         @wraps(method)
@@ -62,13 +62,14 @@ def _made_like(
 
 
 class SyncClient:
-    """A `Client` whose methods block: `with SyncClient("server.py") as client: client.call_tool("now")`.
+    """A `Client` with blocking methods: `with SyncClient("server.py") as client: client.call_tool("now")`.
 
-    It takes what `Client` and `ClientGroup` take. Its event loop runs in a thread of its own while the block lasts.
-    Callbacks, such as `progress=`, are called in that thread, and cannot use the client. Many threads may use it.
+    It takes the arguments of `Client` and `ClientGroup`. Its event loop runs in a background thread while the client is
+    open. Callbacks such as `progress=` are called in that thread, and must not use the client. Several threads may use
+    one client.
 
     Attributes:
-        client: The client that it stands on, for what runs in its event loop.
+        client: The async client behind it, for code that runs in its event loop.
     """
 
     client: Client
@@ -85,12 +86,12 @@ class SyncClient:
     # Its life
 
     def __enter__(self) -> Self:
-        """Connect, and agree with the server upon a revision, unless another block has done so.
+        """Connect and negotiate a protocol version, unless the client is open already.
 
         Raises:
-            RuntimeError: An event loop runs in this thread, which would stand still; in a notebook it may. Or it was
-                opened by the process that this one was forked from.
-            Exception: Whatever entering `Client` raises.
+            RuntimeError: An event loop is running in this thread, which waiting would block (a notebook is allowed); or
+                this process was forked from the one that opened the client.
+            Exception: Entering `Client` failed.
         """
         if running_loop() is None or not _is_notebook():
             refuse_loop("SyncClient waits", "it would stand still; write `async with Client(...)`")
@@ -120,7 +121,7 @@ class SyncClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it, unless it is open for another block."""
+        """Close the client, unless another block still uses it."""
         self._leave()
 
     def _leave(self) -> None:
@@ -133,9 +134,10 @@ class SyncClient:
                 self._close()
 
     def close(self) -> None:
-        """End all that waits, leave the server, and end the thread; called again it does nothing.
+        """Cancel pending requests, disconnect from the server and stop the background thread.
 
-        It is closed for whichever blocks it is open. In a process that was forked since it was opened nothing is done.
+        This closes the client also if several blocks use it. Closing a closed client, or one that a parent process
+        opened before a fork, does nothing.
         """
         self._check_thread()
         if self._process == os.getpid():
@@ -171,23 +173,27 @@ class SyncClient:
             asyncio.set_event_loop(None)
             loop.close()
 
-    def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
-        """Run something in the client's event loop, and return its result.
+    def wait_for(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run a function in the client's event loop and wait for its result.
 
         Args:
-            begin: Called there; what it returns is awaited. It is cancelled where waiting for it is interrupted.
+            function: Called in the event loop; the awaitable that it returns is awaited. It is cancelled if the wait is
+                interrupted.
+
+        Returns:
+            The result of the awaitable.
 
         Raises:
-            RuntimeError: It was called in the client's own thread, which cannot wait for itself, or the client was
-                opened by the process that this one was forked from.
+            RuntimeError: The caller runs in the client's background thread, which cannot wait for itself; or this
+                process was forked from the one that opened the client.
             ConnectionError: The client is not open.
-            BaseException: Whatever it raises.
+            BaseException: Any exception that the function raises.
         """
         self._check_thread()
         self._check_process()
 
         async def run() -> T:
-            return await begin()
+            return await function()
 
         with self._changing:  # what an event loop is handed that is ending would never be done
             loop = self._loop
@@ -221,12 +227,12 @@ class SyncClient:
 
     @property
     def servers(self) -> Mapping[str, SyncClient]:
-        """The clients of the servers of a configuration, by name; they are closed with this one."""
+        """The clients of the servers of a configuration, by name. They are closed with this client."""
         return {name: _OfServer(client, self.wait_for) for name, client in servers_of(self.client).items()}
 
     @property
     def failures(self) -> Mapping[str, Exception]:
-        """Why servers of a configuration are left out, by name: they could not be reached."""
+        """The errors of servers of a configuration that cannot be reached, by server name."""
         return failures_of(self.client)
 
     # What was agreed upon
@@ -236,28 +242,44 @@ class SyncClient:
         """The negotiated protocol version.
 
         Raises:
-            ConnectionError: It has not been opened yet; so for all that was agreed upon.
+            ConnectionError: The client has not been opened yet.
         """
         return self.client.protocol_version
 
     @property
     def protocol_version_reason(self) -> str:
-        """Why it is that one, in words."""
+        """An explanation why this protocol version was chosen.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self.client.protocol_version_reason
 
     @property
     def server_info(self) -> Json:
-        """What the server says it is."""
+        """The `Implementation` of the server, such as `name` and `version`.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self.client.server_info
 
     @property
     def server_capabilities(self) -> Json:
-        """What the server declares."""
+        """The capabilities that the server declares.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self.client.server_capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How the server says that a model should use it, or None."""
+        """The server's instructions for a model, or None.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
         return self.client.instructions
 
     # What it asks
@@ -275,13 +297,13 @@ class SyncClient:
     set_log_level = _waiting(Client.set_log_level)
 
     def tools(self) -> dict[str, SyncTool]:
-        """Return all tools by name, to be called like functions: `tools["forecast"](city="Oslo")`."""
+        """Return all tools by name, as callables: `client.tools()["forecast"](city="Oslo")`."""
         listed = self.list_tools()
         return {str(tool.get("name")): SyncTool(self, tool) for tool in listed}
 
     @property
     def roots(self) -> Roots | None:
-        """The folders that the server is to stay within, as `Client` has them; to be set anew."""
+        """The folders that the server may use; see `Client.roots`. They can be set at any time."""
         return self.client.roots
 
     @roots.setter
@@ -305,6 +327,18 @@ class SyncClient:
         """Subscribe to changes: `with client.listen(tools_list_changed=True) as changes`, then `for`.
 
         The arguments are those of `Client.listen`.
+
+        Args:
+            tools_list_changed: Whether to receive changes of the list of tools.
+            prompts_list_changed: Whether to receive changes of the list of prompts.
+            resources_list_changed: Whether to receive changes of the lists of resources and resource templates.
+            resource_subscriptions: URIs of resources to subscribe to. Servers may also accept URI templates.
+
+        Returns:
+            A subscription, which is a context manager and an iterator of `Change`.
+
+        Raises:
+            TypeError: A URI is not a string.
         """
         subscription = self.client.listen(
             tools_list_changed=tools_list_changed,
@@ -316,33 +350,39 @@ class SyncClient:
 
 
 class SyncTool(RemoteTool):
-    """A tool of a server that waits for its result: `SyncClient.tools` makes them."""
+    """A tool of a server as a blocking callable. `SyncClient.tools` returns them."""
 
     def __init__(self, client: SyncClient, definition: Json) -> None:
         super().__init__(client.client.call_tool, definition)
         self._wait_for = client.wait_for
 
     def __call__(self, /, **arguments: Any) -> Any:
-        """Call it, and return what it answers; see `RemoteTool`."""
+        """Call the tool and return its value; see `RemoteTool.__call__`."""
         return self._wait_for(partial(super().__call__, **arguments))
 
 
 class SyncSubscription:
-    """A `Subscription` whose methods block: `for change in client.listen(tools_list_changed=True)`.
+    """A `Subscription` with blocking methods: `for change in client.listen(tools_list_changed=True)`.
 
     Args:
-        watch: What hears of them.
-        wait_for: Waits for what runs in the client's event loop.
+        subscription: The subscription to wait for.
+        wait_for: Runs a function in the client's event loop and waits for its result; see `SyncClient.wait_for`.
     """
 
-    def __init__(self, watch: Subscription, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
-        self._watch = watch
+    def __init__(
+        self, subscription: Subscription, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self._subscription = subscription
         self._wait_for = wait_for
         self._has_begun = False
 
     def __enter__(self) -> Self:
-        """Return once changes are heard; raises what entering `Subscription` raises."""
-        self._wait_for(self._watch.__aenter__)
+        """Subscribe, and return once the server sends changes.
+
+        Raises:
+            Exception: Entering `Subscription` failed.
+        """
+        self._wait_for(self._subscription.__aenter__)
         self._has_begun = True
         return self
 
@@ -352,17 +392,21 @@ class SyncSubscription:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Hear of nothing any more, and tell the server so."""
+        """End the subscription and notify the server."""
         self.close()
 
     def __iter__(self) -> Self:
-        """Return itself."""
+        """Return the subscription itself."""
         return self
 
     def __next__(self) -> Change:
-        """Wait for the next change, and return it."""
+        """Wait for the next change and return it.
+
+        Raises:
+            StopIteration: The subscription or the client has been closed.
+        """
         try:
-            change: Change = self._wait_for(self._watch.__anext__)
+            change: Change = self._wait_for(self._subscription.__anext__)
         except StopAsyncIteration:
             raise StopIteration from None
         except ConnectionError as error:
@@ -375,13 +419,13 @@ class SyncSubscription:
         return change
 
     def close(self) -> None:
-        """Hear of nothing any more, and tell the server so; called again it does nothing."""
+        """End the subscription and notify the server. Closing it again does nothing."""
         with suppress(ConnectionError):  # the client is closed, which has ended it
-            self._wait_for(self._watch.aclose)
+            self._wait_for(self._subscription.aclose)
 
 
 class _OfServer(SyncClient):
-    """The client of one server among several, all in one event loop."""
+    """The client of one server of a `ClientGroup`, which shares the event loop of the group."""
 
     def __init__(self, client: Client, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self.client = client
@@ -389,21 +433,21 @@ class _OfServer(SyncClient):
         self._wait_for = wait_for
 
     def __enter__(self) -> Self:
-        """Return itself: it is open as long as the client of all is."""
+        """Return the client itself, which is open as long as the group is."""
         return self
 
     def close(self) -> None:
-        """Do nothing: it is closed with the client of all."""
+        """Do nothing: the client is closed with the group."""
 
     _leave = close
 
-    def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
-        result: T = self._wait_for(begin)
+    def wait_for(self, function: Callable[[], Awaitable[T]]) -> T:
+        result: T = self._wait_for(function)
         return result
 
 
 def _is_notebook() -> bool:
-    """Say whether code runs in cells of IPython: an event loop runs there for whoever awaits, and may stand still."""
+    """Return whether the code runs in IPython, where a running event loop may be blocked."""
     ipython: Any = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..client.client import Client
 from ..client.link.answerer import Answerer
-from ..client.link.awaited import Progress as ProgressCallback
+from ..client.link.awaited import ProgressCallback
 from ..client.options import Retries, Timeout
 from ..client.transports.memory import MemoryTransport
 from ..common.errors import METHOD_NOT_FOUND, ProtocolError

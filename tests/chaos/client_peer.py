@@ -230,7 +230,7 @@ class PipePeer:
         if self.is_open:
             self.is_open = False
             assert self._receiver is not None
-            self._receiver.lost(TransportError("the server was killed", may_have_begun=True))
+            self._receiver.connection_lost(TransportError("the server was killed", may_have_begun=True))
 
     def recover(self) -> None:
         """Have no more faults."""

@@ -138,7 +138,7 @@ def judged(judge: Official, method: str, found: Any) -> Any:
         assert type(found.is_error) is bool
         assert isinstance(found.meta, dict)
         assert "None" not in found.text
-        if found.is_data_alone:
+        if found.is_structured_only:
             assert json.loads(found.text) == found.structured_content
         blocks, answer = found.content, [found.content, found.structured_content, found.meta]
     elif method == "prompts/get":

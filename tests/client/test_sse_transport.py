@@ -39,13 +39,13 @@ class Recorder:
         self.losses: asyncio.Queue[Exception] = asyncio.Queue()
         self.answered: set[object] = set()
 
-    def receive(self, line: bytes, answers: object = None) -> None:
+    def receive(self, line: bytes, request_id: object = None) -> None:
         self.lines.put_nowait(line)
 
     def is_pending(self, id_: object) -> bool:
         return id_ not in self.answered
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         self.losses.put_nowait(error)
 
 

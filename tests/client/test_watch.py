@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
 from mcpkit.client import Change
-from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, Wanted
+from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import PATIENCE, over, until
 
@@ -302,7 +302,7 @@ async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
 
 @pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
 async def test_pending_overflow_becomes_possible_change(times: int, length: int) -> None:
-    pending = Pending(Wanted(["tools"], ["x://{n}", "x://named"]))
+    pending = Pending(SubscriptionFilter(["tools"], ["x://{n}", "x://named"]))
     pending.add(Change("tools"))
     pending.add(Change("resource", "x://named"))
     for n in range(times):

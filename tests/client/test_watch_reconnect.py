@@ -75,7 +75,7 @@ class Restarted:
         """End the server."""
         await self.close()
         assert self._receiver is not None
-        self._receiver.lost(TransportError("it has ended", may_have_begun=True))
+        self._receiver.connection_lost(TransportError("it has ended", may_have_begun=True))
 
     async def close(self) -> None:
         """End the server, as the client wants it."""

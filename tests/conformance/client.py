@@ -138,10 +138,10 @@ class AutomaticBrowser:
     redirect_uri = "http://localhost:3000/callback"
 
     @asynccontextmanager
-    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[AutomaticBrowser]:
+    async def receive_redirect(self, registered: Sequence[str] = ()) -> AsyncIterator[AutomaticBrowser]:
         yield self
 
-    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
         async with httpx2.AsyncClient() as web:
             answer = await web.get(url, follow_redirects=False)
         return dict(parse_qsl(urlsplit(urljoin(url, answer.headers["location"])).query))

@@ -39,7 +39,7 @@ class Received:
         self.pending: set[Any] = set()
         self._changed = asyncio.Event()
 
-    def receive(self, line: bytes, answers: object = None) -> None:
+    def receive(self, line: bytes, request_id: object = None) -> None:
         self.messages.append(json.loads(line))
         self._changed.set()
 
@@ -50,7 +50,7 @@ class Received:
         self.messages.append((id_, error))
         self._changed.set()
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         assert self.error is None, "it is lost only once"
         self.error = error
         self._changed.set()

@@ -239,11 +239,11 @@ class Clicks:
         self.registered: list[Sequence[str]] = []
 
     @asynccontextmanager
-    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[Clicks]:
+    async def receive_redirect(self, registered: Sequence[str] = ()) -> AsyncIterator[Clicks]:
         self.registered.append(registered)
         yield self
 
-    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
         self.visits.append(dict(parse_qsl(urlsplit(url).query)))
         async with httpx2.AsyncClient() as web:
             answer = await web.get(url, follow_redirects=False)

@@ -59,7 +59,7 @@ class ScriptedTransport:
         """Break."""
         assert self._receiver is not None
         self.is_open = False
-        self._receiver.lost(TransportError("the server has ended", may_have_begun=may_have_begun))
+        self._receiver.connection_lost(TransportError("the server has ended", may_have_begun=may_have_begun))
 
     async def close(self) -> None:
         """Close it."""

@@ -70,7 +70,7 @@ def _show(result: CallResult, asked: Asked, tool: str, folder: Path) -> int:
         write_json(result.raw)
     elif result.is_error:
         remark(result.error_text)
-    elif result.type != "complete" or result.is_data_alone:
+    elif result.type != "complete" or result.is_structured_only:
         write_json(result.structured_content if result.type == "complete" else result.raw)
     else:
         for block in result.content:

@@ -14,7 +14,7 @@ from ...client.authorization.errors import AuthorizationFailedError
 from ...client.authorization.file_tokens import FileTokens
 from ...client.authorization.keyring_tokens import default_storage
 from ...client.authorization.oauth import OAuth
-from ...client.authorization.roles import Browser, Landing, TokenRequest
+from ...client.authorization.roles import Browser, RedirectReceiver, TokenRequest
 from ...client.authorization.storage import MemoryTokens, TokenStorage
 from ...client.authorization.tokens import Tokens
 from ...protocol.types import Json
@@ -114,14 +114,14 @@ class _Noted(TokenStorage):
     async def remove(self, name: str) -> None:
         await self._inner.remove(name)
 
-    def exclusively(self, name: str) -> AbstractAsyncContextManager[None]:
-        return self._inner.exclusively(name)
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._inner.lock(name)
 
-    async def tokens(self, resource: str, client: str = "") -> Tokens | None:
-        return None if self._is_anew else await super().tokens(resource, client)
+    async def get_tokens(self, resource: str, client: str = "") -> Tokens | None:
+        return None if self._is_anew else await super().get_tokens(resource, client)
 
-    async def keep_tokens(self, tokens: Tokens, client: str = "") -> None:
-        await super().keep_tokens(tokens, client)
+    async def set_tokens(self, tokens: Tokens, client: str = "") -> None:
+        await super().set_tokens(tokens, client)
         self._is_anew = False
         note(self._login)
 
@@ -147,7 +147,9 @@ class _Nobody:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def landing(self, registered: Sequence[str] = ()) -> AbstractAsyncContextManager[Landing]:
+    def receive_redirect(
+        self, registered: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[RedirectReceiver]:
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -36,7 +36,7 @@ def logout(url: str) -> None:
 
 async def _logged_out(login: Login) -> None:
     auth = authorized(login)
-    tokens = await auth.storage.tokens(login.url, auth.client)
+    tokens = await auth.storage.get_tokens(login.url, auth.client)
     told = "there were no tokens"
     if tokens is not None:
         http = own_client(login.url)
@@ -54,7 +54,7 @@ async def _logged_out(login: Login) -> None:
                     "the tokens are deleted here, but revocation failed and they may stay valid until they expire: "
                     f"{error}"
                 )
-    await auth.storage.forget_tokens(login.url, auth.client)
+    await auth.storage.delete_tokens(login.url, auth.client)
     if login.has_secret:
         await forget_secret(login)
     forget(login.url)

@@ -47,7 +47,7 @@ async def _found(logins: list[Login]) -> list[Json]:
     found: list[Json] = []
     for login in logins:
         auth = authorized(login)
-        tokens = await auth.storage.tokens(login.url, auth.client)
+        tokens = await auth.storage.get_tokens(login.url, auth.client)
         expires = None if tokens is None else tokens.expires
         found.append(
             {

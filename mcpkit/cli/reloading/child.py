@@ -118,7 +118,7 @@ class Child:
 
     # What its transport brings
 
-    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+    def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
         """Take a message, or a batch of them; an answer that is not JSON ends its request."""
         try:
             message: object = decode(line)
@@ -138,7 +138,7 @@ class Child:
         """Answer a request whose answer could not be read."""
         self._receive({"jsonrpc": "2.0", "id": id_, "error": {"code": INTERNAL_ERROR, "message": str(error)}})
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         """Hear that the process has ended."""
         said = _SAID.findall(str(error))
         self._fail(said[-1] if said else _NAMED.sub("it ", str(error)))

@@ -21,13 +21,13 @@ from .visits import UrlRequest
 
 if TYPE_CHECKING:
     from .forms import FormRequest
-    from .sampling import SampleHandler, SamplingHandler
+    from .sampling import SamplingFunction, SamplingHandler
 
 # Forms and samples bring schemas and content, which clients without such questions do without.
-ElicitHandler = Callable[["FormRequest"], object]
+ElicitationHandler = Callable[["FormRequest"], object]
 """Fills in a form, or has it filled in; see `FormRequest.result` for what it returns. It may be `async`."""
 
-UrlHandler = Callable[
+UrlElicitationHandler = Callable[
     [UrlRequest], "bool | ElicitationResult[Any] | Awaitable[bool | ElicitationResult[Any] | None] | None"
 ]
 """Shows the user a page to visit; see `UrlRequest.result` for what it returns."""
@@ -55,9 +55,9 @@ class Questions:
     def __init__(
         self,
         *,
-        elicit: ElicitHandler | None = None,
-        elicit_url: UrlHandler | None = None,
-        sample: SampleHandler | SamplingHandler | None = None,
+        elicit: ElicitationHandler | None = None,
+        elicit_url: UrlElicitationHandler | None = None,
+        sample: SamplingFunction | SamplingHandler | None = None,
         roots: Roots | None = None,
     ) -> None:
         check_function("elicitation_handler", elicit, "a FormRequest")
@@ -161,7 +161,7 @@ class Questions:
         return {"roots": [_root(each) for each in _check_roots(given)]}
 
 
-def _sampler(given: SampleHandler | SamplingHandler) -> SamplingHandler:
+def _sampler(given: SamplingFunction | SamplingHandler) -> SamplingHandler:
     from .sampling import SamplingHandler
 
     return given if isinstance(given, SamplingHandler) else SamplingHandler(given)

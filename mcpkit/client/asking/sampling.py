@@ -96,7 +96,7 @@ class SampleRequest:
         return f"SampleRequest({self.text!r}, max_tokens={self.max_tokens})"
 
 
-SampleHandler = Callable[
+SamplingFunction = Callable[
     [SampleRequest],
     "str | SamplingResult | Mapping[str, Any] | Awaitable[str | SamplingResult | Mapping[str, Any] | None] | None",
 ]
@@ -112,7 +112,7 @@ class SamplingHandler:
         context: Whether it heeds `include_context` (deprecated).
     """
 
-    def __init__(self, handler: SampleHandler, *, tools: bool = False, context: bool = False) -> None:
+    def __init__(self, handler: SamplingFunction, *, tools: bool = False, context: bool = False) -> None:
         check_function("sampling_handler", handler, "a SampleRequest", or_else="or a SamplingHandler")
         self.handler = handler
         self.tools = tools

@@ -12,11 +12,11 @@ from ...auth.accepted import accepted, warn_of
 from ...auth.urls import MetadataError, canonical, check_url
 from ...protocol.types import Json
 from .authorizer import ResourceAuthorizer
+from .grant_context import GrantContext
 from .keyring_tokens import default_storage
 from .roles import ClientAuthentication, Prover
 from .storage import TokenStorage
 from .tokens import Tokens
-from .wanted import Wanted
 
 
 class Authorization(ABC):
@@ -40,7 +40,7 @@ class Authorization(ABC):
         ValueError: The issuer is no URL of https.
     """
 
-    is_of_user: ClassVar[bool] = False
+    is_interactive: ClassVar[bool] = False
     """Whether a user takes part. The client starts no login before the server has been called."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Authorization(ABC):
         return Proofs(key)
 
     @abstractmethod
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Get tokens; called one at a time for a server.
 
         Raises:
@@ -106,6 +106,6 @@ class Authorization(ABC):
             MetadataError: What the authorization server says of itself cannot be used.
         """
 
-    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+    async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
         """Return what says who the client is when tokens are refreshed; None where they are obtained anew."""
         return None

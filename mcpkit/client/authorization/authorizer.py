@@ -17,13 +17,13 @@ from ..transports.http.authorizer import Asker, Challenged
 from ..transports.http.challenge import Challenge
 from ..transports.http.headers import Pairs
 from .errors import AuthorizationFailedError, TokenRefusedError
+from .grant_context import GrantContext
 from .metadata import Found, find
 from .roles import Prover
 from .scopes import scopes_of, wanted_scopes
 from .source import Source
 from .storage import TokenStorageError
 from .tokens import Tokens
-from .wanted import Wanted
 from .web import Web
 
 logger = logging.getLogger("mcpkit.client")
@@ -100,12 +100,12 @@ class ResourceAuthorizer:
         tokens = self.tokens
         if tokens is None or not self._ends_soon(tokens):
             return tokens
-        if tokens.refresh_token is None and self._source.is_of_user:
+        if tokens.refresh_token is None and self._source.is_interactive:
             return tokens  # the server says when it is good no more
         try:
             await self.renew(http, tokens)
         except AuthorizationFailedError as error:
-            if _has_ended(tokens) and (error.may_pass or not self._source.is_of_user):
+            if _has_ended(tokens) and (error.may_pass or not self._source.is_interactive):
                 raise
             return tokens  # which the server refuses, where it is good no more, and then the user is asked
         return self.tokens
@@ -118,10 +118,10 @@ class ResourceAuthorizer:
             pairs.append((b"DPoP", self._prover.proof(method, url, token).encode("ascii")))
         return pairs
 
-    def heard(self, url: str, nonce: str) -> None:
+    def set_nonce(self, url: str, nonce: str) -> None:
         """Take note of a nonce that proofs need from now on."""
         if self._prover is not None:
-            self._prover.heard(url, nonce)
+            self._prover.set_nonce(url, nonce)
 
     def _ends_soon(self, tokens: Tokens) -> bool:
         return tokens.expires is not None and tokens.expires - time.time() < self._margin
@@ -208,7 +208,7 @@ class ResourceAuthorizer:
     ) -> None:
         source = self._source
         web = Web(http.for_others(), self.url, http.own_headers, accepts_http=self._source.accepts_http)
-        async with source.storage.renewing(self.url, source.client):
+        async with source.storage.refresh_lock(self.url, source.client):
             kept = await self._kept() or self.tokens
             if kept is not None and kept != seen and not _has_ended(kept) and kept.scopes >= needed:
                 self._take(kept)  # another process has been quicker
@@ -223,7 +223,7 @@ class ResourceAuthorizer:
                 kept = None  # who has issued them is not asked any more
             tokens = None if kept is None or needed else await self._refreshed(kept, found, web)
             if tokens is None:
-                if challenge is None and (source.is_of_user or kept is None):
+                if challenge is None and (source.is_interactive or kept is None):
                     raise AuthorizationFailedError("the token could not be refreshed")
                 tokens = await self._obtained(kept, found, web, challenge, needed)
             self._found = found
@@ -236,13 +236,13 @@ class ResourceAuthorizer:
         """Return tokens for the refresh token; None where there is none that is good."""
         if kept.refresh_token is None or kept.refresh_token == self._spent:
             return None
-        wanted = self._wanted(found, web, None, self._prover_for(kept))
-        authentication = await self._source.authentication(wanted, kept)
+        context = self._grant_context(found, web, None, self._prover_for(kept))
+        authentication = await self._source.authentication(context, kept)
         if authentication is None or authentication.client_id != kept.client_id:
             return None
         form = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token, "scope": ""}
         try:
-            tokens = await wanted.tokens(form, authentication)
+            tokens = await context.tokens(form, authentication)
         except TokenRefusedError as error:
             if error.may_pass:
                 raise
@@ -267,16 +267,16 @@ class ResourceAuthorizer:
             challenged=(*asked, *sorted(needed)),
             published=found.scopes,
             before=(*self._asked, *before),
-            wants_refresh=source.is_of_user,
+            wants_refresh=source.is_interactive,
         )
-        tokens = await source.obtain(self._wanted(found, web, chosen, self._prover_for(kept)))
+        tokens = await source.obtain(self._grant_context(found, web, chosen, self._prover_for(kept)))
         self._asked = chosen or ()
         return tokens
 
-    def _wanted(
+    def _grant_context(
         self, found: Found, web: Web, scopes: tuple[str, ...] | None, prover: Prover | None
-    ) -> Wanted:
-        return Wanted(self.url, found.resource, found.server, scopes, web, found.scopes or (), prover)
+    ) -> GrantContext:
+        return GrantContext(self.url, found.resource, found.server, scopes, web, found.scopes or (), prover)
 
     def _prover_for(self, tokens: Tokens | None) -> Prover | None:
         if self._prover is None:
@@ -296,13 +296,13 @@ class ResourceAuthorizer:
 
     async def _kept(self) -> Tokens | None:
         try:
-            return await self._source.storage.tokens(self.url, self._source.client)
+            return await self._source.storage.get_tokens(self.url, self._source.client)
         except OSError as error:
             raise AuthorizationFailedError(str(error)) from error
 
     async def _keep(self, tokens: Tokens) -> None:
         try:
-            await self._source.storage.keep_tokens(tokens, self._source.client)
+            await self._source.storage.set_tokens(tokens, self._source.client)
         except OSError as error:
             logger.warning(
                 "cannot store the tokens for %s, so they are lost when this process ends: %s",
@@ -337,9 +337,9 @@ class TokenAttempt:
             raise _as_error(error, self._authorizer.origin, 401, "") from error
         return [] if self._sent is None else self._authorizer.headers(self._sent, method, url)
 
-    def heard(self, url: str, nonce: str) -> None:
+    def set_nonce(self, url: str, nonce: str) -> None:
         """Take note of a nonce."""
-        self._authorizer.heard(url, nonce)
+        self._authorizer.set_nonce(url, nonce)
 
     async def challenged(self, challenge: Challenged) -> bool:
         """Answer a challenge, and say whether to send the request again."""
@@ -353,7 +353,7 @@ class TokenAttempt:
         asked = next((each for each in challenge.challenges if each.scheme.lower() in _SCHEMES), None)
         error = None if asked is None else asked.parameters.get("error")
         if challenge.nonce is not None:
-            authorizer.heard(authorizer.url, challenge.nonce)
+            authorizer.set_nonce(authorizer.url, challenge.nonce)
             if error == "use_dpop_nonce" and not self._has_taken_nonce:
                 self._has_taken_nonce = True
                 return True

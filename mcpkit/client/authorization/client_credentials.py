@@ -8,10 +8,10 @@ from pathlib import Path
 from ...protocol.types import Json
 from .authorization import Authorization
 from .credentials import Credentials
+from .grant_context import GrantContext
 from .presented import PresentedToken
 from .storage import MemoryTokens, TokenStorage
 from .tokens import Tokens
-from .wanted import Wanted
 
 
 class ClientCredentials(Authorization):
@@ -88,8 +88,8 @@ class ClientCredentials(Authorization):
         """The client's id."""
         return self._credentials.client_id
 
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Ask the token endpoint for tokens of the client's own."""
-        return await wanted.tokens(
-            {"grant_type": "client_credentials"}, self._credentials.authentication(wanted)
+        return await context.tokens(
+            {"grant_type": "client_credentials"}, self._credentials.authentication(context)
         )

@@ -7,10 +7,10 @@ from typing import Final
 
 from ...protocol.types import Json
 from .client_authentication import by_method, method_for
+from .grant_context import GrantContext
 from .presented import Presented, PresentedToken
 from .private_key_jwt import ForeignAssertion, PrivateKeyJwt, SigningKey
 from .roles import ClientAuthentication
-from .wanted import Wanted
 
 
 class Credentials:
@@ -63,8 +63,8 @@ class Credentials:
         elif assertion is not None:
             self._assertion = ForeignAssertion(client_id, Presented("assertion=", assertion))
 
-    def authentication(self, wanted: Wanted) -> ClientAuthentication:
+    def authentication(self, context: GrantContext) -> ClientAuthentication:
         """Return what says to a token endpoint who the client is."""
         if self._assertion is not None:
             return self._assertion
-        return by_method(method_for(self._secret, wanted.server), self.client_id, self._secret)
+        return by_method(method_for(self._secret, context.server), self.client_id, self._secret)

@@ -73,7 +73,7 @@ class Proofs:
         header: Json = {"typ": "dpop+jwt", "alg": _ALGORITHM, "jwk": self._public}
         return jwt.encode(header, claims, self._key, algorithms=[_ALGORITHM])
 
-    def heard(self, url: str, nonce: str) -> None:
+    def set_nonce(self, url: str, nonce: str) -> None:
         """Take note of a nonce that proofs for the origin of a URL need from now on (sections 8 and 9).
 
         What is no nonce is passed over.

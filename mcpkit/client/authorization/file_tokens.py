@@ -72,7 +72,7 @@ class FileTokens(TokenStorage):
         await asyncio.to_thread(self._change, lambda records: records.pop(name, None) is not None)
 
     @asynccontextmanager
-    async def exclusively(self, name: str) -> AsyncGenerator[None]:
+    async def lock(self, name: str) -> AsyncGenerator[None]:
         """Keep all others that use the file from a record, in this process and in others."""
         await asyncio.to_thread(self._prepare)
         async with locked_meanwhile(self._beside(sha256(name.encode()).hexdigest()[:16])):

@@ -13,13 +13,13 @@ from .authorization import Authorization
 from .client_authentication import PublicClient, by_method, method_for
 from .credentials import Credentials
 from .errors import AuthorizationFailedError
+from .grant_context import GrantContext
 from .metadata import authorization_server
 from .presented import Presented, PresentedToken
 from .roles import TokenRequest
 from .storage import MemoryTokens, TokenStorage
 from .token_endpoint import refusal
 from .tokens import Tokens
-from .wanted import Wanted
 from .workload_identity import JWT_BEARER
 
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"
@@ -116,35 +116,35 @@ class EnterpriseManaged(Authorization):
         """The client's id."""
         return self._credentials.client_id
 
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Have the identity provider grant it, and the authorization server issue tokens for the grant."""
-        form = {"grant_type": JWT_BEARER, "assertion": await self._grant(wanted)}
-        return await wanted.tokens(form, self._credentials.authentication(wanted))
+        form = {"grant_type": JWT_BEARER, "assertion": await self._grant(context)}
+        return await context.tokens(form, self._credentials.authentication(context))
 
-    async def _grant(self, wanted: Wanted) -> str:
+    async def _grant(self, context: GrantContext) -> str:
         """Return the identity provider's grant for one server (section 4)."""
         what = f"the identity provider {shortened(self._idp)}"
         try:
-            idp = await self._metadata(wanted)
+            idp = await self._metadata(context)
             request = TokenRequest(
                 idp.endpoint("token_endpoint"),
                 {
                     "grant_type": _EXCHANGE,
                     "requested_token_type": _TYPES + "id-jag",
-                    "audience": wanted.server.issuer,
-                    "resource": wanted.resource,
+                    "audience": context.server.issuer,
+                    "resource": context.resource,
                     "subject_token": await self._identity.value(),
                     "subject_token_type": self._identity_type,
                 },
             )
-            if wanted.scopes:
-                request.form["scope"] = " ".join(wanted.scopes)
+            if context.scopes:
+                request.form["scope"] = " ".join(context.scopes)
             if self._idp_secret is None:
                 await PublicClient(self._idp_client_id).sign(request, idp)
             else:
                 method = method_for(self._idp_secret, idp)
                 await by_method(method, self._idp_client_id, self._idp_secret).sign(request, idp)
-            answer = await wanted.web.post(request.url, what, form=request.form, headers=request.headers)
+            answer = await context.web.post(request.url, what, form=request.form, headers=request.headers)
         except MetadataError as error:
             raise AuthorizationFailedError(str(error)) from None
         refused = refusal(answer, what, request.secrets)
@@ -162,9 +162,9 @@ class EnterpriseManaged(Authorization):
             )
         return grant
 
-    async def _metadata(self, wanted: Wanted) -> AuthorizationServerMetadata:
+    async def _metadata(self, context: GrantContext) -> AuthorizationServerMetadata:
         if self._endpoint is not None:
             document: Mapping[str, object] = {"issuer": self._idp, "token_endpoint": self._endpoint}
-            return AuthorizationServerMetadata(self._idp, document, wanted.web.accepts_http)
+            return AuthorizationServerMetadata(self._idp, document, context.web.accepts_http)
         what = f"the metadata of the identity provider {shortened(self._idp)}"
-        return await authorization_server(wanted.web, self._idp, what)
+        return await authorization_server(context.web, self._idp, what)

@@ -90,7 +90,7 @@ class KeyringTokens(TokenStorage):
         await self._in_thread(self._remove, name)
 
     @asynccontextmanager
-    async def exclusively(self, name: str) -> AsyncGenerator[None]:
+    async def lock(self, name: str) -> AsyncGenerator[None]:
         """Keep all others of this user and machine from a record."""
         folder = _folder_of_locks()
         async with locked_meanwhile(folder / sha256(f"{self._service} {name}".encode()).hexdigest()[:32]):

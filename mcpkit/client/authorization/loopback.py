@@ -14,7 +14,7 @@ from ...common.numbers import check_count, check_seconds
 from .browser import check_page, open_browser
 from .errors import AuthorizationFailedError
 from .redirect_listener import RedirectListener, is_loopback_redirect
-from .roles import Landing
+from .roles import RedirectReceiver
 
 OpenBrowser = Callable[[str], Awaitable[object] | object]
 """Shows the user a page."""
@@ -66,7 +66,9 @@ class LocalCallbackServer:
         self._timeout = timeout
         self._open_browser = open_browser
 
-    def landing(self, registered: Sequence[str] = ()) -> AbstractAsyncContextManager[Landing]:
+    def receive_redirect(
+        self, registered: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[RedirectReceiver]:
         """Wait for the browser until the context is left.
 
         Args:
@@ -77,12 +79,12 @@ class LocalCallbackServer:
             AuthorizationFailedError: The port is taken.
         """
         here = [uri for uri in registered if is_loopback_redirect(uri) and not self._has_port]
-        return self._landing([*here, self._redirect_uri])
+        return self._receive_redirect([*here, self._redirect_uri])
 
     @asynccontextmanager
-    async def _landing(self, uris: list[str]) -> AsyncGenerator[Landing]:
+    async def _receive_redirect(self, uris: list[str]) -> AsyncGenerator[RedirectReceiver]:
         async with AsyncExitStack() as stack:
-            yield _Landing(await _listening(stack, uris), self._timeout, self._open_browser)
+            yield _RedirectReceiver(await _listening(stack, uris), self._timeout, self._open_browser)
 
 
 async def _listening(stack: AsyncExitStack, uris: list[str]) -> RedirectListener:
@@ -96,7 +98,7 @@ async def _listening(stack: AsyncExitStack, uris: list[str]) -> RedirectListener
     raise AuthorizationFailedError(problem, may_pass=True)
 
 
-class _Landing:
+class _RedirectReceiver:
     """Where the browser comes back to."""
 
     def __init__(self, listener: RedirectListener, timeout: float, open_browser: OpenBrowser) -> None:
@@ -109,7 +111,7 @@ class _Landing:
         """Where it waits."""
         return self._listener.redirect_uri
 
-    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
         """Show the page, and return the parameters of the answer."""
         try:
             check_page(url)

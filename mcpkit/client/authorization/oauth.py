@@ -11,11 +11,11 @@ from .authorization import Authorization
 from .client_authentication import by_method, method_for
 from .code_flow import AuthorizationRequest
 from .errors import AuthorizationFailedError, TokenRefusedError
+from .grant_context import GrantContext
 from .registering import has_expired, register
-from .roles import Browser, ClientAuthentication, Landing
+from .roles import Browser, ClientAuthentication, RedirectReceiver
 from .storage import TokenStorage
 from .tokens import Registration, Tokens
-from .wanted import Wanted
 
 
 class OAuth(Authorization):
@@ -45,7 +45,7 @@ class OAuth(Authorization):
         ValueError: What is said of the client does not fit together.
     """
 
-    is_of_user: ClassVar[bool] = True
+    is_interactive: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -102,61 +102,65 @@ class OAuth(Authorization):
         """What tells its tokens apart from those of other clients in the same storage."""
         return self._client_id or self._metadata_url or ""
 
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Have the user log in."""
-        wanted.server.check_pkce(may_be_unannounced=self._accepts_unannounced_pkce)
+        context.server.check_pkce(may_be_unannounced=self._accepts_unannounced_pkce)
         for endpoint in ("authorization_endpoint", "token_endpoint"):
-            wanted.server.endpoint(endpoint)  # before anybody registers, or is asked
-        before = await self._known(wanted)
-        async with self._browser.landing(() if before is None else before.redirect_uris) as landing:
-            redirect_uri = landing.redirect_uri
+            context.server.endpoint(endpoint)  # before anybody registers, or is asked
+        before = await self._known(context)
+        async with self._browser.receive_redirect(() if before is None else before.redirect_uris) as receiver:
+            redirect_uri = receiver.redirect_uri
             if before is not None and before.redirect_uris and redirect_uri not in before.redirect_uris:
                 before = None  # it may be answered elsewhere alone
-            if before is not None and not await self._is_known_still(wanted, before, redirect_uri):
+            if before is not None and not await self._is_known_still(context, before, redirect_uri):
                 before = None
-            registration = before or await self._register(wanted, redirect_uri)
+            registration = before or await self._register(context, redirect_uri)
             try:
-                return await self._logged_in(wanted, landing, registration)
+                return await self._logged_in(context, receiver, registration)
             except TokenRefusedError as error:
                 if error.error not in {"invalid_client", "unauthorized_client"} or self._is_known_otherwise(
-                    wanted
+                    context
                 ):
                     raise
-                await self.storage.forget_registration(wanted.server.issuer, self.client)
-                registration = await self._register(wanted, redirect_uri)
-                return await self._logged_in(wanted, landing, registration)
+                await self.storage.delete_registration(context.server.issuer, self.client)
+                registration = await self._register(context, redirect_uri)
+                return await self._logged_in(context, receiver, registration)
 
-    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+    async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
         """Return what says who the client is when tokens are refreshed."""
-        registration = await self._known(wanted)
+        registration = await self._known(context)
         return None if registration is None else self._as_client(registration)
 
-    async def _is_known_still(self, wanted: Wanted, registration: Registration, redirect_uri: str) -> bool:
+    async def _is_known_still(
+        self, context: GrantContext, registration: Registration, redirect_uri: str
+    ) -> bool:
         """Say whether an authorization server knows a registration that was kept.
 
         One that has forgotten it shows the user an error, and sends nobody back: the client would wait in vain.
         """
-        if self._is_known_otherwise(wanted):
+        if self._is_known_otherwise(context):
             return True
         request = AuthorizationRequest(
-            wanted.server, registration.client_id, redirect_uri, wanted.resource, wanted.scopes
+            context.server, registration.client_id, redirect_uri, context.resource, context.scopes
         )
-        page = f"the login page of {shortened(wanted.server.issuer)}"
-        return await wanted.web.status(request.url(), page) not in {400, 401}
+        page = f"the login page of {shortened(context.server.issuer)}"
+        return await context.web.status(request.url(), page) not in {400, 401}
 
-    async def _logged_in(self, wanted: Wanted, landing: Landing, registration: Registration) -> Tokens:
+    async def _logged_in(
+        self, context: GrantContext, receiver: RedirectReceiver, registration: Registration
+    ) -> Tokens:
         request = AuthorizationRequest(
-            wanted.server, registration.client_id, landing.redirect_uri, wanted.resource, wanted.scopes
+            context.server, registration.client_id, receiver.redirect_uri, context.resource, context.scopes
         )
-        answer = await landing.visit(request.url(), request.state)
+        answer = await receiver.authorize(request.url(), request.state)
         form = {
             "grant_type": "authorization_code",
             "code": request.code(answer),
-            "redirect_uri": landing.redirect_uri,
+            "redirect_uri": receiver.redirect_uri,
             "code_verifier": request.verifier,
             "scope": "",
         }
-        return await wanted.tokens(form, self._as_client(registration))
+        return await context.tokens(form, self._as_client(registration))
 
     def _as_client(self, registration: Registration) -> ClientAuthentication:
         if self._authentication is not None and registration.client_id == self._authentication.client_id:
@@ -165,40 +169,40 @@ class OAuth(Authorization):
 
     # Whom it is known as
 
-    def _is_known_otherwise(self, wanted: Wanted) -> bool:
+    def _is_known_otherwise(self, context: GrantContext) -> bool:
         """Say whether the client need not register."""
         return self._client_id is not None or (
-            self._metadata_url is not None and wanted.server.says("client_id_metadata_document_supported")
+            self._metadata_url is not None and context.server.says("client_id_metadata_document_supported")
         )
 
-    async def _known(self, wanted: Wanted) -> Registration | None:
+    async def _known(self, context: GrantContext) -> Registration | None:
         """Return what an authorization server knows the client by; None where it has to register first."""
-        server = wanted.server
+        server = context.server
         if self._client_id is not None:
             method = method_for(self._client_secret, server)
             return Registration(server.issuer, self._client_id, self._client_secret, method)
         if self._metadata_url is not None and server.says("client_id_metadata_document_supported"):
             return Registration(server.issuer, self._metadata_url)
         try:
-            kept = await self.storage.registration(server.issuer, self.client)
+            kept = await self.storage.get_registration(server.issuer, self.client)
         except OSError as error:
             raise AuthorizationFailedError(str(error)) from error
         return None if kept is None or has_expired(kept) else kept
 
-    async def _register(self, wanted: Wanted, redirect_uri: str) -> Registration:
-        if not wanted.server.has("registration_endpoint"):
+    async def _register(self, context: GrantContext, redirect_uri: str) -> Registration:
+        if not context.server.has("registration_endpoint"):
             understood = (
                 " nor client ID metadata documents"
-                if not wanted.server.says("client_id_metadata_document_supported")
+                if not context.server.says("client_id_metadata_document_supported")
                 else ", only client ID metadata documents (client_metadata_url=)"
             )
             raise AuthorizationFailedError(
-                f"the authorization server {shortened(wanted.server.issuer)} does not support dynamic registration"
+                f"the authorization server {shortened(context.server.issuer)} does not support dynamic registration"
                 f"{understood}. Register a client there by hand, and pass its client_id= and issuer="
             )
-        registration = await register(wanted, self._client_name, [redirect_uri])
+        registration = await register(context, self._client_name, [redirect_uri])
         try:
-            await self.storage.keep_registration(registration, self.client)
+            await self.storage.set_registration(registration, self.client)
         except OSError as error:
             raise AuthorizationFailedError(str(error)) from error
         return registration

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from ...auth.urls import shortened
 from .client_authentication import method_for, method_to_register
 from .errors import AuthorizationFailedError
+from .grant_context import GrantContext
 from .token_endpoint import in_words
 from .tokens import Registration
-from .wanted import Wanted
 
 
-async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> Registration:
+async def register(context: GrantContext, name: str, redirect_uris: Sequence[str]) -> Registration:
     """Register a client that runs on a user's machine.
 
     Args:
-        wanted: Where, and what for.
+        context: Where, and what for.
         name: What users are told that it is called.
         redirect_uris: Where it is answered.
 
@@ -25,10 +25,10 @@ async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> R
         AuthorizationFailedError: It is refused, or nobody answers.
         MetadataError: The endpoint may not be asked.
     """
-    server = wanted.server
+    server = context.server
     who = f"the registration endpoint of {shortened(server.issuer)}"
     method = method_to_register(server)
-    scopes = dict.fromkeys((*(wanted.scopes or ()), *wanted.published))
+    scopes = dict.fromkeys((*(context.scopes or ()), *context.published))
     content: dict[str, object] = {
         "client_name": name,
         "redirect_uris": list(redirect_uris),
@@ -38,7 +38,7 @@ async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> R
         "application_type": "native",
         **({"scope": " ".join(scopes)} if scopes else {}),
     }
-    answer = await wanted.web.post(server.endpoint("registration_endpoint"), who, content=content)
+    answer = await context.web.post(server.endpoint("registration_endpoint"), who, content=content)
     members = answer.members
     if "error" in members:
         raise AuthorizationFailedError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...auth.urls import shortened
 from .errors import AuthorizationFailedError
+from .grant_context import GrantContext
 from .metadata import find
 from .roles import TokenRequest
 from .source import Source
 from .tokens import Tokens
-from .wanted import Wanted
 from .web import Web
 
 
@@ -31,8 +31,8 @@ async def revoke(source: Source, web: Web, tokens: Tokens) -> bool:
     server = found.server
     if not server.has("revocation_endpoint"):
         return False
-    wanted = Wanted(tokens.resource, found.resource, server, None, web)
-    authentication = await source.authentication(wanted, tokens)
+    context = GrantContext(tokens.resource, found.resource, server, None, web)
+    authentication = await source.authentication(context, tokens)
     if authentication is None or authentication.client_id != tokens.client_id:
         return False  # nobody else may
     what = f"the revocation endpoint of {shortened(server.issuer)}"

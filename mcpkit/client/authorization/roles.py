@@ -11,7 +11,7 @@ from ...auth.discovery import AuthorizationServerMetadata
 from ...protocol.types import Json
 
 
-class Landing(Protocol):
+class RedirectReceiver(Protocol):
     """Where an authorization server answers after the user has been there: it waits at a redirect URI."""
 
     @property
@@ -19,7 +19,7 @@ class Landing(Protocol):
         """Where it waits."""
         ...
 
-    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
         """Show a page to the user, and return the parameters of the answer, each of which came once.
 
         Args:
@@ -35,7 +35,9 @@ class Landing(Protocol):
 class Browser(Protocol):
     """What shows pages of authorization servers to the user. No page is asked for before the user is shown it."""
 
-    def landing(self, registered: Sequence[str] = ()) -> AbstractAsyncContextManager[Landing]:
+    def receive_redirect(
+        self, registered: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[RedirectReceiver]:
         """Wait at a redirect URI until the context is left.
 
         Args:
@@ -105,5 +107,5 @@ class Prover(Protocol):
         """
         ...
 
-    def heard(self, url: str, nonce: str) -> None:
+    def set_nonce(self, url: str, nonce: str) -> None:
         """Take note of a nonce (`DPoP-Nonce`) that proofs for the origin of a URL need from now on."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from ...protocol.types import Json
+from .grant_context import GrantContext
 from .roles import ClientAuthentication, Prover
 from .storage import TokenStorage
 from .tokens import Tokens
-from .wanted import Wanted
 
 
 class Source(Protocol):
     """Gets tokens; `Authorization` says what its parts are."""
 
-    is_of_user: ClassVar[bool]
+    is_interactive: ClassVar[bool]
     """Whether a person takes part."""
     scopes: tuple[str, ...] | None
     storage: TokenStorage
@@ -31,10 +31,10 @@ class Source(Protocol):
         """Return what proves that tokens are its own."""
         ...
 
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Get tokens."""
         ...
 
-    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+    async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
         """Return what says who the client is when tokens are refreshed."""
         ...

@@ -25,7 +25,7 @@ class TokenStorageError(OSError):
 class TokenStorage(ABC):
     """Where a client keeps tokens and registrations.
 
-    A place of one's own has to keep records by name: `load`, `save`, `remove`, and `exclusively` as far as it can.
+    A place of one's own has to keep records by name: `load`, `save`, `remove`, and `lock` as far as it can.
     """
 
     @abstractmethod
@@ -57,7 +57,7 @@ class TokenStorage(ABC):
         """
 
     @abstractmethod
-    def exclusively(self, name: str) -> AbstractAsyncContextManager[None]:
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
         """Return what keeps all others from the record of a name meanwhile who ask for the same.
 
         Whoever renews tokens does it within, and looks first whether another has done so already.
@@ -65,7 +65,7 @@ class TokenStorage(ABC):
 
     # What is kept
 
-    async def tokens(self, resource: str, client: str = "") -> Tokens | None:
+    async def get_tokens(self, resource: str, client: str = "") -> Tokens | None:
         """Return the tokens for a server; None where there are none that can be read.
 
         Args:
@@ -75,15 +75,15 @@ class TokenStorage(ABC):
         found = Tokens.read(await self.load(_tokens_name(resource, client)))
         return found if found is not None and found.resource == resource else None
 
-    async def keep_tokens(self, tokens: Tokens, client: str = "") -> None:
+    async def set_tokens(self, tokens: Tokens, client: str = "") -> None:
         """Keep tokens in the place of those for the same server."""
         await self._keep(_tokens_name(tokens.resource, client), tokens.record())
 
-    async def forget_tokens(self, resource: str, client: str = "") -> None:
+    async def delete_tokens(self, resource: str, client: str = "") -> None:
         """Keep the tokens for a server no longer."""
         await self._forget(_tokens_name(resource, client))
 
-    async def registration(self, issuer: str, client: str = "") -> Registration | None:
+    async def get_registration(self, issuer: str, client: str = "") -> Registration | None:
         """Return what an authorization server knows the client by; None where there is nothing that can be read.
 
         Args:
@@ -93,21 +93,21 @@ class TokenStorage(ABC):
         found = Registration.read(await self.load(_registration_name(issuer, client)))
         return found if found is not None and found.issuer == issuer else None
 
-    async def keep_registration(self, registration: Registration, client: str = "") -> None:
+    async def set_registration(self, registration: Registration, client: str = "") -> None:
         """Keep a registration in the place of the one at the same authorization server."""
         await self._keep(_registration_name(registration.issuer, client), registration.record())
 
-    async def forget_registration(self, issuer: str, client: str = "") -> None:
+    async def delete_registration(self, issuer: str, client: str = "") -> None:
         """Keep the registration at an authorization server no longer."""
         await self._forget(_registration_name(issuer, client))
 
-    def renewing(self, resource: str, client: str = "") -> AbstractAsyncContextManager[None]:
+    def refresh_lock(self, resource: str, client: str = "") -> AbstractAsyncContextManager[None]:
         """Return what lets one at a time renew the tokens for a server.
 
-        async with storage.renewing(resource):
-            tokens = await storage.tokens(resource)     # perhaps another has renewed them
+        async with storage.refresh_lock(resource):
+            tokens = await storage.get_tokens(resource)     # perhaps another has renewed them
         """
-        return self.exclusively(_tokens_name(resource, client))
+        return self.lock(_tokens_name(resource, client))
 
     async def _keep(self, name: str, record: Json) -> None:
         if not await self._is_of_another_version(name):
@@ -148,7 +148,7 @@ class MemoryTokens(TokenStorage):
         self._records.pop(name, None)
 
     @asynccontextmanager
-    async def exclusively(self, name: str) -> AsyncGenerator[None]:
+    async def lock(self, name: str) -> AsyncGenerator[None]:
         """Keep all others of this process from a record, whichever event loop they run in."""
         lock = self._locks.setdefault(name, Lock())
         while not lock.acquire(blocking=False):  # noqa: ASYNC110  # no event is of several loops

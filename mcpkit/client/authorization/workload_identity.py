@@ -7,10 +7,10 @@ from typing import Final
 
 from .authorization import Authorization
 from .client_authentication import PublicClient
+from .grant_context import GrantContext
 from .presented import Presented, PresentedToken
 from .storage import MemoryTokens, TokenStorage
 from .tokens import Tokens
-from .wanted import Wanted
 
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -68,7 +68,7 @@ class WorkloadIdentity(Authorization):
         """The client's id."""
         return self._client_id
 
-    async def obtain(self, wanted: Wanted) -> Tokens:
+    async def obtain(self, context: GrantContext) -> Tokens:
         """Ask the token endpoint once, with the token of the platform."""
         form = {"grant_type": JWT_BEARER, "assertion": await self._token.value()}
-        return await wanted.tokens(form, PublicClient(self._client_id))
+        return await context.tokens(form, PublicClient(self._client_id))

@@ -1,4 +1,4 @@
-"""What changes at a server, heard by whoever watches.
+"""Subscriptions of a client to changes at its server.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

@@ -1,4 +1,4 @@
-"""What changes at a server, as its client hears of it: alike in both eras.
+"""Changes at a server and subscriptions to them, the same for all protocol versions.
 
 basic/patterns/subscriptions; up to 2025-11-25 server/resources, "Subscriptions", and the lists' notifications.
 """
@@ -17,23 +17,24 @@ from ...common.loops import Home, require_loop
 from ...state.change import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
-"""One of the lists (templates belong to `resources`), or `resource`, what is read under a URI."""
+"""One of the lists (`resources` includes the templates), or `resource` for the contents of one resource."""
 
 MOST_WAITING: Final = 1000
-"""Changes of URIs that were not asked for by name, which wait for a slow reader."""
+"""The most queued changes of URIs that were not subscribed to by name, for a slow reader."""
 
 MAX_LENGTH: Final = 1024 * 1024
-"""Characters of them all."""
+"""The most characters of these URIs together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something is not as it was: ask for it again.
+    """A change at the server: list or read the thing again.
 
     Attributes:
-        kind: The list that has changed: `tools`, `prompts` or `resources`; or `resource`, of which the data has.
+        kind: The list that has changed: `tools`, `prompts` or `resources`; or `resource`, whose contents have changed.
         uri: The URI of the resource; None for a list.
-        may_have_missed: Whether nothing was heard for a while, so that it may have changed, or not.
+        may_have_missed: Whether the change is only possible: the connection was lost, and notifications may have been
+            missed.
     """
 
     kind: Kind
@@ -41,31 +42,38 @@ class Change:
     may_have_missed: bool = False
 
 
-class Wanted:
-    """What a watch is to hear of.
+class SubscriptionFilter:
+    """The changes that a subscription covers.
+
+    Args:
+        lists: The lists to receive changes of.
+        uris: The URIs of resources to receive changes of.
+        allows_missing_lists: Whether lists whose changes the server does not announce are no error.
 
     Attributes:
         lists: The lists.
-        uris: The URIs of resources, each once.
-        is_whatever_there_is: Whether lists that the server tells nothing of are no error.
+        uris: The URIs of resources, without duplicates.
+        allows_missing_lists: Whether lists whose changes the server does not announce are no error.
     """
 
-    __slots__ = ("_stems", "is_whatever_there_is", "lists", "uris")
+    __slots__ = ("_stems", "allows_missing_lists", "lists", "uris")
 
     def __init__(
-        self, lists: Iterable[ListName], uris: Iterable[str] = (), *, is_whatever_there_is: bool = False
+        self, lists: Iterable[ListName], uris: Iterable[str] = (), *, allows_missing_lists: bool = False
     ) -> None:
         self.lists = tuple(lists)
         self.uris = dict.fromkeys(uris)
         self._stems = stems(self.uris)
-        self.is_whatever_there_is = is_whatever_there_is
+        self.allows_missing_lists = allows_missing_lists
 
     @classmethod
-    def of(cls, *, tools: bool, prompts: bool, resources: bool, uris: str | Iterable[str]) -> Wanted:
-        """Read the arguments of `listen`; nothing at all means all lists.
+    def of(
+        cls, *, tools: bool, prompts: bool, resources: bool, uris: str | Iterable[str]
+    ) -> SubscriptionFilter:
+        """Return the filter for arguments of `Client.listen`. Without any argument it covers all lists.
 
         Raises:
-            TypeError: URIs are no strings.
+            TypeError: A URI is not a string.
         """
         named: list[object] = [uris] if isinstance(uris, str) else list(uris)
         for uri in named:
@@ -74,50 +82,50 @@ class Wanted:
         flags = {"tools": tools, "prompts": prompts, "resources": resources}
         lists: list[ListName] = [name for name in LIST_NAMES if flags[name]]
         if not lists and not named:
-            return cls(LIST_NAMES, is_whatever_there_is=True)
+            return cls(LIST_NAMES, allows_missing_lists=True)
         return cls(lists, [str(uri) for uri in named])
 
     def is_about(self, uri: str) -> bool:
-        """Say whether a URI is one of those that are asked for, of one of their templates, or within one of them."""
+        """Return whether a URI is one of the filter's URIs, matches one of its templates, or lies below one of them."""
         return uri in self.uris or uri.startswith(self._stems)
 
     def all(self, lists: Iterable[ListName]) -> list[Change]:
-        """Return a change of each thing, which may have happened while nothing was heard."""
+        """Return a possible change (`may_have_missed`) of each of these lists and of each URI."""
         changes = [Change(name, None, may_have_missed=True) for name in lists]
         return changes + [Change("resource", uri, may_have_missed=True) for uri in self.uris]
 
 
 def stems(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return how URIs begin that are of these templates, or within these URIs."""
+    """Return the prefixes of URIs that match these templates or lie below these URIs."""
     return tuple(
         stem if brace else stem.rstrip("/") + "/" for stem, brace, _ in (uri.partition("{") for uri in uris)
     )
 
 
 class Pending:
-    """Changes that wait for their reader: one of each thing, and never more than there is room for.
+    """A bounded queue of changes for one reader, with one entry for each thing that has changed.
 
     Attributes:
-        is_over: Whether no more will come.
-        error: Why, where that was not meant.
+        is_over: Whether no more changes will come.
+        error: The error that ended the subscription; None if it was closed.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, requested: SubscriptionFilter) -> None:
         self.is_over = False
         self.error: BaseException | None = None
-        self._wanted = wanted
+        self._requested = requested
         self._changes: dict[tuple[Kind, str | None], Change] = {}
         self._unnamed: set[str] = set()  # of the URIs that wait those that were not asked for by name
         self._length = 0  # of all these
         self._arrival = asyncio.Event()
 
     def add(self, change: Change) -> None:
-        """Add a change; what is certain takes the place of what may be."""
+        """Add a change. A certain change replaces a possible one (`may_have_missed`)."""
         key = change.kind, change.uri
         waiting = self._changes.get(key)
         if waiting is None or waiting.may_have_missed:
             self._changes[key] = change
-        if waiting is None and change.uri is not None and change.uri not in self._wanted.uris:
+        if waiting is None and change.uri is not None and change.uri not in self._requested.uris:
             self._unnamed.add(change.uri)
             self._length += len(change.uri)
             if len(self._unnamed) > MOST_WAITING or self._length > MAX_LENGTH:
@@ -129,29 +137,29 @@ class Pending:
             del self._changes["resource", uri]
         self._unnamed.clear()
         self._length = 0
-        for missed in self._wanted.all(()):
+        for missed in self._requested.all(()):
             self.add(missed)
 
     def end(self, error: BaseException | None = None) -> None:
-        """Let the reader know that no more will come."""
+        """Wake the reader: no more changes will come."""
         if not self.is_over:
             self.is_over = True
             self.error = error
             self._arrival.set()
 
     def drop(self) -> None:
-        """Forget what waits: nobody wants it any more."""
+        """Discard the queued changes and end."""
         self._changes.clear()
         self._unnamed.clear()
         self.end()
         self.error = None
 
     async def take(self) -> Change:
-        """Wait for the next change, and return it.
+        """Wait for the next change and return it.
 
         Raises:
-            StopAsyncIteration: No more will come.
-            Exception: Why no more will come; said once.
+            StopAsyncIteration: No more changes will come.
+            Exception: The error that ended the subscription. It is raised once.
         """
         while not self._changes:
             if self.is_over:
@@ -166,45 +174,48 @@ class Pending:
         return change
 
 
-Listen = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, None]]
-"""Fills what is pending, and sets the future once nothing is missed any more; returns when the client is closed."""
+ChangeSource = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, None]]
+"""Adds changes to a `Pending` until the client is closed, and sets the future once no change can be missed any more."""
 
 
 class Subscription:
-    """Hears of changes, for as long as it is open; `client.listen(...)` makes one.
+    """A subscription to changes at a server, made by `client.listen(...)`.
 
         async with client.listen(tools_list_changed=True) as changes:
             tools = await client.list_tools()
             async for change in changes:
                 tools = await client.list_tools()
 
-    Once it has been entered no change is lost: what is asked for from then on is not older than the first change that
-    is not told. In a plain `async for change in client.listen(...)` that holds from the first step on; it ends when the
-    loop is left and nothing refers to it any more, or with `aclose`.
+    No change is lost after the subscription has been entered: each list that is requested afterwards is at least as new
+    as the last change that was not reported. In a plain `async for change in client.listen(...)` this holds from the
+    first iteration on. Such a subscription ends with `aclose`, or when it is garbage collected after the loop.
 
-    Changes of the same thing that wait for the reader are one. Where the way to the server breaks it joins again, and
-    tells a change of each thing that it hears of, with `may_have_missed`. It ends without an error when the client is
-    closed.
+    Changes of the same thing that wait for the reader are merged. After a lost connection the subscription reconnects
+    and reports a change of each thing with `may_have_missed`. It ends without an error when the client is closed.
+
+    Args:
+        requested: The changes to subscribe to.
+        source: The coroutine function that receives changes from the server.
     """
 
-    def __init__(self, wanted: Wanted, listen: Listen) -> None:
-        self._wanted = wanted
-        self._listen = listen
+    def __init__(self, requested: SubscriptionFilter, source: ChangeSource) -> None:
+        self._requested = requested
+        self._source = source
         self._pending: Pending | None = None
         self._listening: asyncio.Task[None] | None = None
         self._home = Home("the watch", "make another one there, by client.listen()")
 
     async def _begin(self) -> Pending:
-        """Listen, and return once the server has said that it tells of changes from now on."""
+        """Subscribe, and return once the server has acknowledged the subscription."""
         if self._listening is not None:
             self._home.check()
         if self._pending is not None:
             return self._pending
         loop = require_loop("the watch")
         self._home.settle(loop)
-        self._pending = pending = Pending(self._wanted)
+        self._pending = pending = Pending(self._requested)
         joined: asyncio.Future[None] = loop.create_future()
-        self._listening = loop.create_task(_listening(self._listen, pending, joined))
+        self._listening = loop.create_task(_listening(self._source, pending, joined))
         try:
             await joined
         except BaseException:
@@ -213,12 +224,12 @@ class Subscription:
         return pending
 
     async def __aenter__(self) -> Self:
-        """Return once changes are heard.
+        """Subscribe, and return once the server has acknowledged the subscription.
 
         Raises:
-            ProtocolError: The server tells nothing of what was asked for, or has answered with an error.
-            TimeoutError: It has not answered in time.
-            ConnectionError: It cannot be reached, or the client has been closed.
+            ProtocolError: The server does not announce the requested changes, or responded with an error.
+            TimeoutError: The server did not respond in time.
+            ConnectionError: The server cannot be reached, or the client has been closed.
         """
         await self._begin()
         return self
@@ -229,25 +240,26 @@ class Subscription:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Hear of nothing any more, and tell the server so."""
+        """End the subscription and notify the server."""
         await self.aclose()
 
     def __aiter__(self) -> Self:
-        """Return itself."""
+        """Return the subscription itself."""
         return self
 
     async def __anext__(self) -> Change:
-        """Wait for the next change, and return it.
+        """Wait for the next change and return it.
 
         Raises:
-            Exception: What `__aenter__` raises; or why it could not join again, after many tries.
+            StopAsyncIteration: The subscription or the client has been closed.
+            Exception: `__aenter__` failed, or the subscription could not be renewed after several tries.
         """
         return await (await self._begin()).take()
 
     async def aclose(self) -> None:
-        """Hear of nothing any more, and tell the server so; called again it does nothing."""
+        """End the subscription and notify the server. Closing it again does nothing."""
         if self._pending is None:
-            self._pending = Pending(self._wanted)
+            self._pending = Pending(self._requested)
         self._pending.drop()
         if self._listening is not None and not self._listening.done() and not self._home.is_lost:
             self._home.check()
@@ -255,16 +267,16 @@ class Subscription:
             await asyncio.wait((self._listening,))
 
     def __del__(self) -> None:
-        """Stop listening where nobody can hear any more, as after `break`."""
+        """End the subscription when it is garbage collected, as after `break`."""
         listening = self._listening
         if listening is not None and not listening.done() and not (loop := listening.get_loop()).is_closed():
             loop.call_soon_threadsafe(listening.cancel)
 
 
-async def _listening(listen: Listen, pending: Pending, joined: asyncio.Future[None]) -> None:
-    """Listen until that ends, and let whoever waits know how."""
+async def _listening(source: ChangeSource, pending: Pending, joined: asyncio.Future[None]) -> None:
+    """Run the source of changes and pass its end or error to the reader."""
     try:
-        await listen(pending, joined)
+        await source(pending, joined)
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 - its reader raises it

@@ -1,4 +1,4 @@
-"""How a client comes to hear of changes in either era, and joins again after a break."""
+"""Receives change notifications in all protocol versions, and subscribes again after a lost connection."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ..link.errors import TransportError
 from ..link.link import Link
 from ..link.retrying import pause
 from ..link.transport import HasStream
-from .changes import Change, Pending, Wanted
+from .changes import Change, Pending, SubscriptionFilter
 from .subscribed import Subscribed
 
 TRIES: Final = 20
-"""How often in a row it is tried to join again: for one to two minutes, where nothing answers."""
+"""Attempts in a row to subscribe again: for one to two minutes if nothing responds."""
 
 _FIRST_TRIES: Final = 3
 _TIMEOUT: Final = 30.0
 _LASTING: Final = 5.0
-"""Seconds after which what breaks has been no vain try."""
+"""Seconds after which a lost subscription no longer counts as a failed attempt."""
 
 _LONGEST_WAIT: Final = 300.0
-"""Maximum seconds to wait for a server that sends `Retry-After`."""
+"""The longest wait in seconds for a server that sends `Retry-After`."""
 
 _NO_STREAM: Final = "the server declares notifications of changes, but provides no stream to receive them"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -45,44 +45,44 @@ _CHANGED: Final[dict[str, str]] = {name: method for method, name in _LISTS.items
 
 
 class Listening:
-    """Listens for one watch.
+    """Receives the change notifications for one subscription.
 
     Args:
         link: The link to the server.
-        subscribed: The subscriptions of its session.
-        wanted: What is to be heard of.
-        missed: Called with the notification of each change that may have been missed.
-        timeout: Seconds that the server has to say that it tells of changes; None for half a minute.
+        subscribed: The resource subscriptions of its session.
+        requested: The changes to receive.
+        missed: Called with method and params of a notification for each change that may have been missed.
+        timeout: Seconds within which the server must acknowledge the subscription; None for 30.
     """
 
     def __init__(
         self,
         link: Link,
         subscribed: Subscribed,
-        wanted: Wanted,
+        requested: SubscriptionFilter,
         missed: Callable[[str, Json], object],
         timeout: float | None,
     ) -> None:
         self._link = link
         self._subscribed = subscribed
-        self._wanted = wanted
-        self._lists = wanted.lists  # of which the server tells
+        self._requested = requested
+        self._lists = requested.lists  # of which the server tells
         self._tell_missed = missed
         self._timeout = _TIMEOUT if timeout is None else timeout
         self._id: RequestId | None = None
         self._began = math.inf  # when it has joined
 
     async def listen(self, pending: Pending, joined: asyncio.Future[None]) -> None:
-        """Listen until the client is closed; where the way to the server breaks, join again.
+        """Receive changes until the client is closed; subscribe again after a lost connection.
 
         Args:
-            pending: Takes the changes.
-            joined: Is set once changes are heard.
+            pending: The queue that takes the changes.
+            joined: Set once the server has acknowledged the subscription.
 
         Raises:
-            ProtocolError: The server refuses, or does not tell of what is wanted.
-            TimeoutError: It has not answered in time.
-            ConnectionError: It could not be reached, however often that was tried.
+            ProtocolError: The server refuses the subscription, or does not announce the requested changes.
+            TimeoutError: The server did not respond in time.
+            ConnectionError: The server could not be reached after all attempts.
         """
         self._pending, self._joined = pending, joined
         failures = 0
@@ -104,7 +104,10 @@ class Listening:
             await sleep(wait)
 
     async def _once(self) -> Exception:
-        """Listen until that breaks, and return why; raises what would be the same the next time."""
+        """Receive changes until the connection is lost, and return the error.
+
+        Errors that another attempt would not avoid are raised.
+        """
         link = self._link
         try:
             await link.ready()
@@ -129,10 +132,10 @@ class Listening:
     # The stateless era: a stream of its own
 
     async def _listen_to_stream(self) -> Exception:
-        link, wanted = self._link, self._wanted
-        asked: Json = {f"{name}ListChanged": True for name in wanted.lists}
-        if wanted.uris:
-            asked[RESOURCES] = list(wanted.uris)
+        link, requested = self._link, self._requested
+        asked: Json = {f"{name}ListChanged": True for name in requested.lists}
+        if requested.uris:
+            asked[RESOURCES] = list(requested.uris)
         self._acknowledged: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         ignore = link.listeners.add(self._hear_on_stream)
         asking = asyncio.ensure_future(
@@ -172,18 +175,20 @@ class Listening:
         told = honoured if is_object(honoured) else {}
         uris = told.get(RESOURCES)
         known = uris if is_array(uris) else []
-        unheard = [uri for uri in self._wanted.uris if uri not in known]
-        if len(known) >= len(self._wanted.uris):
+        unheard = [uri for uri in self._requested.uris if uri not in known]
+        if len(known) >= len(self._requested.uris):
             unheard = []  # it writes them otherwise
-        self._check([name for name in self._wanted.lists if told.get(f"{name}ListChanged") is True], unheard)
+        self._check(
+            [name for name in self._requested.lists if told.get(f"{name}ListChanged") is True], unheard
+        )
 
     # The handshake era: the session
 
     async def _listen_to_session(self) -> Exception:
-        link, wanted = self._link, self._wanted
+        link, requested = self._link, self._requested
         capabilities = {} if link.negotiated is None else link.negotiated.capabilities
-        lists, may_subscribe = declared(capabilities, wanted.lists)
-        self._check(lists, () if may_subscribe else list(wanted.uris))
+        lists, may_subscribe = declared(capabilities, requested.lists)
+        self._check(lists, () if may_subscribe else list(requested.uris))
         broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
         def lose(error: Exception) -> None:
@@ -200,11 +205,11 @@ class Listening:
                 if not await within(self._timeout, transport.listening()):
                     raise ProtocolError(METHOD_NOT_FOUND, _NO_STREAM)
             try:
-                await self._subscribed.hold(wanted.uris, self._timeout)
+                await self._subscribed.hold(requested.uris, self._timeout)
                 self._join()
                 return await broken
             finally:
-                self._subscribed.release(wanted.uris)
+                self._subscribed.release(requested.uris)
         finally:
             for each in forget:
                 each()
@@ -216,7 +221,7 @@ class Listening:
         is_anothers = (
             method == _UPDATED
             and isinstance(uri, str)
-            and not self._wanted.is_about(uri)
+            and not self._requested.is_about(uri)
             and self._subscribed.are_about(uri)
         )
         if not is_anothers:
@@ -225,15 +230,15 @@ class Listening:
     # Both
 
     def _check(self, lists: list[ListName], unheard: Sequence[str]) -> None:
-        """Hold what the server tells of against what is wanted.
+        """Compare the changes that the server announces with those requested.
 
         Raises:
-            ProtocolError: It does not tell of something that is.
+            ProtocolError: The server does not announce some of the requested changes.
         """
-        wanted = self._wanted
-        missing = [f"the list of {name}" for name in wanted.lists if name not in lists]
+        requested = self._requested
+        missing = [f"the list of {name}" for name in requested.lists if name not in lists]
         self._lists = tuple(lists)
-        if wanted.is_whatever_there_is:
+        if requested.allows_missing_lists:
             missing = [] if lists else ["any list"]
         missing += [uri[:200] for uri in unheard[:5]]
         if missing:
@@ -243,7 +248,7 @@ class Listening:
         name, uri = _LISTS.get(method), params.get("uri")
         if name is not None and name in self._lists:
             self._pending.add(Change(name))
-        elif method == _UPDATED and isinstance(uri, str) and self._wanted.uris:
+        elif method == _UPDATED and isinstance(uri, str) and self._requested.uris:
             self._pending.add(Change("resource", uri))
 
     def _join(self) -> None:
@@ -254,8 +259,8 @@ class Listening:
             self._joined.set_result(None)
 
     def _miss(self) -> None:
-        """Tell a change of each thing: nothing was heard for a while."""
-        for change in self._wanted.all(self._lists):
+        """Report a possible change of each thing, as notifications may have been missed."""
+        for change in self._requested.all(self._lists):
             if change.uri is None:
                 self._tell_missed(_CHANGED[change.kind], {})
             else:
@@ -268,7 +273,7 @@ class Listening:
 
 
 def untold(missing: Sequence[str]) -> ProtocolError:
-    """Say that a server does not tell of changes of something."""
+    """Return the error for changes that a server does not announce."""
     return ProtocolError(
         METHOD_NOT_FOUND,
         f"the server does not send notifications about {', '.join(missing)}. Watch only what it notifies; "
@@ -277,7 +282,7 @@ def untold(missing: Sequence[str]) -> ProtocolError:
 
 
 def declared(capabilities: Json, lists: Sequence[ListName]) -> tuple[list[ListName], bool]:
-    """Return of which of these lists a server says that it tells, and whether it tells of single resources."""
+    """Return which of these lists the server announces changes of, and whether it supports resource subscriptions."""
     said = {name: each for name, each in capabilities.items() if is_object(each)}
     told: list[ListName] = [name for name in lists if said.get(name, {}).get("listChanged") is True]
     return told, said.get("resources", {}).get("subscribe") is True

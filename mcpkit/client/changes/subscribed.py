@@ -1,4 +1,4 @@
-"""Which resources a session is subscribed to, counted: the last who wants one ends it.
+"""Resource subscriptions of a session, counted: releasing the last use of a URI unsubscribes.
 
 server/resources, "Subscriptions", up to 2025-11-25.
 """
@@ -15,7 +15,7 @@ from ..link.link import Link
 from .changes import stems
 
 _AT_ONCE: Final = 16
-"""Requests that are on their way at a time."""
+"""The most `resources/subscribe` requests that are pending at a time."""
 
 _FAREWELL: Final = 10.0
 """Seconds that the server has to end a subscription. After that the client ignores the subscription."""
@@ -24,13 +24,13 @@ _NEVER: Final = -1
 
 
 class _Subscription:
-    """One resource, for all who want to hear of it.
+    """The subscription to one resource, shared by its users.
 
     Attributes:
-        count: How many want it.
-        began: In which session the server has said yes, as the link counts them.
-        asked: In which session it was asked.
-        turn: Whose turn it is to ask.
+        count: The number of its users.
+        began: The session in which the server accepted it, as the link counts sessions.
+        asked: The session in which it was requested.
+        turn: The lock for requests about it.
     """
 
     __slots__ = ("asked", "began", "count", "turn")
@@ -42,7 +42,7 @@ class _Subscription:
 
 
 class Subscribed:
-    """The subscriptions of a link's session.
+    """The resource subscriptions of a link's session.
 
     Args:
         link: The link.
@@ -54,20 +54,20 @@ class Subscribed:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def are_about(self, uri: str) -> bool:
-        """Say whether a URI is among those that somebody wants to hear of, or belongs to one."""
+        """Return whether a URI is subscribed to, matches a subscribed template or lies below a subscribed URI."""
         return uri in self._all or uri.startswith(stems(self._all))
 
     async def hold(self, uris: Iterable[str], timeout: float) -> None:
-        """Subscribe to resources, as far as the session is not; `release` ends it, also where this fails.
+        """Subscribe to resources that are not subscribed to yet. `release` ends it, also if this fails.
 
         Args:
-            uris: Their URIs, each of them once.
-            timeout: Seconds that the server has for each.
+            uris: The URIs, without duplicates.
+            timeout: Seconds that the server has for each of them.
 
         Raises:
             ProtocolError: The server refuses.
-            TimeoutError: It has not answered in time.
-            ConnectionError: It cannot be reached.
+            TimeoutError: The server did not respond in time.
+            ConnectionError: The server cannot be reached.
         """
         room = asyncio.Semaphore(_AT_ONCE)
 
@@ -100,7 +100,7 @@ class Subscribed:
             subscription.began = session
 
     def release(self, uris: Iterable[str]) -> None:
-        """Want to hear of resources no more; whoever was the last of them has the server told so."""
+        """Release resources, and unsubscribe in the background from those without another user."""
         for uri in uris:
             subscription = self._all[uri]
             subscription.count -= 1

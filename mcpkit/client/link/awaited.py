@@ -13,7 +13,7 @@ from ...protocol.client import Progressed
 from ...protocol.types import Json
 from .in_turn import InTurn
 
-Progress = Callable[[float, "float | None", "str | None"], object]
+ProgressCallback = Callable[[float, "float | None", "str | None"], object]
 """Called with how much is done, of how much, and a text; it may be `async`."""
 
 
@@ -56,7 +56,7 @@ class Awaited:
         self,
         method: str,
         answer: asyncio.Future[Json],
-        progress: Progress | None,
+        progress: ProgressCallback | None,
         timeout: float | None,
         max_timeout: float | None,
         is_asked: Callable[[], object],

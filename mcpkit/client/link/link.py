@@ -28,7 +28,7 @@ from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from .agreed import Negotiated
 from .answerer import Answerer
-from .awaited import Awaited, Progress, opened
+from .awaited import Awaited, ProgressCallback, opened
 from .errors import CLOSED, FOR_EACH_LOOP, FOR_OTHERS, NOT_OPEN, TransportError
 from .transport import Stay, Transport, is_authorizing
 
@@ -176,7 +176,7 @@ class Link:
             return
         given_up = self._given_up()
         self.is_closed = True
-        self.lost(ConnectionError(CLOSED))
+        self.connection_lost(ConnectionError(CLOSED))
         for message in given_up:
             self.send_soon(message)
         closing = self._closing = require_loop("the client", FOR_OTHERS).create_future()
@@ -218,7 +218,7 @@ class Link:
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -251,7 +251,7 @@ class Link:
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
@@ -356,12 +356,12 @@ class Link:
 
     # What comes
 
-    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+    def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
         """Take one JSON text from the transport; see `Receiver`. A byte order mark before it is ignored."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if self.frames:
             self._show("received", line)
-        for event in self.wire.receive(line, answers):
+        for event in self.wire.receive(line, request_id):
             if isinstance(event, Answered):
                 answer = self._waiting.get(event.id)
                 if answer is not None and not answer.done():
@@ -373,7 +373,7 @@ class Link:
         """Say whether a request still waits for its answer."""
         return id_ in self.wire.pending
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         """Hear from the transport that nothing comes any more."""
         self.is_open = False
         self._loss = error

@@ -59,7 +59,7 @@ class CallResult:
         return structured
 
     @property
-    def is_data_alone(self) -> bool:
+    def is_structured_only(self) -> bool:
         """Whether there is structured content, and no content beside it but empty texts."""
         return "structuredContent" in self.raw and not any(
             block["type"] != "text" or block["text"].strip() for block in self.content
@@ -68,7 +68,7 @@ class CallResult:
     @property
     def text(self) -> str:
         """The text blocks, one after the other; of structured content without any content, its JSON."""
-        if self.is_data_alone:
+        if self.is_structured_only:
             return json.dumps(self.structured_content, ensure_ascii=False)
         return "\n".join(block["text"] for block in self.content if block["type"] == "text")
 

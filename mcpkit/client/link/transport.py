@@ -13,12 +13,12 @@ from ...protocol.jsonrpc import RequestId
 class TransportListener(Protocol):
     """Who takes what a transport brings; its methods are for the loop's thread, return at once and raise nothing."""
 
-    def receive(self, line: bytes, answers: RequestId | None = None) -> None:
+    def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
         """Take one JSON text: a message, or a batch of them.
 
         Args:
             line: The text.
-            answers: The request that it answers, if it is an answer; None where the transport does not know.
+            request_id: The request that it answers, if it is an answer; None where the transport does not know.
         """
 
     def is_pending(self, id_: RequestId) -> bool:
@@ -28,7 +28,7 @@ class TransportListener(Protocol):
     def fail(self, id_: RequestId, error: Exception) -> None:
         """Hear that a request has no answer that could be received, while others may have one."""
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         """Hear that nothing comes any more until the transport is opened again.
 
         Args:

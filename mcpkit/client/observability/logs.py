@@ -14,7 +14,7 @@ from ..link.in_turn import InTurn
 from ..link.link import Link
 from .notifications import turns_of
 
-Log = Callable[[str, Any, "str | None"], object]
+LogHandler = Callable[[str, Any, "str | None"], object]
 """Called with level, data and the logger's name of a log message; it may be `async`."""
 
 _TIMEOUT: Final = 30.0
@@ -35,7 +35,7 @@ class ServerLog:
         TypeError: `log` is not a function.
     """
 
-    def __init__(self, link: Link, log: Log | None) -> None:
+    def __init__(self, link: Link, log: LogHandler | None) -> None:
         self._link = link
         check_function("log_handler", log, "level, data and the logger's name")
         self.level: str | None = None
@@ -73,7 +73,7 @@ class ServerLog:
             await link.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
 
     @staticmethod
-    def _hear(log: Log, turns: InTurn, method: str, params: Json | None) -> None:
+    def _hear(log: LogHandler, turns: InTurn, method: str, params: Json | None) -> None:
         if method == "notifications/message" and params is not None:
             level, name = params.get("level"), params.get("logger")
             level = level if isinstance(level, str) else "info"

@@ -12,11 +12,11 @@ from ..link.link import Link
 
 logger = logging.getLogger(__name__)
 
-Notified = Callable[[str, Json], object]
+MessageHandler = Callable[[str, Json], object]
 """Called with method and params of a notification; it may be `async`."""
 
 
-def hear_notifications(link: Link, notification: Notified) -> None:
+def hear_notifications(link: Link, notification: MessageHandler) -> None:
     """Tell of all notifications of a link that belong to no request; what fails at that is logged.
 
     Args:

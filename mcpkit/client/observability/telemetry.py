@@ -61,28 +61,28 @@ class ClientTelemetry:
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
 
-    async def measured(
+    async def measure_request(
         self,
-        ask: Callable[..., Awaitable[Json]],
+        send: Callable[..., Awaitable[Json]],
         link: Link,
         method: str,
         params: Mapping[str, Any] | None,
-        *rest: Any,
+        *arguments: Any,
     ) -> Json:
         """Make a request within its span.
 
         Args:
-            ask: Makes it: takes method, params and the rest.
+            send: Makes it: takes method, params and the rest.
             link: The link to the server.
             method: The method.
             params: Its params.
-            rest: What else `ask` takes.
+            arguments: What else `send` takes.
 
         Returns:
-            What `ask` returns.
+            What `send` returns.
 
         Raises:
-            BaseException: Whatever `ask` raises.
+            BaseException: Whatever `send` raises.
         """
         name, attributes = _describe(method, params or {})
         attributes["mcp.protocol.version"] = link.wire.revision
@@ -92,7 +92,7 @@ class ClientTelemetry:
             name, kind=self._trace.SpanKind.CLIENT, attributes=attributes, record_exception=False
         ) as span:
             try:
-                result = await ask(method, self._with_trace(params), *rest)
+                result = await send(method, self._with_trace(params), *arguments)
                 failed = "tool_error" if result.get("isError") else None
             except Exception as error:
                 failed = str(error.code) if isinstance(error, ProtocolError) else type(error).__qualname__

@@ -92,7 +92,7 @@ class RemoteTool:
 
     def _value(self, result: CallResult) -> Any:
         if "structuredContent" in result.raw and (
-            result.structured_content is not None or self.output_schema or result.is_data_alone
+            result.structured_content is not None or self.output_schema or result.is_structured_only
         ):
             structured = result.structured_content
             if is_object(structured) and structured.keys() == {"result"} and self._wraps():

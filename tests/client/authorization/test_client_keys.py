@@ -46,9 +46,9 @@ def test_dpop_proof_claims() -> None:
 
 def test_dpop_nonce_is_per_origin() -> None:
     proofs = Proofs()
-    proofs.heard("https://id.example.com/token", "of-issuer")
-    proofs.heard(SERVER, "of-server")
-    proofs.heard(SERVER, "newer")
+    proofs.set_nonce("https://id.example.com/token", "of-issuer")
+    proofs.set_nonce(SERVER, "of-server")
+    proofs.set_nonce(SERVER, "newer")
     assert read(proofs.proof("POST", "https://ID.example.com:443/other"))[1]["nonce"] == "of-issuer"
     assert read(proofs.proof("POST", SERVER))[1]["nonce"] == "newer"
     assert "nonce" not in read(proofs.proof("POST", "https://other.example.com"))[1]

@@ -74,42 +74,42 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TokenStorage:
 
 
 async def test_storage_keeps_and_forgets(storage: TokenStorage) -> None:
-    assert await storage.tokens(RESOURCE) is None
-    await storage.forget_tokens(RESOURCE)
-    await storage.keep_tokens(TOKENS)
-    await storage.keep_registration(REGISTRATION)
-    assert await storage.tokens(RESOURCE) == TOKENS
-    assert await storage.registration(ISSUER) == REGISTRATION
+    assert await storage.get_tokens(RESOURCE) is None
+    await storage.delete_tokens(RESOURCE)
+    await storage.set_tokens(TOKENS)
+    await storage.set_registration(REGISTRATION)
+    assert await storage.get_tokens(RESOURCE) == TOKENS
+    assert await storage.get_registration(ISSUER) == REGISTRATION
     newer = replace(TOKENS, access_token="newer", refresh_token=None, expires=None, proof_key=None)
-    await storage.keep_tokens(newer)
-    assert await storage.tokens(RESOURCE) == newer
-    await storage.forget_tokens(RESOURCE)
-    await storage.forget_registration(ISSUER)
-    assert await storage.tokens(RESOURCE) is None
-    assert await storage.registration(ISSUER) is None
+    await storage.set_tokens(newer)
+    assert await storage.get_tokens(RESOURCE) == newer
+    await storage.delete_tokens(RESOURCE)
+    await storage.delete_registration(ISSUER)
+    assert await storage.get_tokens(RESOURCE) is None
+    assert await storage.get_registration(ISSUER) is None
 
 
 async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None:
-    await storage.keep_tokens(TOKENS)
-    await storage.keep_tokens(replace(TOKENS, client_id="two"), "two")
-    assert await storage.tokens(f"{RESOURCE}/") is None
-    assert await storage.tokens("https://mcp.example.com") is None
-    assert await storage.tokens(RESOURCE) == TOKENS
-    assert await storage.tokens(RESOURCE, "two") == replace(TOKENS, client_id="two")
-    assert await storage.registration(f"{ISSUER}/") is None
+    await storage.set_tokens(TOKENS)
+    await storage.set_tokens(replace(TOKENS, client_id="two"), "two")
+    assert await storage.get_tokens(f"{RESOURCE}/") is None
+    assert await storage.get_tokens("https://mcp.example.com") is None
+    assert await storage.get_tokens(RESOURCE) == TOKENS
+    assert await storage.get_tokens(RESOURCE, "two") == replace(TOKENS, client_id="two")
+    assert await storage.get_registration(f"{ISSUER}/") is None
 
 
 async def test_storage_reads_previous_version_and_keeps_later_one(
     storage: TokenStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await storage.save(f"tokens {RESOURCE}", {**TOKENS.record(), "version": VERSION - 1})
-    assert await storage.tokens(RESOURCE) == TOKENS
+    assert await storage.get_tokens(RESOURCE) == TOKENS
     later = {**TOKENS.record(), "version": VERSION + 1, "more": "of it"}
     await storage.save(f"tokens {RESOURCE}", later)
-    assert await storage.tokens(RESOURCE) is None
+    assert await storage.get_tokens(RESOURCE) is None
     with caplog.at_level(logging.WARNING):
-        await storage.keep_tokens(TOKENS)
-        await storage.forget_tokens(RESOURCE)
+        await storage.set_tokens(TOKENS)
+        await storage.delete_tokens(RESOURCE)
     assert await storage.load(f"tokens {RESOURCE}") == later
     assert "a later version of mcpkit" in caplog.text
     assert "SECRET" not in caplog.text
@@ -120,19 +120,19 @@ async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage)
     is_within, may_leave = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
-        async with storage.renewing(RESOURCE):
+        async with storage.refresh_lock(RESOURCE):
             is_within.set()
             await may_leave.wait()
             order.append("first")
 
     async def second() -> None:
-        async with storage.renewing(RESOURCE):
+        async with storage.refresh_lock(RESOURCE):
             order.append("second")
 
     one = asyncio.ensure_future(first())
     await is_within.wait()
     two = asyncio.ensure_future(second())
-    async with storage.renewing("https://other.example"):
+    async with storage.refresh_lock("https://other.example"):
         order.append("other")
     may_leave.set()
     await asyncio.gather(one, two)
@@ -153,14 +153,14 @@ async def test_default_storage_is_keyring() -> None:
 async def test_keyring_splits_long_tokens(backend: MemoryKeyring) -> None:
     storage = KeyringTokens("my program")
     long = replace(TOKENS, access_token="ä€😀" * 4_000)
-    await storage.keep_tokens(long)
+    await storage.set_tokens(long)
     assert len(backend.entries) > 10
     assert {service for service, _ in backend.entries} == {"my program"}
-    assert await storage.tokens(RESOURCE) == long
-    await storage.keep_tokens(TOKENS)
+    assert await storage.get_tokens(RESOURCE) == long
+    await storage.set_tokens(TOKENS)
     assert len(backend.entries) == 1
-    await storage.keep_tokens(long)
-    await storage.forget_tokens(RESOURCE)
+    await storage.set_tokens(long)
+    await storage.delete_tokens(RESOURCE)
     assert backend.entries == {}
 
 
@@ -170,7 +170,7 @@ async def test_keyring_error_has_no_secret(backend: MemoryKeyring) -> None:
     with pytest.raises(
         TokenStorageError, match=r"the system keyring failed \(RuntimeError\)\. Unlock it"
     ) as raised:
-        await storage.tokens(RESOURCE)
+        await storage.get_tokens(RESOURCE)
     assert raised.value.__suppress_context__
 
 
@@ -190,7 +190,7 @@ def mode(path: Path) -> int:
 async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
     before = os.umask(0)
     try:
-        await FileTokens(path).keep_tokens(FILE_TOKENS)
+        await FileTokens(path).set_tokens(FILE_TOKENS)
     finally:
         os.umask(before)
     assert mode(path) == 0o600
@@ -204,20 +204,20 @@ async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
 ])  # fmt: skip
 async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, bits: int, cure: str) -> None:
     storage = FileTokens(path)
-    await storage.keep_tokens(FILE_TOKENS)
+    await storage.set_tokens(FILE_TOKENS)
     open_to_others = path if what == "file" else path.parent
     open_to_others.chmod(bits)
     for attempt in (
-        storage.tokens(FILE_RESOURCE),
-        storage.keep_tokens(FILE_TOKENS),
-        storage.forget_tokens(FILE_RESOURCE),
+        storage.get_tokens(FILE_RESOURCE),
+        storage.set_tokens(FILE_TOKENS),
+        storage.delete_tokens(FILE_RESOURCE),
     ):
         with pytest.raises(
             TokenStorageError, match=rf"other users can access .* \(mode {bits:04o}\)\. Run {cure}"
         ):
             await attempt
     open_to_others.chmod(0o600 if what == "file" else 0o700)
-    assert await storage.tokens(FILE_RESOURCE) == FILE_TOKENS
+    assert await storage.get_tokens(FILE_RESOURCE) == FILE_TOKENS
 
 
 async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
@@ -226,13 +226,13 @@ async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
     target.write_text("{}")
     path.symlink_to(target)
     with pytest.raises(TokenStorageError, match="it is a symbolic link"):
-        await FileTokens(path).tokens(FILE_RESOURCE)
+        await FileTokens(path).get_tokens(FILE_RESOURCE)
     path.unlink()
     os.mkfifo(path, 0o600)
     with pytest.raises(TokenStorageError, match="is not a regular file"):
-        await FileTokens(path).tokens(FILE_RESOURCE)
+        await FileTokens(path).get_tokens(FILE_RESOURCE)
     with pytest.raises(TokenStorageError, match="is not a regular file"):
-        await FileTokens(path.parent).tokens(FILE_RESOURCE)
+        await FileTokens(path.parent).get_tokens(FILE_RESOURCE)
 
 
 @pytest.mark.parametrize("text", ["access-SECRET", '{"version": "1"}', "[" * 100_000])
@@ -240,7 +240,7 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
     path.parent.mkdir(mode=0o700)
     path.touch(0o600)
     path.write_text(text)
-    for attempt in (FileTokens(path).tokens(FILE_RESOURCE), FileTokens(path).keep_tokens(FILE_TOKENS)):
+    for attempt in (FileTokens(path).get_tokens(FILE_RESOURCE), FileTokens(path).set_tokens(FILE_TOKENS)):
         with pytest.raises(TokenStorageError, match="is not a token file of mcpkit") as raised:
             await attempt
         assert "SECRET" not in str(raised.value)

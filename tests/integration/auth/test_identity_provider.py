@@ -207,9 +207,9 @@ async def test_file_tokens_are_refreshed_by_one_process(browser, tmp_path):
         login = LocalCallbackServer(open_browser=lambda login: page.log_in(login, "ada"))
         async with Client(url, auth=OAuth(storage=storage, browser=login)) as client:
             await client.call_tool("whoami")
-        stored = await storage.tokens(url)
+        stored = await storage.get_tokens(url)
         assert stored is not None
-        await storage.keep_tokens(replace(stored, access_token="has-ended", expires=1.0))
+        await storage.set_tokens(replace(stored, access_token="has-ended", expires=1.0))
         command = [sys.executable, "-c", AGAIN, url, str(path)]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
         outputs = [process.communicate(timeout=60)[0] for process in processes]

@@ -99,7 +99,7 @@ class Receiver:
         print(json.loads(line)["pid"], flush=True)
     def is_pending(self, id_):
         return False
-    def lost(self, error):
+    def connection_lost(self, error):
         pass
 
 async def main():

@@ -30,7 +30,7 @@ class Answer:
         status: The HTTP status; 0 where nothing was answered.
         headers: The headers by name in lower case.
         problem: Why there is no answer, or no JSON object in it, in words; empty where there is one.
-        document: The JSON object; None where there is none, or it was not wanted.
+        document: The JSON object; None where there is none, or it was not context.
     """
 
     url: str

@@ -79,7 +79,7 @@ class Attempt(Protocol):
         """
         ...
 
-    def heard(self, url: str, nonce: str) -> None:
+    def set_nonce(self, url: str, nonce: str) -> None:
         """Take note of a nonce (`DPoP-Nonce`) in any other answer."""
 
 
@@ -162,7 +162,7 @@ async def authorized(
         nonce = response.headers.get("dpop-nonce")
         if response.status_code not in {401, 403}:
             if nonce is not None:
-                attempt.heard(url, nonce)
+                attempt.set_nonce(url, nonce)
             return response
         values = [
             without_credentials(text, response) for text in response.headers.get_list("www-authenticate")

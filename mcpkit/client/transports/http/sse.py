@@ -160,7 +160,7 @@ class SseTransport(Authorized):
         else:
             lost = self._ended()
         if endpoint.done():
-            receiver.lost(lost)
+            receiver.connection_lost(lost)
         else:
             lost.may_have_begun = False  # nothing has been asked
             endpoint.set_exception(lost)

@@ -96,7 +96,7 @@ class HttpTransport(Authorized):
     def _lose(self, error: TransportError) -> None:
         error.may_have_begun = True  # what was asked before: only the request that has found out has not
         if self._receiver is not None:
-            self._receiver.lost(error)
+            self._receiver.connection_lost(error)
         self._interrupt(error)
 
     def _interrupt(self, error: TransportError) -> None:

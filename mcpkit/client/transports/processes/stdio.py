@@ -282,7 +282,7 @@ class _Server:
     def _lose(self, message: str) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
-            receiver.lost(TransportError(message, may_have_begun=True))
+            receiver.connection_lost(TransportError(message, may_have_begun=True))
 
 
 def _check(command: Sequence[object], env: Mapping[str, object]) -> None:

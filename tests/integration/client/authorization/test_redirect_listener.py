@@ -133,11 +133,11 @@ PAGE = "https://id.example.com/authorize"
 @pytest.mark.parametrize("page", ["file:///etc/passwd"])
 async def test_loopback_other_url_is_not_opened(page: str) -> None:
     displayed: list[str] = []
-    async with LocalCallbackServer(open_browser=displayed.append).landing() as landing:
+    async with LocalCallbackServer(open_browser=displayed.append).receive_redirect() as receiver:
         with pytest.raises(
             AuthorizationFailedError, match="the URL of the login page must begin with https://"
         ):
-            await landing.visit(page, STATE)
+            await receiver.authorize(page, STATE)
     assert not displayed
 
 
@@ -159,12 +159,12 @@ async def main():
     storage = FileTokens(sys.argv[1])
     print("ready", flush=True)
     sys.stdin.read(1)
-    async with storage.renewing(sys.argv[2]):
-        tokens = await storage.tokens(sys.argv[2])
+    async with storage.refresh_lock(sys.argv[2]):
+        tokens = await storage.get_tokens(sys.argv[2])
         if tokens.access_token == "old":
             print("renewed", flush=True)
-            await storage.keep_tokens(replace(tokens, access_token="new"))
-            tokens = await storage.tokens(sys.argv[2])
+            await storage.set_tokens(replace(tokens, access_token="new"))
+            tokens = await storage.get_tokens(sys.argv[2])
     print(tokens.access_token)
 
 asyncio.run(main())
@@ -173,7 +173,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 async def test_file_tokens_renewed_by_one_of_several_processes(path: Path) -> None:
-    await FileTokens(path).keep_tokens(replace(TOKENS, access_token="old"))
+    await FileTokens(path).set_tokens(replace(TOKENS, access_token="old"))
     command = [sys.executable, "-c", RENEW, str(path), RESOURCE]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
@@ -205,15 +205,15 @@ async def test_loopback_reuses_registered_redirect_uri() -> None:
         free.close()
         right = f"http://127.0.0.1:{ports[0]}/done"
         registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
-        async with LocalCallbackServer().landing(registered) as landing:
-            assert landing.redirect_uri == right
-        async with LocalCallbackServer().landing(registered[:2]) as landing:
-            assert landing.redirect_uri not in registered
-            assert landing.redirect_uri.endswith("/callback")
-        async with LocalCallbackServer().landing(["http://localhost/done"]) as landing:
-            assert landing.redirect_uri.startswith("http://localhost:")
-        async with LocalCallbackServer(port=ports[0], path="/own").landing(registered) as landing:
-            assert landing.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
+        async with LocalCallbackServer().receive_redirect(registered) as receiver:
+            assert receiver.redirect_uri == right
+        async with LocalCallbackServer().receive_redirect(registered[:2]) as receiver:
+            assert receiver.redirect_uri not in registered
+            assert receiver.redirect_uri.endswith("/callback")
+        async with LocalCallbackServer().receive_redirect(["http://localhost/done"]) as receiver:
+            assert receiver.redirect_uri.startswith("http://localhost:")
+        async with LocalCallbackServer(port=ports[0], path="/own").receive_redirect(registered) as receiver:
+            assert receiver.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
         with pytest.raises(AuthorizationFailedError, match=f"cannot listen on .*:{ports[1]}/"):
-            async with LocalCallbackServer(port=ports[1]).landing():
+            async with LocalCallbackServer(port=ports[1]).receive_redirect():
                 pass

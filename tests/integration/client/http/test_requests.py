@@ -35,13 +35,13 @@ class Heard:
         self.wire = ClientWire(revision, info={"name": "test", "version": "1"}, capabilities={})
         self.lost_by: list[Exception] = []
 
-    def receive(self, line: bytes, answers: object = None) -> None:
+    def receive(self, line: bytes, request_id: object = None) -> None:
         self.wire.receive(line)
 
     def is_pending(self, id_: RequestId) -> bool:
         return id_ in self.wire.pending
 
-    def lost(self, error: Exception) -> None:
+    def connection_lost(self, error: Exception) -> None:
         self.lost_by.append(error)
 
 

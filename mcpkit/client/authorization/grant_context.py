@@ -18,7 +18,7 @@ _NEEDS_NONCE = "use_dpop_nonce"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GrantContext:
     """What tokens are wanted for.
 
     Attributes:
@@ -84,7 +84,7 @@ class Wanted:
         what = f"the token endpoint of {shortened(self.server.issuer)}"
         answer = await self._sent(request, what)
         if self.prover is not None and answer.nonce is not None:
-            self.prover.heard(request.url, answer.nonce)
+            self.prover.set_nonce(request.url, answer.nonce)
             if answer.members.get("error") == _NEEDS_NONCE:
                 answer = await self._sent(request, what)
         if answer.status >= 500 and "error" not in answer.members:
