@@ -34,7 +34,8 @@ class ClientGroup(Client):
 
     With several servers, the names of tools and prompts begin with the name of their server (`weather_forecast`). A
     resource is read from the server that lists it, or has a template for it. Notifications and log levels go to all
-    servers. A server that cannot be reached is left out; see `failures`.
+    servers. A server that cannot be reached is left out; see `failures`. Properties of one server, such
+    as `server_info`, raise ValueError if there are several; use `servers`.
 
     Args:
         target: The configuration, or the path of one.
@@ -139,38 +140,22 @@ class ClientGroup(Client):
 
     @property
     def protocol_version(self) -> str:
-        """The protocol version of the only server.
-
-        Raises:
-            ValueError: There are several servers; see `servers`.
-        """
+        """The protocol version of the only server."""
         return self._only("protocol_version").protocol_version
 
     @property
     def protocol_version_reason(self) -> str:
-        """An explanation why this protocol version was chosen.
-
-        Raises:
-            ValueError: There are several servers; see `servers`.
-        """
+        """An explanation why this protocol version was chosen."""
         return self._only("protocol_version_reason").protocol_version_reason
 
     @property
     def server_info(self) -> Json:
-        """The `Implementation` of the only server.
-
-        Raises:
-            ValueError: There are several servers; see `servers`.
-        """
+        """The `Implementation` of the only server."""
         return self._only("server_info").server_info
 
     @property
     def server_capabilities(self) -> Json:
-        """The capabilities that the only server declares.
-
-        Raises:
-            ValueError: There are several servers; see `servers`.
-        """
+        """The capabilities that the only server declares."""
         return self._only("server_capabilities").server_capabilities
 
     @property
@@ -273,46 +258,25 @@ class ClientGroup(Client):
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
     ) -> list[Json]:
-        """Get a prompt of the server that has it and return its messages.
-
-        Args:
-            name: The name of the prompt, as `list_prompts` returns it.
-            arguments: Its arguments, strings by name.
-            options: The other arguments of `Client.get_prompt`.
-
-        Raises:
-            ProtocolError: No server has the prompt, or the server responded with an error.
-        """
+        """Get a prompt of the server that has it and return its messages; see `Client.get_prompt`."""
         server, own = await self._find("prompts", name, self.list_prompts)
         return await (await self._reach(server)).get_prompt(own, arguments, **options)
 
     async def list_tools(self, **options: Any) -> list[Json]:
-        """Return the tools of all connected servers, without those that the configuration leaves out.
-
-        Args:
-            options: The arguments of `Client.list_tools`.
-        """
+        """Return the tools of all connected servers, without those that the configuration leaves out."""
         listed = await self._ask_all("tools", "name", lambda client: client.list_tools(**options))
         for server, tools in listed.items():
             listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
         return self._named("tools", listed)
 
     async def list_prompts(self, **options: Any) -> list[Json]:
-        """Return the prompts of all connected servers.
-
-        Args:
-            options: The arguments of `Client.list_prompts`.
-        """
+        """Return the prompts of all connected servers."""
         return self._named(
             "prompts", await self._ask_all("prompts", "name", lambda client: client.list_prompts(**options))
         )
 
     async def list_resources(self, **options: Any) -> list[Json]:
-        """Return the resources of all connected servers. If several servers list one URI, the first of them counts.
-
-        Args:
-            options: The arguments of `Client.list_resources`.
-        """
+        """Return the resources of all connected servers. If several servers list one URI, the first of them counts."""
         listed = await self._ask_all("resources", "uri", lambda client: client.list_resources(**options))
         self._owners, resources = _firsts(listed, "uri")
         return resources
@@ -321,9 +285,6 @@ class ClientGroup(Client):
         """Return the resource templates of all connected servers.
 
         If several servers list the same template, the first of them counts.
-
-        Args:
-            options: The arguments of `Client.list_resource_templates`.
         """
         listed = await self._ask_all(
             "resources", "uriTemplate", lambda client: client.list_resource_templates(**options)
@@ -354,16 +315,7 @@ class ClientGroup(Client):
         return await (await self._reach(last)).read_resource(uri, **options)
 
     async def complete(self, reference: str, *arguments: Any, **options: Any) -> list[str]:
-        """Complete an argument of a prompt or template of the server that has it, and return the values.
-
-        Args:
-            reference: A prompt's name, as `list_prompts` returns it, or a resource template's URI template.
-            arguments: The other arguments of `Client.complete`.
-            options: The keyword arguments of `Client.complete`.
-
-        Raises:
-            ProtocolError: No server has the prompt, or the server responded with an error.
-        """
+        """Complete an argument of a prompt or template of the server that has it; see `Client.complete`."""
         if "{" in reference:
             if self._templates is None:
                 await self.list_resource_templates()
@@ -373,16 +325,7 @@ class ClientGroup(Client):
         return await (await self._reach(server)).complete(reference, *arguments, **options)
 
     async def set_log_level(self, level: str) -> None:
-        """Set the lowest level of log messages that the servers send, for all servers that support logging.
-
-        A server that cannot be reached receives the level when it connects.
-
-        Args:
-            level: The level, such as `warning`.
-
-        Raises:
-            ProtocolError: There is no such level.
-        """
+        """Set the lowest level of log messages for all servers that support logging; see `Client.set_log_level`."""
         await _all(self._clients[name].set_log_level(level) for name in self._there("logging"))
         for name in self._failures:
             with suppress(ConnectionError):  # it is told when it can be reached

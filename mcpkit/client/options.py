@@ -1,4 +1,4 @@
-"""Options of a client in groups: `Timeout` and `Retries`."""
+"""Option groups of a client: `Timeout` and `Retries`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Timeout(Options):
     `timeout=30` is short for `timeout=Timeout(response=30)`.
 
     Attributes:
-        response: How long a request may wait without a response or a progress notification; None for no limit.
-        total: How long a request may take in all, with retries and reconnecting; None for no limit.
-        connect: How long connecting and agreeing on a protocol version may take; None for no limit.
+        response: How long a request may wait without a response or a progress notification. None sets no limit.
+        total: How long a request may take in all, with retries and reconnecting. None sets no limit.
+        connect: How long connecting and negotiating a protocol version may take. None sets no limit.
 
     Raises:
         TypeError: There is no such option, or it is not a number.
@@ -36,21 +36,25 @@ class Timeout(Options):
 
     @classmethod
     def of(cls, value: Timeout | float | None) -> Timeout:
-        """Return the value of an option `timeout=`, where a number stands for `response`."""
+        """Return the `Timeout` for an option `timeout=`, where a number stands for `response`.
+
+        Args:
+            value: A `Timeout`, the seconds to wait for a response, or None for no limit.
+        """
         return value if isinstance(value, Timeout) else Timeout(response=value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retries(Options):
-    """How a client repeats requests: `Client(url, retries=Retries(attempts=5))`.
+    """How often a client sends requests again: `Client(url, retries=Retries(attempts=5))`.
 
-    Only requests that change nothing, or that the caller marks by `retry=True`, are repeated.
+    The client repeats only requests that change nothing, or that the caller marks with `retry=True`.
 
     Attributes:
-        attempts: How often a request is sent in all when the connection fails.
-        max_delay: The longest wait in seconds before an attempt, where the server names one (`Retry-After`).
-        rounds: How many rounds of input requests (elicitation, sampling, roots) a request may have in 2026-07-28;
-            0 returns results of type `input_required` to the caller.
+        attempts: How often a request is sent in all if the connection fails.
+        max_delay: The longest `Retry-After` of a server in seconds to wait for. After a longer one the error is raised.
+        rounds: How many rounds of input requests (elicitation, sampling, roots) a request may have in 2026-07-28. 0
+            returns results of type `input_required` to the caller.
 
     Raises:
         TypeError: There is no such option, or it is not a number.

@@ -1,4 +1,4 @@
-"""What a server asks, and who answers.
+"""Requests from servers to the client (elicitation, sampling, roots) and their handlers.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

@@ -1,4 +1,4 @@
-"""Forms that a server wants the user to fill in (client/elicitation, "Form Mode Elicitation Requests")."""
+"""Form elicitation: forms for the user to fill in (client/elicitation, "Form Mode Elicitation Requests")."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KINDS: Final[dict[str, FieldKind]] = {
 
 
 class FormChoice(NamedTuple):
-    """One of several texts that a field takes.
+    """One option of a field.
 
     Args:
-        value: What is sent.
-        title: What people read.
+        value: The value to send.
+        title: The text to display.
     """
 
     value: str
@@ -38,14 +38,15 @@ class FormField(NamedTuple):
     """One field of a form.
 
     Args:
-        name: Its name in the answer.
-        title: What people read; its name where the server gives none.
-        description: More about it, or None.
-        kind: What it takes; `choice` one of `choices`, and `choices` a list of them.
-        choices: What can be chosen, however the server has written it; empty for the other kinds.
-        default: What is answered where it is left out; None where there is none.
-        is_required: Whether it must be answered.
-        schema: All that the server says of it: limits, formats.
+        name: The name of the field in the response.
+        title: The text to display; `name` if the server sends no title.
+        description: A description, or None.
+        kind: The type of its value: `string`, `integer`, `number`, `boolean`, `choice` for one of `choices`, or
+            `choices` for a list of them.
+        choices: The options; empty for the other kinds.
+        default: The value sent if the user leaves the field out; None if there is no default.
+        is_required: Whether the field must have a value.
+        schema: The JSON Schema of the field, with limits and formats.
     """
 
     name: str
@@ -59,14 +60,21 @@ class FormField(NamedTuple):
 
 
 class FormRequest:
-    """A form that a server wants the user to fill in.
+    """A form elicitation: a server requests that the user fills in a form.
+
+    Args:
+        params: The params of the request.
+        server: The server's `Implementation`.
 
     Attributes:
-        message: Why it is asked.
-        fields: What is asked, in order.
-        schema: The same as the server has sent it, a JSON Schema.
+        message: The text that explains the form to the user.
+        fields: The fields, in order.
+        schema: The JSON Schema of the form, as the server sent it (`requestedSchema`).
         params: All params of the request.
-        server: What the server says it is (`name`, `title`); people should see who asks.
+        server: The server's `Implementation` (`name`, `title`). Show the user which server sends the form.
+
+    Raises:
+        MalformedError: The params are malformed.
     """
 
     __slots__ = ("_checked", "fields", "message", "params", "schema", "server")
@@ -93,23 +101,23 @@ class FormRequest:
         )
 
     def decline(self) -> ElicitationResult[Any]:
-        """Return what tells the server that the user has said no."""
+        """Return the value for a handler when the user declines the form."""
         return ElicitationResult("decline")
 
     def cancel(self) -> ElicitationResult[Any]:
-        """Return what tells the server that the user has dismissed the form without a choice; so does None."""
+        """Return the value for a handler when the user dismisses the form without a choice. None means the same."""
         return ElicitationResult("cancel")
 
     def result(self, answer: object) -> Json:
-        """Return the result that tells the server an answer; the defaults stand in for what it leaves out.
+        """Return the `ElicitResult` to send to the server. Defaults fill in fields that are left out.
 
         Args:
-            answer: The entries by name, or an object that has them; of a form with one field the entry alone;
-                `decline()`, `cancel()` or None.
+            answer: The values by field name, or an object with these attributes; for a form with one field also the
+                value alone; `decline()`, `cancel()` or None.
 
         Raises:
-            ValueError: The entries do not fit the form; the message says where.
-            TypeError: It is no answer at all.
+            ValueError: The values do not fit the form; the message names the place.
+            TypeError: The answer is none of these.
         """
         entries = answer
         if isinstance(answer, ElicitationResult):
@@ -153,7 +161,7 @@ class FormRequest:
             )
 
     def __repr__(self) -> str:
-        """Show the message and the names of the fields."""
+        """Return a representation with the message and the names of the fields."""
         return f"FormRequest({self.message!r}, fields={[field.name for field in self.fields]})"
 
 
@@ -178,7 +186,7 @@ def _field(name: str, schema: Json, is_required: bool) -> FormField:
 
 
 def _choices(schema: Json) -> tuple[FormChoice, ...]:
-    """Return the choices of a field, in whichever of the ways it has them."""
+    """Return the options of a field, in any of the forms of the specification."""
     for union in ("oneOf", "anyOf"):
         titled = schema.get(union)
         if is_array(titled) and all(

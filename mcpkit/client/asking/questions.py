@@ -1,4 +1,4 @@
-"""What servers ask clients, handed to the functions that answer: alike in every revision.
+"""Dispatches requests from servers to the client's handlers, the same in all revisions.
 
 client/elicitation, client/sampling, client/roots.
 """
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 # Forms and samples bring schemas and content, which clients without such questions do without.
 ElicitationHandler = Callable[["FormRequest"], object]
-"""Fills in a form, or has it filled in; see `FormRequest.result` for what it returns. It may be `async`."""
+"""Fills in a form; see `FormRequest.result` for its return value. It may be `async`."""
 
 UrlElicitationHandler = Callable[
     [UrlRequest], "bool | ElicitationResult[Any] | Awaitable[bool | ElicitationResult[Any] | None] | None"
 ]
-"""Shows the user a page to visit; see `UrlRequest.result` for what it returns."""
+"""Shows the user a page; see `UrlRequest.result` for its return value. It may be `async`."""
 
 RootsGiven = Sequence["str | PathLike[str] | Root"]
 """Folders and files by their paths or URIs."""
 
 Roots = RootsGiven | Callable[[], "RootsGiven | Awaitable[RootsGiven]"]
-"""The client's roots, or a function that finds them."""
+"""The client's roots, or a function that returns them."""
 
 
 class Questions:
-    """Answers what a server asks.
+    """Handles requests from the server.
 
     Args:
         elicit: Fills in forms.
-        elicit_url: Shows the user pages to visit.
-        sample: Has a model speak.
-        roots: The places that the server is to stay within. They may be set anew.
+        elicit_url: Shows pages to the user.
+        sample: Generates messages with a model.
+        roots: The folders that the server may use. They can be changed later.
 
     Attributes:
-        server_info: Returns what the server says it is, for handlers.
+        server_info: Returns the server's `Implementation`, for handlers.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Questions:
 
     @property
     def roots(self) -> Roots | None:
-        """The places that the server is to stay within, as given; to be set anew.
+        """The folders that the server may use, as given. They can be changed at any time.
 
         Raises:
-            TypeError: On setting: it is neither a list nor a function.
+            TypeError: On setting: the value is neither a list nor a function.
         """
         return self._roots
 
@@ -90,7 +90,7 @@ class Questions:
         self._roots = roots
 
     def capabilities(self, revision: str) -> Json:
-        """Return what a client declares in a revision: that for which there are handlers."""
+        """Return the capabilities that the client declares in a revision: those with a handler."""
         declared: Json = {}
         has_modes = knows(revision, "ElicitRequestParams", "mode")
         if revision in CLIENT_METHODS["elicitation/create"]:
@@ -111,19 +111,18 @@ class Questions:
         return declared
 
     async def answer(self, method: str, params: Json) -> Json:
-        """Answer a question.
+        """Handle a request from the server.
 
         Args:
-            method: Its method.
+            method: The method of the request.
             params: Its params.
 
         Returns:
-            The result, as the specification has it.
+            The result, in the form of the specification.
 
         Raises:
-            ProtocolError: This is the answer: nothing here answers such questions, or it is malformed.
-            BaseException: What the handler has raised; TypeError and ValueError also where it has returned what is no
-                answer to the question.
+            ProtocolError: The error to respond with: there is no handler, or the request is malformed.
+            BaseException: The handler failed, or returned an invalid value (TypeError, ValueError).
         """
         find = self._answers.get(method)
         if find is None:

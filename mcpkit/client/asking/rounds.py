@@ -1,4 +1,4 @@
-"""Questions of the stateless era: a request is answered with them, and made again with the answers.
+"""Input rounds: the client provides the input that a result requires, and sends the request again.
 
 basic/patterns/mrtr, since 2026-07-28.
 """
@@ -18,10 +18,10 @@ from ..link.answerer import Answerer
 from ..link.answers import malformed
 
 ROUNDS: Final = 10
-"""As many as the official clients play."""
+"""The default limit of input rounds, the same as in the official clients."""
 
 _FIRST_PAUSE: Final = 0.05
-"""Seconds before a request is made again that was answered with nothing but a state: the server sheds its load."""
+"""Seconds before a request is sent again whose result has only a request state, as from a server under load."""
 
 
 async def answered(
@@ -32,24 +32,25 @@ async def answered(
     answerer: Answerer,
     rounds: int,
 ) -> Json:
-    """Answer what a server asks, and make the request again, until it asks nothing more.
+    """Provide the input that a server requires and send the request again, until the result is complete.
 
-    Forms and pages of one round are shown one after the other; other questions are answered meanwhile.
+    Forms and pages of one round are shown one after the other. Other input requests are handled concurrently.
 
     Args:
-        request: Makes it once, with these params, under an id of its own.
-        method: Its method.
-        params: Its params; left as they are.
-        result: What it has been answered with, which asks.
-        answerer: What answers.
-        rounds: How many rounds it may take.
+        request: Sends the request once with the given params, under a new id.
+        method: The method of the request.
+        params: Its params, which are not changed.
+        result: The result that requires input.
+        answerer: The handler of input requests.
+        rounds: The most rounds.
 
     Returns:
         The last result.
 
     Raises:
-        ProtocolError: The server has answered with an error, asks what it may not, or asks once more after all rounds.
-        BaseException: What the answerer has raised.
+        ProtocolError: The server responded with an error or an invalid input request, or requires input after the last
+            round.
+        BaseException: A handler failed.
     """
     if method in METHODS and method not in ASKING:
         raise malformed(method, "a result, and no question: this method must not ask")
@@ -80,7 +81,7 @@ async def answered(
 
 
 def _asked(result: Json, method: str) -> dict[str, tuple[str, Json]]:
-    """Return the methods and params of the questions in a result, by key."""
+    """Return the methods and params of the input requests in a result, by key."""
     requests: object = result["inputRequests"]
     asked: dict[str, tuple[str, Json]] = {}
     for key, each in requests.items() if is_object(requests) else ():
@@ -111,7 +112,7 @@ async def _answers(asked: dict[str, tuple[str, Json]], answerer: Answerer) -> Js
 
 
 async def _all(chains: list[Awaitable[None]]) -> None:
-    """Wait for all; the first that fails ends the others, and its exception is raised."""
+    """Wait for all; the first failure cancels the others and is raised."""
     tasks = [asyncio.ensure_future(chain) for chain in chains]
     try:
         await asyncio.gather(*tasks)

@@ -1,4 +1,4 @@
-"""Words that a server wants of the client's model (client/sampling; deprecated since 2026-07-28)."""
+"""Sampling: requests from a server to the client's model (client/sampling; deprecated since 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 
 _REJECTED: Final = -1
-"""What the specification's example of a user's no has as code."""
+"""The error code of a rejection by the user, from the specification's example."""
 _UNNAMED: Final = "unknown"
 
 
 class SampleRequest:
-    """What a server wants to have said by the client's model.
+    """A sampling request: a server requests a message from the client's model.
+
+    Args:
+        params: The params of the request.
+        server: The server's `Implementation`.
 
     Attributes:
-        messages: The conversation, as the specification has it: `role`, and `content`, a block or several.
-        max_tokens: The most tokens that may be said.
-        system: A system prompt, or None.
-        temperature: How freely to speak, or None.
-        stop_sequences: Texts at which to stop.
-        model_preferences: `hints` and priorities; empty where there are none.
+        messages: The conversation, each with `role` and `content`: one content block or several.
+        max_tokens: The most tokens to generate.
+        system: The system prompt, or None.
+        temperature: The temperature, or None.
+        stop_sequences: Texts at which the model stops.
+        model_preferences: `hints` and priorities; empty if the server sends none.
         include_context: `none`, `thisServer` or `allServers`.
-        tools: Tools that the model may use, as `tools/list` shows them; those of the server's own making.
-        tool_choice: Whether it must use one: `auto`, `required` or `none`.
-        metadata: For the model's provider; empty where there is none.
+        tools: Definitions of tools that the model may use, as in `tools/list`. They need not be tools of the server.
+        tool_choice: `auto`, `required` or `none`.
+        metadata: Metadata for the model's provider; empty if the server sends none.
         params: All params of the request.
-        server: What the server says it is (`name`, `title`); people should see who asks.
+        server: The server's `Implementation` (`name`, `title`). Show the user which server sends the request.
+
+    Raises:
+        MalformedError: The params are malformed.
     """
 
     def __init__(self, params: Json, server: Json) -> None:
@@ -56,20 +63,20 @@ class SampleRequest:
 
     @property
     def text(self) -> str:
-        """All that is text in the last message."""
+        """The text of the last message; text blocks are joined by newlines."""
         blocks = _blocks(self.messages[-1]) if self.messages else []
         return "\n".join(str(block.get("text")) for block in blocks if block.get("type") == "text")
 
     def result(self, answer: object) -> Json:
-        """Return the result that tells the server what the model has said.
+        """Return the `CreateMessageResult` to send to the server.
 
         Args:
-            answer: A text; a `SamplingResult`; a `CreateMessageResult` of the specification with at least `content`;
-                or None where the user declined.
+            answer: The generated text; a `SamplingResult`; a `CreateMessageResult` as a dict with at least `content`;
+                or None if the user declined.
 
         Raises:
-            ProtocolError: The user has said no.
-            TypeError: It is none of them.
+            ProtocolError: The user declined.
+            TypeError: The answer is none of these.
         """
         if answer is None:
             raise ProtocolError(_REJECTED, "The user has rejected the sampling request")
@@ -92,7 +99,7 @@ class SampleRequest:
         return {"role": "assistant", "model": _UNNAMED, **answer, "content": content}
 
     def __repr__(self) -> str:
-        """Show the last text."""
+        """Return a representation with the text of the last message."""
         return f"SampleRequest({self.text!r}, max_tokens={self.max_tokens})"
 
 
@@ -100,16 +107,24 @@ SamplingFunction = Callable[
     [SampleRequest],
     "str | SamplingResult | Mapping[str, Any] | Awaitable[str | SamplingResult | Mapping[str, Any] | None] | None",
 ]
-"""The model's result for a server's request; see `SampleRequest.result`."""
+"""Generates a message with a model; see `SampleRequest.result` for its return value. It may be `async`."""
 
 
 class SamplingHandler:
-    """A handler of a server's requests for a model, and what it can do besides speaking.
+    """A sampling function with the sampling capabilities that it supports.
 
     Args:
-        handler: Takes a `SampleRequest`, and returns what the model has said.
-        tools: Whether it gives the model the tools of a request, and returns what it wants to use (since 2025-11-25).
-        context: Whether it heeds `include_context` (deprecated).
+        handler: Called with a `SampleRequest`; see `SampleRequest.result` for its return value.
+        tools: Whether it passes the tools of a request to the model and returns tool uses (since 2025-11-25).
+        context: Whether it supports `include_context` (deprecated).
+
+    Attributes:
+        handler: The function.
+        tools: Whether it supports tools.
+        context: Whether it supports `include_context`.
+
+    Raises:
+        TypeError: `handler` is not a function.
     """
 
     def __init__(self, handler: SamplingFunction, *, tools: bool = False, context: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Pages that a server wants the user to visit (client/elicitation, "URL Mode Elicitation Requests")."""
+"""URL elicitation: pages for the user to visit (client/elicitation, "URL Mode Elicitation Requests")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 
 URL_ELICITATION_REQUIRED: Final = -32042
-"""The user has to visit a page before a request can be done (2025-11-25)."""
+"""Error code: the user has to visit a page before the request can succeed (2025-11-25)."""
 
 _ROUNDS: Final = 10
 _FIRST_PAUSE: Final = 1.0
@@ -22,18 +22,25 @@ _LONGEST_PAUSE: Final = 32.0
 
 
 class UrlRequest:
-    """A page that a server wants the user to visit; nothing but the handler opens it.
+    """A URL elicitation: a server requests that the user visits a page.
 
-    Show the user the whole URL, and ask before anything is opened. An answer of True is the user's consent; that the
-    user is done there is no matter of the answer.
+    mcpkit does not open the page; the handler does. Show the user the whole URL, and ask for consent before opening it.
+    The result True means consent, not that the user has finished there.
+
+    Args:
+        params: The params of the request.
+        server: The server's `Implementation`.
 
     Attributes:
-        message: Why.
-        url: Where; http or https.
-        host: The host of the URL, which people should see.
-        id: What tells it from others, as long as the revision has that (2025-11-25); else None.
+        message: The text that explains the page to the user.
+        url: The URL, with the scheme http or https.
+        host: The host of the URL. Show it to the user.
+        id: The `elicitationId` of 2025-11-25; None in other versions.
         params: All params of the request.
-        server: What the server says it is (`name`, `title`); people should see who asks.
+        server: The server's `Implementation` (`name`, `title`). Show the user which server sends the request.
+
+    Raises:
+        MalformedError: The params are malformed.
     """
 
     __slots__ = ("host", "id", "message", "params", "server", "url")
@@ -52,13 +59,14 @@ class UrlRequest:
         self.server = server
 
     def result(self, answer: object) -> Json:
-        """Return the result that tells the server an answer.
+        """Return the `ElicitResult` to send to the server.
 
         Args:
-            answer: True for consent, False for a no, None for no choice, or an `ElicitationResult`.
+            answer: True if the user consents, False if the user declines, None if the user dismisses the request, or an
+                `ElicitationResult`.
 
         Raises:
-            TypeError: It is none of them.
+            TypeError: The answer is none of these.
         """
         if isinstance(answer, ElicitationResult):
             return {"action": answer.action}
@@ -69,7 +77,7 @@ class UrlRequest:
         return {"action": "accept" if answer else "decline"}
 
     def __repr__(self) -> str:
-        """Show message and URL."""
+        """Return a representation with message and URL."""
         return f"UrlRequest({self.message!r}, {self.url!r})"
 
 
@@ -87,23 +95,22 @@ async def visited(
     visit: Callable[[Json], Awaitable[Json]],
     listeners: Listeners[[str, Json | None]],
 ) -> Json:
-    """Have the user visit the pages that an error of a server names, and make the request again.
+    """Show the user the pages named in an error, and send the request again.
 
-    It is made again when the server tells that all is done, and after a pause where it does not tell, a few times. The
-    user is asked once for each page.
+    The request is sent again when the server notifies that the user has finished, and otherwise a few times after a
+    pause. The user gets each page once.
 
     Args:
-        error: The error, -32042.
-        request: Makes the request once more, under a new id.
-        visit: Answers the params of an `elicitation/create`.
-        listeners: Whoever hears the server's notifications.
+        error: The error with code -32042.
+        request: Sends the request once more, under a new id.
+        visit: Handles the params of an `elicitation/create`.
+        listeners: The listeners to the server's notifications.
 
     Returns:
         The result.
 
     Raises:
-        ProtocolError: The server has answered with another error; or with this one, and the user does not go there,
-            or it keeps to it.
+        ProtocolError: The server responded with another error; or the user declined, or the server repeats this error.
     """
     asked: set[str] = set()
     done = _Done()
@@ -135,7 +142,7 @@ async def visited(
 
 
 def _elicitations(error: ProtocolError) -> list[Json]:
-    """Return what an error wants to have visited; raises it where it does not say."""
+    """Return the elicitations in an error; raise the error if it has none."""
     found: object = error.data.get("elicitations") if is_object(error.data) else None
     if not is_array(found) or not found:
         raise error
@@ -145,7 +152,7 @@ def _elicitations(error: ProtocolError) -> list[Json]:
 
 
 class _Done:
-    """Hears which pages users are done with."""
+    """Collects the ids of finished URL elicitations."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
@@ -159,7 +166,7 @@ class _Done:
                 self._news.set()
 
     async def within(self, ids: set[str], seconds: float) -> None:
-        """Return when the user is done with all of these, at the latest after so many seconds."""
+        """Return when all of these elicitations are finished, or after the given seconds."""
         try:
             await asyncio.wait_for(self._all(ids), seconds)
         except asyncio.TimeoutError:

@@ -1,8 +1,8 @@
-"""How a client gets the tokens that protected servers want.
+"""OAuth for clients: obtaining, refreshing and storing the tokens for protected servers.
 
-An `Authorization` (`authorization.py`) is what stands in `Client(url, auth=...)`: it keeps tokens, refreshes them, and
-has its subclasses obtain others, one for each kind of grant. Those who take part have their roles in `roles.py`: the
-browser that shows pages, what says to the token endpoint who the client is, and what proves that tokens are its own.
+An `Authorization` (`authorization.py`) is the value of `Client(url, auth=...)`. It stores and refreshes tokens, and its
+subclasses obtain them, one for each kind of grant. `roles.py` has the interfaces of the parts: the browser that shows
+pages, the client authentication at the token endpoint, and the proofs of possession (DPoP).
 
-Internal: what is public is named in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

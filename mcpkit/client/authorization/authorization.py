@@ -1,4 +1,4 @@
-"""What stands in `Client(url, auth=...)`: where tokens come from, and how long they are good."""
+"""Base of the authorizations for `Client(url, auth=...)`."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from .tokens import Tokens
 
 
 class Authorization(ABC):
-    """How a client gets the tokens that protected servers want; each kind of grant is a subclass.
+    """Base class of the ways to obtain tokens for protected servers, one subclass for each kind of grant.
 
-    One object may serve several clients, servers and event loops: those that ask the same server share its tokens.
+    One object may serve several clients, servers and event loops. Clients of the same server share its tokens.
 
     Args:
-        scopes: The scopes to ask for; None for those that the server names. What a challenge names is added.
-        storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
-        issuer: The authorization server that alone may issue tokens; None for the one that the server names.
-        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
-        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
-            cluster: then everything between can read the tokens.
+        scopes: The scopes to request. None takes those that the server names. Scopes of a challenge are added.
+        storage: The storage of the tokens. None takes the system keyring if there is one, and memory otherwise.
+        issuer: The only authorization server that may issue tokens. None takes the one that the server names.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
 
     Attributes:
-        accepts_http: Whether they may.
+        scopes: The scopes to request, or None.
+        storage: The storage of the tokens.
+        issuer: The only authorization server that may issue tokens, or None.
+        accepts_http: Whether URLs with `http` are accepted for other machines.
 
     Raises:
-        TypeError: `scopes` is a text.
-        ValueError: The issuer is no URL of https.
+        TypeError: `scopes` is a string.
+        ValueError: `issuer` is not a URL with `https`.
     """
 
     is_interactive: ClassVar[bool] = False
-    """Whether a user takes part. The client starts no login before the server has been called."""
+    """Whether a user takes part. The client starts no login before the server has responded with a challenge."""
 
     def __init__(
         self,
@@ -66,14 +69,17 @@ class Authorization(ABC):
 
     @property
     def client(self) -> str:
-        """What tells its tokens apart from those of other clients in the same storage."""
+        """The key that separates its tokens from those of other clients in the same storage."""
         return ""
 
     def authorizer(self, url: str) -> ResourceAuthorizer:
-        """Return what says who asks a server, in the running event loop.
+        """Return the object that adds tokens to requests to a server, for the running event loop.
+
+        Args:
+            url: The URL of the protected server.
 
         Raises:
-            ValueError: No token may be sent to that URL, as it is not encrypted.
+            ValueError: The URL is not encrypted, so that no token may be sent to it.
         """
         try:
             what = "the URL of the protected server"
@@ -86,10 +92,10 @@ class Authorization(ABC):
         return of_loop[server]
 
     def prover(self, key: Json | None) -> Prover | None:
-        """Return what proves that tokens are the client's own; None where they are to be good for whoever has them.
+        """Return the DPoP prover for the tokens; None for bearer tokens.
 
         Args:
-            key: The key that tokens are bound to already, as a JWK; None for a new one.
+            key: The private key, as a JWK, that tokens are bound to already. None makes a new one.
         """
         if key is None and not self._dpop:
             return None
@@ -99,13 +105,24 @@ class Authorization(ABC):
 
     @abstractmethod
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Get tokens; called one at a time for a server.
+        """Obtain tokens. For each server it is called once at a time.
+
+        Args:
+            context: The server, its authorization server and the scopes to request.
+
+        Returns:
+            The tokens.
 
         Raises:
-            AuthorizationFailedError: There are none, and why.
-            MetadataError: What the authorization server says of itself cannot be used.
+            AuthorizationFailedError: No token could be obtained.
+            MetadataError: The metadata of the authorization server cannot be used.
         """
 
     async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
-        """Return what says who the client is when tokens are refreshed; None where they are obtained anew."""
+        """Return the client authentication for refreshing tokens; None if tokens are obtained anew instead.
+
+        Args:
+            context: The server and its authorization server.
+            tokens: The tokens to refresh.
+        """
         return None

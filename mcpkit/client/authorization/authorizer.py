@@ -1,4 +1,4 @@
-"""The tokens for one server: which one goes along, and how there come to be others."""
+"""Adds the tokens for one server to requests, and renews them."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from .web import Web
 logger = logging.getLogger("mcpkit.client")
 
 _MARGIN: Final = 30.0
-"""Seconds before its end at which a token is renewed; less where it holds for less than five minutes."""
+"""Seconds before its expiry at which a token is renewed; less if it is valid for less than five minutes."""
 _PART: Final = 0.1
 _MOST_STEP_UPS: Final = 2
-"""How often more is asked for, for the same operation and the same scopes."""
+"""The most step-ups for the same operation and the same scopes."""
 _MOST_CHALLENGES: Final = 3
-"""How often more is asked for, for one request."""
+"""The most step-ups for one request."""
 _SCHEMES: Final = frozenset({"bearer", "dpop"})
 
 
 class ResourceAuthorizer:
-    """Holds the tokens for one server, for all who ask it in one event loop.
+    """Holds the tokens for one server, shared by all clients in one event loop.
 
     Args:
-        source: Where tokens come from.
-        url: The server, in canonical form.
+        source: Obtains and stores the tokens.
+        url: The URL of the server, in canonical form.
 
     Attributes:
-        renewed: Called each time requests go under another token from now on.
-        tokens: The tokens; None where there are none.
-        url: As given.
+        renewed: Called each time when requests carry another token from now on.
+        tokens: The tokens; None if there are none.
+        url: The URL of the server.
     """
 
     def __init__(self, source: Source, url: str) -> None:
@@ -70,13 +70,13 @@ class ResourceAuthorizer:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The tokens that it has now."""
+        """The current tokens."""
         tokens = self.tokens
         return () if tokens is None else (tokens.access_token, tokens.refresh_token or "")
 
     @property
     def is_busy(self) -> bool:
-        """Whether tokens are being got."""
+        """Whether tokens are being obtained."""
         return self._renewal is not None
 
     @property
@@ -85,13 +85,13 @@ class ResourceAuthorizer:
         return origin(self.url)
 
     def attempt(self, http: Asker, *, may_ask: bool = True) -> TokenAttempt:
-        """Begin with a request."""
+        """Return the authorization of one request."""
         return TokenAttempt(self, http, may_ask=may_ask)
 
     # What goes along
 
     async def current(self, http: Asker) -> Tokens | None:
-        """Return the tokens, refreshed where they end soon and that needs nobody."""
+        """Return the tokens, after refreshing them if they expire soon and no user is needed."""
         if not self._is_loaded:
             kept = await self._kept()
             if not self._is_loaded:
@@ -111,7 +111,7 @@ class ResourceAuthorizer:
         return self.tokens
 
     def headers(self, tokens: Tokens, method: str, url: str) -> Pairs:
-        """Return the headers that send a token."""
+        """Return the headers that carry a token."""
         token = tokens.access_token
         pairs: Pairs = [(b"Authorization", f"{tokens.token_type} {token}".encode("latin-1"))]
         if tokens.token_type == "DPoP" and self._prover is not None:
@@ -119,7 +119,7 @@ class ResourceAuthorizer:
         return pairs
 
     def set_nonce(self, url: str, nonce: str) -> None:
-        """Take note of a nonce that proofs need from now on."""
+        """Store a nonce for further DPoP proofs."""
         if self._prover is not None:
             self._prover.set_nonce(url, nonce)
 
@@ -129,7 +129,7 @@ class ResourceAuthorizer:
     # How there come to be others
 
     def begin_step_up(self, operation: str, scopes: frozenset[str]) -> bool:
-        """Say whether more may be asked for, and count it."""
+        """Count a request for more scopes, and return whether it is allowed."""
         self._step_ups[operation, scopes] += 1
         return self._step_ups[operation, scopes] <= _MOST_STEP_UPS
 
@@ -141,17 +141,17 @@ class ResourceAuthorizer:
         scopes: Iterable[str] = (),
         begins: Callable[[], object] | None = None,
     ) -> None:
-        """Get other tokens. One does it at a time; who comes meanwhile waits for that, and looks again.
+        """Obtain other tokens. One task does so at a time; others wait for it and check its tokens.
 
         Args:
-            http: By whose settings others are asked.
-            seen: The tokens that will not do.
-            challenge: What the server asks for; None where nobody has asked it, so that no user is asked, either.
-            scopes: The scopes that are needed and not granted.
-            begins: Called before it is done, rather than waited for; it may refuse.
+            http: The client whose HTTP settings are used.
+            seen: The tokens that are not sufficient.
+            challenge: The challenge of the server. None if it sent none; then no user is involved.
+            scopes: The scopes that are required and not granted.
+            begins: Called before this task obtains tokens itself. It may raise an error.
 
         Raises:
-            AuthorizationFailedError: There are none, and why.
+            AuthorizationFailedError: No token could be obtained.
         """
         needed = frozenset(scopes)
         while True:
@@ -233,7 +233,7 @@ class ResourceAuthorizer:
             self._margin = min(_MARGIN, _PART * (tokens.expires - time.time()))
 
     async def _refreshed(self, kept: Tokens, found: Found, web: Web) -> Tokens | None:
-        """Return tokens for the refresh token; None where there is none that is good."""
+        """Return new tokens for the refresh token; None if there is no valid one."""
         if kept.refresh_token is None or kept.refresh_token == self._spent:
             return None
         context = self._grant_context(found, web, None, self._prover_for(kept))
@@ -312,12 +312,12 @@ class ResourceAuthorizer:
 
 
 class TokenAttempt:
-    """One request, as often as it has to be sent.
+    """The authorization of one request, which may be sent several times.
 
     Args:
         authorizer: Holds the tokens.
-        http: Who sends it.
-        may_ask: Whether the user may be asked.
+        http: The client that sends the request.
+        may_ask: Whether a user may be involved.
     """
 
     def __init__(self, authorizer: ResourceAuthorizer, http: Asker, *, may_ask: bool) -> None:
@@ -330,7 +330,7 @@ class TokenAttempt:
         self._has_taken_nonce = False
 
     async def headers(self, method: str, url: str) -> Pairs:
-        """Return the headers that say who asks."""
+        """Return the authorization headers."""
         try:
             self._sent = await self._authorizer.current(self._http)
         except AuthorizationFailedError as error:
@@ -338,11 +338,11 @@ class TokenAttempt:
         return [] if self._sent is None else self._authorizer.headers(self._sent, method, url)
 
     def set_nonce(self, url: str, nonce: str) -> None:
-        """Take note of a nonce."""
+        """Store a nonce for further DPoP proofs."""
         self._authorizer.set_nonce(url, nonce)
 
     async def challenged(self, challenge: Challenged) -> bool:
-        """Answer a challenge, and say whether to send the request again."""
+        """Handle a challenge, and return whether to send the request again."""
         try:
             return await self._answered(challenge)
         except AuthorizationFailedError as error:
@@ -404,7 +404,7 @@ class TokenAttempt:
 
 
 def _said(challenge: Challenge) -> str:
-    """Return what a challenge says to people."""
+    """Return the error description of a challenge in parentheses, or an empty string."""
     description = challenge.parameters.get("error_description")
     return f" ({shortened(description)})" if description else ""
 
@@ -418,7 +418,7 @@ def _has_ended(tokens: Tokens) -> bool:
 
 
 def _as_error(error: AuthorizationFailedError, server: str, status: int, challenge: str) -> TransportError:
-    """Return what whoever has asked the server is told."""
+    """Return the error for the caller of the request."""
     message = f"cannot get an access token for {server}: {error}"
     if error.may_pass:
         return TransportError(message, may_have_begun=False)

@@ -1,4 +1,4 @@
-"""Shows a page to the user: in a browser, or, where there is none, as a line to be read."""
+"""Opens a page in the user's browser, or prints its URL if there is no browser."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 _URL: Final = re.compile(r"https?://[A-Za-z0-9\[][#&+,./0-9:;=?@A-Z\[\]_a-z~%-]*")
-"""What a browser or a shell between takes for nothing but the URL of a page."""
+"""URLs without characters that browsers or shells may interpret."""
 
 
 async def open_browser(url: str) -> None:
-    """Open a page in the user's browser; where there is none, say on standard error which page is to be visited.
+    """Open a page in the user's browser, or print its URL to standard error if no browser can be seen.
 
     Args:
-        url: The page.
+        url: The URL of the page.
 
     Raises:
-        ValueError: It is no URL of a web page.
+        ValueError: It is not the URL of a web page.
     """
     check_page(url)
     if is_headless() or not await asyncio.to_thread(_open, url):
@@ -29,10 +29,10 @@ async def open_browser(url: str) -> None:
 
 
 def check_page(url: str) -> None:
-    """Check that a URL is one of a web page: servers name it, and it is given to programs of this machine.
+    """Check that a URL is that of a web page: servers choose it, and it is passed to local programs.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not.
     """
     if _URL.fullmatch(url) is None:
         raise ValueError(
@@ -41,7 +41,7 @@ def check_page(url: str) -> None:
 
 
 def is_headless() -> bool:
-    """Say whether nobody would see a browser: over SSH, and where there is no display."""
+    """Return whether the user cannot see a browser: over SSH, or without a display."""
     if os.environ.get("BROWSER"):
         return False
     always_has_display = sys.platform in {"win32", "darwin"} and "SSH_CONNECTION" not in os.environ
@@ -49,7 +49,7 @@ def is_headless() -> bool:
 
 
 def in_words(url: str) -> str:
-    """Say which page is to be visited, and how from another machine."""
+    """Return the text with the URL to visit, and instructions for another machine."""
     said = f"To log in, open this page:\n\n    {url}\n"
     [redirect_uri, *_] = parse_qs(urlsplit(url).query).get("redirect_uri", [""])
     port = urlsplit(redirect_uri).port if redirect_uri.startswith("http:") else None

@@ -1,4 +1,4 @@
-"""How a client says to a token endpoint who it is, by a secret or without one (OAuth 2.1, 2.4)."""
+"""Client authentication at a token endpoint, by a secret or without one (OAuth 2.1, 2.4)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .roles import ClientAuthentication, TokenRequest
 
 @dataclass(frozen=True)
 class PublicClient:
-    """A client that has no secret says its id."""
+    """A client without a secret, which sends its `client_id` only."""
 
     client_id: str
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add the id to the form."""
+        """Add the `client_id` to the form."""
         request.form["client_id"] = self.client_id
 
 
 @dataclass(frozen=True)
 class SecretInHeader:
-    """A client that says its id and its secret in the header `Authorization` (`client_secret_basic`)."""
+    """Sends id and secret in the header `Authorization` (`client_secret_basic`)."""
 
     client_id: str
     secret: str = field(repr=False)
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add both to the headers."""
+        """Add the header."""
         pair = f"{quote(self.client_id, safe='')}:{quote(self.secret, safe='')}"
         encoded = b64encode(pair.encode()).decode("ascii")
         request.headers["Authorization"] = f"Basic {encoded}"
@@ -41,7 +41,7 @@ class SecretInHeader:
 
 @dataclass(frozen=True)
 class SecretInForm:
-    """A client that says its id and its secret in the form (`client_secret_post`)."""
+    """Sends id and secret in the form (`client_secret_post`)."""
 
     client_id: str
     secret: str = field(repr=False)
@@ -58,18 +58,18 @@ _NONE: Final = "none"
 
 
 def supported(server: AuthorizationServerMetadata) -> tuple[str, ...]:
-    """Return the methods that a token endpoint knows; `client_secret_basic` where it does not say (RFC 8414, 2)."""
+    """Return the methods that a token endpoint supports; `client_secret_basic` by default (RFC 8414, 2)."""
     return server.strings("token_endpoint_auth_methods_supported") or (_BASIC,)
 
 
 def method_to_register(server: AuthorizationServerMetadata) -> str:
-    """Return the method that a client on a user's machine registers: it can keep no secret, and has one if it must."""
+    """Return the method to register for a client on a user's machine: without a secret if the server allows that."""
     methods = server.strings("token_endpoint_auth_methods_supported") or (_NONE,)
     return next((method for method in (_NONE, _BASIC, _POST) if method in methods), _NONE)
 
 
 def method_for(secret: str | None, server: AuthorizationServerMetadata) -> str:
-    """Return the method for a client of which it was not said."""
+    """Return the method for a client that was registered without naming one."""
     methods = supported(server)
     if secret is None or (methods == (_NONE,)):
         return _NONE
@@ -77,10 +77,10 @@ def method_for(secret: str | None, server: AuthorizationServerMetadata) -> str:
 
 
 def by_method(method: str, client_id: str, secret: str | None) -> ClientAuthentication:
-    """Return what says who the client is.
+    """Return the client authentication for a method.
 
     Raises:
-        AuthorizationFailedError: The method is not known, or needs a secret that is not there.
+        AuthorizationFailedError: The method is unknown, or requires a secret that is missing.
     """
     if method == _NONE:
         return PublicClient(client_id)

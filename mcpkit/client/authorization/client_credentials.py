@@ -1,4 +1,4 @@
-"""A client that asks for itself, and for no user: the grant of client credentials (OAuth 2.1, section 4.2)."""
+"""The client credentials grant, for clients without a user (OAuth 2.1, section 4.2)."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ from .tokens import Tokens
 
 
 class ClientCredentials(Authorization):
-    """Tokens for a program that asks for itself: a service, a job; nobody logs in.
+    """Obtains tokens for a program that acts for itself, such as a service or a job, without a login.
 
         Client(url, auth=ClientCredentials("reports", secret=SECRET, issuer="https://id.example.com"))
         Client(url, auth=ClientCredentials("reports", private_key=Path("reports.pem")))
 
-    The client has been registered at the authorization server. Tokens that expire are asked for again (ext-auth, "OAuth
+    The client must be registered at the authorization server. Expired tokens are requested again (ext-auth, "OAuth
     Client Credentials Extension").
 
     Args:
-        client_id: The client's id.
-        secret: Its secret; sent as the authorization server wants it, in a header or in the form.
-        private_key: Its private key, with which it signs who it is: the text of a PEM file, its path, or a JWK.
-        assertion: A JWT by which somebody else vouches for it, such as the platform that it runs on: the token, the
-            path of a file that holds it, or a function that returns it.
-        issuer: The authorization server, which the secret or the assertion is for; nobody else gets it. With a private
-            key it may be left out, as what is signed is good for one authorization server alone.
-        scopes: The scopes to ask for; None for those that the server names.
-        algorithm: What the key signs by, such as `ES256`; None for what suits the key and the authorization server.
+        client_id: The client id.
+        secret: The client secret. It is sent in a header or in the form, as the authorization server requires.
+        private_key: The private key that signs assertions (`private_key_jwt`): the text of a PEM file, its path, or a
+            JWK.
+        assertion: A JWT from another issuer that authenticates the client, such as the platform that it runs on: the
+            token, the path of a file that holds it, or a function that returns it.
+        issuer: The authorization server that the secret or the assertion is sent to, and no other. It may be left out
+            with a private key, since each signed assertion is valid for one authorization server only.
+        scopes: The scopes to request. None takes those that the server names.
+        algorithm: The algorithm of the signature, such as `ES256`. None takes one that suits the key and the
+            authorization server.
         key_id: The `kid` of the key.
-        audience: Whom what is signed is for; None for the issuer. Some want the URL of their token endpoint.
-        storage: Where tokens are kept; None for memory.
-        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
-        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
-            cluster: then everything between can read the tokens.
+        audience: The `aud` of signed assertions. None takes the issuer. Some servers require the URL of their token
+            endpoint.
+        storage: The storage of the tokens. None takes memory.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
 
     Raises:
-        ImportError: `private_key` needs the extra `mcpkit[auth]`.
+        ImportError: `private_key` requires the extra `mcpkit[auth]`.
         OSError: The file of the key cannot be read.
-        ValueError: There is not one of `secret`, `private_key` and `assertion`; or nobody knows whom it is for.
+        ValueError: Not exactly one of `secret`, `private_key` and `assertion` is given; or `issuer` is missing.
     """
 
     def __init__(
@@ -85,11 +88,11 @@ class ClientCredentials(Authorization):
 
     @property
     def client(self) -> str:
-        """The client's id."""
+        """The client id."""
         return self._credentials.client_id
 
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Ask the token endpoint for tokens of the client's own."""
+        """Request tokens from the token endpoint; see `Authorization.obtain`."""
         return await context.tokens(
             {"grant_type": "client_credentials"}, self._credentials.authentication(context)
         )

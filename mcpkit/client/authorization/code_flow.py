@@ -1,4 +1,4 @@
-"""The authorization code flow: what the user is sent with, and whether what comes back may be believed."""
+"""The authorization code flow: the authorization request and the validation of its response."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .web import Answer
 
 @dataclass(frozen=True)
 class AuthorizationRequest:
-    """One request for authorization, as it is remembered until its answer comes.
+    """An authorization request, stored until its response arrives.
 
     Attributes:
-        server: The authorization server, which alone may answer.
-        client_id: The client.
-        redirect_uri: Where it is answered.
-        resource: What the tokens are to be good for.
-        scopes: What is asked for; None where that is left to the authorization server.
-        state: What the answer repeats.
-        verifier: What proves to the token endpoint that it is the same client (PKCE).
+        server: The authorization server, the only one that may respond.
+        client_id: The client id.
+        redirect_uri: The redirect URI of the response.
+        resource: The resource identifier of the server that the tokens are for.
+        scopes: The scopes to request; None leaves them to the authorization server.
+        state: The `state` that the response must repeat.
+        verifier: The PKCE code verifier.
     """
 
     server: AuthorizationServerMetadata
@@ -41,10 +41,10 @@ class AuthorizationRequest:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
 
     def url(self) -> str:
-        """Return the page that the user is shown.
+        """Return the URL of the authorization page.
 
         Raises:
-            MetadataError: There is none, or none that may be shown.
+            MetadataError: There is no such endpoint, or its URL may not be shown.
         """
         parameters = {
             "response_type": "code",
@@ -66,16 +66,16 @@ class AuthorizationRequest:
         )
 
     def code(self, answer: Mapping[str, str]) -> str:
-        """Return the code of an answer that is to this request, and of this authorization server.
+        """Return the authorization code of a response to this request from this authorization server.
 
-        What it says is looked at only then: an error, too, may be of somebody else (RFC 9207, 2.4).
+        An error is read only after these checks, since it may come from another server, too (RFC 9207, 2.4).
 
         Args:
-            answer: The parameters with which the user came back.
+            answer: The query parameters of the redirect.
 
         Raises:
-            AuthorizationFailedError: It is neither, or has no code.
-            TokenRefusedError: The authorization server refuses.
+            AuthorizationFailedError: The response belongs to another request or server, or has no code.
+            TokenRefusedError: The authorization server refused the request.
         """
         issuer = self.server.issuer
         if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):

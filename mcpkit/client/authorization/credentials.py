@@ -1,4 +1,4 @@
-"""What a client says who it is with that has been registered by hand: a secret, a key, or what somebody vouches."""
+"""Credentials of a client that was registered by hand: a secret, a private key or an assertion."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .roles import ClientAuthentication
 
 
 class Credentials:
-    """What a registered client says who it is with: one of a secret, a key, or what somebody vouches.
+    """Credentials of a registered client: exactly one of secret, private key and assertion.
 
     Args:
-        client_id: Its id.
-        secret: Its secret.
-        private_key: The key that it signs with.
-        assertion: What somebody else vouches for it with.
-        issuer: The authorization server that has registered it.
-        algorithm: What the key signs by.
-        key_id: What the key is called.
-        audience: Whom assertions are for.
+        client_id: The client id.
+        secret: The client secret.
+        private_key: The private key that signs assertions.
+        assertion: A JWT from another issuer.
+        issuer: The authorization server that has registered the client.
+        algorithm: The algorithm of the signature.
+        key_id: The `kid` of the key.
+        audience: The `aud` of assertions.
 
     Raises:
-        ValueError: None of them is given, or several; or nobody knows whom a secret is for.
+        ValueError: None or several of them are given; or `issuer` is missing.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Credentials:
             self._assertion = ForeignAssertion(client_id, Presented("assertion=", assertion))
 
     def authentication(self, context: GrantContext) -> ClientAuthentication:
-        """Return what says to a token endpoint who the client is."""
+        """Return the client authentication for the token endpoint."""
         if self._assertion is not None:
             return self._assertion
         return by_method(method_for(self._secret, context.server), self.client_id, self._secret)

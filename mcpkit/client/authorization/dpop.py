@@ -1,4 +1,4 @@
-"""Proofs that tokens are the client's own: each request is signed by a key that they are bound to (RFC 9449)."""
+"""DPoP: proofs of possession of the key that tokens are bound to (RFC 9449)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOST_ORIGINS: Final = 100
 
 
 class Proofs:
-    """Proves by a key of its own that requests come from whom the tokens were issued to.
+    """Makes DPoP proofs with one private key.
 
     Args:
-        key: The private key, as a JWK, that tokens are bound to already. None makes a new one, and so does what is no
-            such key: the tokens that were bound to it are worth nothing then.
+        key: The private key, as a JWK, that tokens are bound to. None, or an invalid key, makes a new one; tokens bound
+            to an invalid key cannot be used any more.
 
     Raises:
         ImportError: joserfc is not installed.
@@ -46,16 +46,16 @@ class Proofs:
 
     @property
     def key(self) -> Json:
-        """The private key, as a JWK, that is kept with the tokens that are bound to it."""
+        """The private key, as a JWK, to store with the tokens."""
         return dict(self._key.as_dict(private=True))
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """Return a new proof for one request: the value of the header `DPoP` (section 4.2).
+        """Return a new proof for one request, the value of the header `DPoP` (section 4.2).
 
         Args:
             method: The HTTP method.
-            url: The URL, of which query and fragment do not count.
-            token: The access token that goes along; None for the token endpoint.
+            url: The URL. Query and fragment are ignored.
+            token: The access token of the request; None for the token endpoint.
         """
         from joserfc import jwt
 
@@ -74,9 +74,9 @@ class Proofs:
         return jwt.encode(header, claims, self._key, algorithms=[_ALGORITHM])
 
     def set_nonce(self, url: str, nonce: str) -> None:
-        """Take note of a nonce that proofs for the origin of a URL need from now on (sections 8 and 9).
+        """Store a nonce for further proofs for the origin of a URL (sections 8 and 9).
 
-        What is no nonce is passed over.
+        An invalid nonce is ignored.
         """
         if _NONCE.fullmatch(nonce) is None:
             return

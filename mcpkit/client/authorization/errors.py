@@ -1,14 +1,14 @@
-"""Why a client has no token for a server. No token, code or secret stands in any of them."""
+"""Errors while obtaining a token. Their messages contain no token, code or secret."""
 
 from __future__ import annotations
 
 
 class AuthorizationFailedError(Exception):
-    """There is no token to be had; whoever asks the server gets an `AuthorizationError` that says the same.
+    """No token could be obtained. The caller of the request gets an `AuthorizationError` with the same message.
 
     Args:
-        message: What has happened, and what to do about it.
-        may_pass: Whether it may be otherwise the next time: nobody has answered, say.
+        message: The reason, and what to do about it.
+        may_pass: Whether another attempt may succeed, for example because the server did not respond.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
@@ -17,12 +17,12 @@ class AuthorizationFailedError(Exception):
 
 
 class TokenRefusedError(AuthorizationFailedError):
-    """A token endpoint, or an authorization endpoint, has answered with an error (OAuth 2.1, 3.2.4 and 4.1.2.1).
+    """A token or authorization endpoint responded with an error (OAuth 2.1, 3.2.4 and 4.1.2.1).
 
     Args:
-        message: What it says, in words.
-        error: Its code, such as `invalid_grant`.
-        may_pass: Whether it may be otherwise the next time.
+        message: The error in words.
+        error: The error code, such as `invalid_grant`.
+        may_pass: Whether another attempt may succeed.
     """
 
     def __init__(self, message: str, error: str, *, may_pass: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Tokens in a file that nobody else can read."""
+"""Token storage in a private file."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .storage import TokenStorage, TokenStorageError
 
 _VERSION: Final = 1
 _MOST: Final = 16 * 1024 * 1024
-"""Bytes that are read: thousands of tokens."""
+"""The most bytes to read, enough for thousands of tokens."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class FileTokens(TokenStorage):
-    """Keeps tokens in a file, in plain text, which only its owner can read (mode 0600).
+    """Stores tokens in plain text in a file that only its owner can read (mode 0600).
 
-    Processes may share it: each change replaces the whole file at once, and one process renews a token at a time.
-    On Windows the folder's access list says who can read it, and is not looked at.
+    Several processes may share the file. Each change replaces the whole file, and one process refreshes a token at a
+    time. On Windows the access list of the folder applies, which is not checked.
 
     Args:
-        path: The file, in a folder that only its owner can read (mode 0700); both are made where they are missing.
+        path: The file, in a folder that only its owner can read (mode 0700). Both are created if they are missing.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -42,19 +42,29 @@ class FileTokens(TokenStorage):
         return f"FileTokens({str(self._path)!r})"
 
     async def load(self, name: str) -> Json | None:
-        """Return the record of a name.
+        """Return a record.
+
+        Args:
+            name: The name of the record.
+
+        Returns:
+            The record; None if there is none.
 
         Raises:
-            TokenStorageError: Others can read the file, or it holds no tokens.
+            TokenStorageError: Other users can read the file, or it is not a token file.
         """
         record = (await asyncio.to_thread(self._read)).get(name)
         return record if is_object(record) else None
 
     async def save(self, name: str, record: Json) -> None:
-        """Keep a record.
+        """Store a record.
+
+        Args:
+            name: The name of the record.
+            record: The record.
 
         Raises:
-            TokenStorageError: Others could read it, or it cannot be written.
+            TokenStorageError: Other users could read the file, or it cannot be written.
         """
 
         def change(records: Json) -> bool:
@@ -64,16 +74,23 @@ class FileTokens(TokenStorage):
         await asyncio.to_thread(self._change, change)
 
     async def remove(self, name: str) -> None:
-        """Keep the record of a name no longer.
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
 
         Raises:
-            TokenStorageError: Others can read the file, or it cannot be written.
+            TokenStorageError: Other users can read the file, or it cannot be written.
         """
         await asyncio.to_thread(self._change, lambda records: records.pop(name, None) is not None)
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncGenerator[None]:
-        """Keep all others that use the file from a record, in this process and in others."""
+        """Lock a record for this process and others that use the file.
+
+        Args:
+            name: The name of the record.
+        """
         await asyncio.to_thread(self._prepare)
         async with locked_meanwhile(self._beside(sha256(name.encode()).hexdigest()[:16])):
             yield
@@ -82,10 +99,10 @@ class FileTokens(TokenStorage):
         return self._path.with_name(f".{self._path.name}.{what}.lock")
 
     def _prepare(self) -> None:
-        """Make the folder where there is none, and look who can read it.
+        """Create the folder if it is missing, and check its permissions.
 
         Raises:
-            TokenStorageError: Others can, or it cannot be made.
+            TokenStorageError: Other users can read it, or it cannot be created.
         """
         folder = self._path.parent
         try:
@@ -111,7 +128,7 @@ class FileTokens(TokenStorage):
         """Return the records by name.
 
         Raises:
-            TokenStorageError: Others can read the file, or it holds no tokens.
+            TokenStorageError: Other users can read the file, or it is not a token file.
         """
         self._prepare()
         try:
@@ -163,7 +180,7 @@ class FileTokens(TokenStorage):
             raise TokenStorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
 
     def _write(self, text: bytes) -> None:
-        """Put a whole file in the place of the old one."""
+        """Replace the whole file atomically."""
         made, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # mode 0600
         try:
             with os.fdopen(made, "wb") as file:

@@ -1,4 +1,4 @@
-"""What tokens are wanted for: the server, its authorization server, and how that is asked for them."""
+"""The context of a token grant: server, authorization server, scopes; and requests to the token endpoint."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NEEDS_NONCE = "use_dpop_nonce"
 
 @dataclass(frozen=True)
 class GrantContext:
-    """What tokens are wanted for.
+    """The server and authorization server that tokens are obtained for and from.
 
     Attributes:
-        url: The server.
-        resource: The server's identifier, as published: what the tokens are to be good for.
-        server: The authorization server.
-        scopes: The scopes to ask for; None to leave `scope` out.
-        published: The scopes that the server publishes.
-        web: Sends requests.
-        prover: What the tokens are to be bound to; None for tokens of whoever has them.
+        url: The URL of the server.
+        resource: The resource identifier of the server, as it publishes it. The tokens are issued for it.
+        server: The metadata of the authorization server.
+        scopes: The scopes to request; None leaves `scope` out.
+        published: The scopes in the metadata of the server.
+        web: Sends requests to the authorization server.
+        prover: The DPoP prover; None for bearer tokens.
     """
 
     url: str
@@ -40,17 +40,20 @@ class GrantContext:
     prover: Prover | None = field(default=None, repr=False)
 
     async def tokens(self, form: Mapping[str, str], authentication: ClientAuthentication) -> Tokens:
-        """Ask the token endpoint.
+        """Request tokens from the token endpoint.
 
         Args:
-            form: The parameters of the grant. `resource` is added, and `scope` where it is not among them, unless its
-                value there is empty.
-            authentication: What says who the client is.
+            form: The parameters of the grant. `resource` is added, and `scope` if it is missing. An empty `scope` is
+                left out.
+            authentication: The client authentication.
+
+        Returns:
+            The tokens.
 
         Raises:
-            TokenRefusedError: It refuses.
-            AuthorizationFailedError: There is no answer, or none of tokens.
-            MetadataError: There is no token endpoint, or none that may be asked.
+            TokenRefusedError: The token endpoint responded with an error.
+            AuthorizationFailedError: The token endpoint did not respond, or its response has no tokens.
+            MetadataError: There is no token endpoint, or its URL may not be requested.
         """
         issuer = self.server.issuer
         request = TokenRequest(self.server.endpoint("token_endpoint"), {"resource": self.resource, **form})

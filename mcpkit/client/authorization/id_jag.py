@@ -1,4 +1,4 @@
-"""A user of an enterprise has logged in once, and its identity provider says what for (ext-auth, EMA; ID-JAG)."""
+"""Enterprise-managed authorization: a grant from the enterprise's identity provider (ext-auth, EMA; ID-JAG)."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
 class EnterpriseManaged(Authorization):
-    """Tokens for a user who has logged in at an enterprise's identity provider, which decides what the client may do.
+    """Obtains tokens for a user who has logged in at the identity provider of an enterprise.
 
         auth = EnterpriseManaged(
             "notes-client", secret=SECRET, issuer="https://auth.notes.example",
             idp="https://acme.idp.example", idp_client_id="our-client", identity=id_token,
         )
 
-    Nobody is asked anything: the identity provider exchanges what it has said about the user for a grant (ID-JAG), and
-    the authorization server of the MCP server exchanges that for a token ("Enterprise-Managed Authorization").
+    The user is not prompted. The identity provider decides what the client may do, and exchanges the user's identity
+    token for a grant (ID-JAG). The authorization server of the MCP server exchanges the grant for a token
+    ("Enterprise-Managed Authorization").
 
     Args:
-        client_id: The client's id at the server's authorization server.
-        secret: Its secret there; or else its private key.
-        private_key: Its private key: the text of a PEM file, its path, or a JWK.
-        issuer: That authorization server: nobody else gets a grant.
+        client_id: The client id at the authorization server of the MCP server.
+        secret: The client secret there. Give either `secret` or `private_key`.
+        private_key: The private key of the client there: the text of a PEM file, its path, or a JWK.
+        issuer: That authorization server. Grants are sent to no other server.
         idp: The issuer of the enterprise's identity provider.
-        idp_client_id: The client's id there.
-        identity: What the identity provider has said about the user when it logged in, an ID token or a SAML assertion:
-            as it is, the path of a file that holds it, or a function that returns it.
-        idp_secret: The client's secret there; None where it has none.
-        identity_type: `id_token` or `saml2`.
-        idp_token_endpoint: Where the identity provider exchanges tokens; None to look into its metadata.
-        scopes: The scopes to ask for; None for those that the server names.
-        storage: Where tokens are kept, of this user alone; None for memory: there are others at any time.
-        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
-        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
-            cluster: then everything between can read the tokens.
+        idp_client_id: The client id at the identity provider.
+        identity: The identity token of the user from the login, an ID token or a SAML assertion: the token, the path of
+            a file that holds it, or a function that returns it.
+        idp_secret: The client secret at the identity provider; None if there is none.
+        identity_type: The type of `identity`: `id_token` or `saml2`.
+        idp_token_endpoint: The token endpoint of the identity provider. None takes it from the provider's metadata.
+        scopes: The scopes to request. None takes those that the server names.
+        storage: The storage of the tokens, for this user only. None takes memory, since tokens can be obtained again at
+            any time.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
 
     Raises:
-        ImportError: `private_key` needs the extra `mcpkit[auth]`.
+        ImportError: `private_key` requires the extra `mcpkit[auth]`.
         OSError: The file of the key cannot be read.
-        ValueError: A URL is none of https, or there is not one of `secret` and `private_key`.
+        ValueError: A URL does not begin with `https`, `identity_type` is unknown, or not exactly one of `secret` and
+            `private_key` is given.
     """
 
     def __init__(
@@ -113,16 +116,16 @@ class EnterpriseManaged(Authorization):
 
     @property
     def client(self) -> str:
-        """The client's id."""
+        """The client id."""
         return self._credentials.client_id
 
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Have the identity provider grant it, and the authorization server issue tokens for the grant."""
+        """Request a grant from the identity provider, and tokens for it; see `Authorization.obtain`."""
         form = {"grant_type": JWT_BEARER, "assertion": await self._grant(context)}
         return await context.tokens(form, self._credentials.authentication(context))
 
     async def _grant(self, context: GrantContext) -> str:
-        """Return the identity provider's grant for one server (section 4)."""
+        """Return the grant of the identity provider for one server (section 4)."""
         what = f"the identity provider {shortened(self._idp)}"
         try:
             idp = await self._metadata(context)

@@ -1,4 +1,4 @@
-"""Tokens in the keyring of the system, by the package `keyring`, which is imported when it is asked for."""
+"""Token storage in the system keyring, by the package `keyring`, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .storage import MemoryTokens, TokenStorage, TokenStorageError
 
 
 class _Keyring(Protocol):
-    """What is used of a keyring; the package has no types for it."""
+    """The functions of a keyring in use. The package `keyring` has no types for them."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
 
@@ -35,17 +35,17 @@ class _Keyring(Protocol):
 T = TypeVar("T")
 
 _MOST: Final = 1_000
-"""Characters of one entry: that of Windows holds 2,560 bytes, of two to four for each."""
+"""The most characters of one entry. An entry on Windows holds 2,560 bytes, and a character takes two to four."""
 _MOST_PIECES: Final = 1_000
 
 
 class KeyringTokens(TokenStorage):
-    """Keeps tokens in the keyring of the system: the Keychain, the Credential Locker, the Secret Service.
+    """Stores tokens in the system keyring: Keychain, Credential Locker or Secret Service.
 
-    What is too long for one entry is kept in several. One process at a time renews a token, on one machine.
+    A record that is too long for one entry takes several. One process on a machine refreshes a token at a time.
 
     Args:
-        service: What the entries are for, as the keyring shows it. Programs with another one do not see them.
+        service: The service name of the entries, which the keyring shows. Programs with another name do not see them.
 
     Raises:
         ImportError: The package `keyring` is not installed.
@@ -66,7 +66,13 @@ class KeyringTokens(TokenStorage):
         return f"KeyringTokens({self._service!r})"
 
     async def load(self, name: str) -> Json | None:
-        """Return the record of a name.
+        """Return a record.
+
+        Args:
+            name: The name of the record.
+
+        Returns:
+            The record; None if there is none.
 
         Raises:
             TokenStorageError: The keyring is locked, or cannot be reached.
@@ -74,7 +80,11 @@ class KeyringTokens(TokenStorage):
         return await self._in_thread(self._load, name)
 
     async def save(self, name: str, record: Json) -> None:
-        """Keep a record.
+        """Store a record.
+
+        Args:
+            name: The name of the record.
+            record: The record.
 
         Raises:
             TokenStorageError: The keyring is locked, or cannot be reached.
@@ -82,7 +92,10 @@ class KeyringTokens(TokenStorage):
         await self._in_thread(self._save, name, json.dumps(record))
 
     async def remove(self, name: str) -> None:
-        """Keep the record of a name no longer.
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
 
         Raises:
             TokenStorageError: The keyring is locked, or cannot be reached.
@@ -91,7 +104,11 @@ class KeyringTokens(TokenStorage):
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncGenerator[None]:
-        """Keep all others of this user and machine from a record."""
+        """Lock a record for all processes of this user on this machine.
+
+        Args:
+            name: The name of the record.
+        """
         folder = _folder_of_locks()
         async with locked_meanwhile(folder / sha256(f"{self._service} {name}".encode()).hexdigest()[:32]):
             yield
@@ -141,9 +158,9 @@ class KeyringTokens(TokenStorage):
 
 
 def default_storage() -> TokenStorage:
-    """Return the keyring of the system, where the package `keyring` is installed and finds one; else memory.
+    """Return the system keyring if the package `keyring` is installed and finds one, and memory otherwise.
 
-    A plain file that somebody has made the keyring is none, and neither is the one that keeps nothing.
+    A keyring in a plain file and the null keyring are not used.
     """
     try:
         import keyring
@@ -161,7 +178,7 @@ def default_storage() -> TokenStorage:
 
 
 def _pieces(name: str, head: Json | None) -> Iterator[str]:
-    """Yield the names of the entries that hold a record; none where the entry itself does."""
+    """Yield the names of the further entries of a record; none if one entry holds it."""
     if head is None:
         return
     count, of = head.get("pieces"), head.get("of")
@@ -180,7 +197,7 @@ def _object(text: str | None) -> Json | None:
 
 @contextmanager
 def _said_in_words() -> Generator[None]:
-    """Raise what goes wrong in a keyring with what to do about it."""
+    """Raise errors of a keyring as `TokenStorageError` with instructions."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # of backends for any system, which raise errors of their own
@@ -191,10 +208,10 @@ def _said_in_words() -> Generator[None]:
 
 
 def _folder_of_locks() -> Path:
-    """Return a folder that is this user's alone.
+    """Return a private folder of the user for lock files.
 
     Raises:
-        TokenStorageError: Somebody else has one in its place.
+        TokenStorageError: Other users can access the folder.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime if runtime and Path(runtime).is_dir() else tempfile.gettempdir())

@@ -1,4 +1,4 @@
-"""A lock between processes: whoever holds it has locked a file, which is there only meanwhile."""
+"""A lock between processes, by a locked file that exists only while the lock is held."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _AGAIN: Final = 0.02
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock for a moment, in a thread that may wait for it.
+    """Hold a lock for a short time, in a thread that may block.
 
     Args:
-        path: The file that is locked, in a folder that is there.
+        path: The file to lock, in an existing folder.
     """
     while (held := _taken(path)) is None:
         time.sleep(_AGAIN)
@@ -32,10 +32,10 @@ def locked(path: Path) -> Generator[None]:
 
 @asynccontextmanager
 async def locked_meanwhile(path: Path) -> AsyncGenerator[None]:
-    """Hold a lock while others of the event loop go on, also those that wait for it.
+    """Hold a lock without blocking the event loop.
 
     Args:
-        path: The file that is locked, in a folder that is there.
+        path: The file to lock, in an existing folder.
     """
     while (held := _taken(path)) is None:  # noqa: ASYNC110  # nothing tells when
         await asyncio.sleep(_AGAIN)
@@ -46,7 +46,7 @@ async def locked_meanwhile(path: Path) -> AsyncGenerator[None]:
 
 
 def _taken(path: Path) -> int | None:
-    """Return the descriptor of the file, locked; None while another has it."""
+    """Return the descriptor of the locked file; None while another process holds the lock."""
     try:
         held = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except PermissionError:
@@ -64,7 +64,7 @@ def _taken(path: Path) -> int | None:
 
 
 def _is_still(path: Path, held: int) -> bool:
-    """Say whether the locked file is the one at the path, and not one that its last holder has removed."""
+    """Return whether the locked file is still the one at the path; the last holder may have removed it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(held))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The browser of this machine, and where it comes back to: what logs users in unless something else is given."""
+"""The default login: the browser of this machine, with a redirect to a local port."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from .redirect_listener import RedirectListener, is_loopback_redirect
 from .roles import RedirectReceiver
 
 OpenBrowser = Callable[[str], Awaitable[object] | object]
-"""Shows the user a page."""
+"""Shows the user the page at a URL; it may be `async`."""
 
 LOGIN_TIMEOUT: Final = 300.0
-"""Seconds that a person has for a login."""
+"""Seconds that a user has for a login."""
 
 
 class LocalCallbackServer:
-    """Shows pages in the user's browser, and waits for it to come back to a port of this machine (RFC 8252).
+    """Opens pages in the user's browser, and receives the redirect on a port of this machine (RFC 8252).
 
         Client(url, auth=OAuth(browser=LocalCallbackServer(port=8123)))
 
-    It listens only while a login is under way. Where there is no browser to be seen, as over SSH, it says on standard
-    error which page is to be visited.
+    It listens only during a login. Without a visible browser, as over SSH, it prints the URL to standard error.
 
     Args:
-        port: The port, where the client is registered with one; 0 for one that is free.
+        port: The port of the redirect URI, if the client is registered with one. 0 takes a free port.
         path: The path of the redirect URI.
-        host: The host that it names: `127.0.0.1`, or `localhost` or `[::1]` for authorization servers that want it.
-        timeout: Seconds that the user has.
-        open_browser: Shows the user a page in another way: called with its URL; may be `async`, and is run in a thread
-            where it is not.
+        host: The host of the redirect URI: `127.0.0.1`, or `localhost` or `[::1]` if the authorization server requires
+            it.
+        timeout: Seconds that the user has for the login.
+        open_browser: Shows the user a page in another way. It is called with the URL and may be `async`; otherwise it
+            runs in a thread.
 
     Raises:
-        TypeError: An argument is none of its kind.
-        ValueError: Nothing leads to this machine by these.
+        TypeError: An argument has the wrong type.
+        ValueError: The redirect URI does not lead to this machine.
     """
 
     def __init__(
@@ -69,14 +69,17 @@ class LocalCallbackServer:
     def receive_redirect(
         self, registered: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[RedirectReceiver]:
-        """Wait for the browser until the context is left.
+        """Listen for the redirect until the context is left.
 
         Args:
-            registered: Redirect URIs that the client has registered; the first of them that leads to this machine, by a
-                port that is free, is taken, unless `port=` says which one.
+            registered: The redirect URIs that the client has registered. The first of them that leads to this machine
+                with a free port is used, unless `port` is set.
+
+        Returns:
+            A context manager with the receiver of the redirect.
 
         Raises:
-            AuthorizationFailedError: The port is taken.
+            AuthorizationFailedError: The port is in use.
         """
         here = [uri for uri in registered if is_loopback_redirect(uri) and not self._has_port]
         return self._receive_redirect([*here, self._redirect_uri])
@@ -88,7 +91,7 @@ class LocalCallbackServer:
 
 
 async def _listening(stack: AsyncExitStack, uris: list[str]) -> RedirectListener:
-    """Return a listener at the first URI where there can be one."""
+    """Return a listener at the first URI with a free port."""
     problem = ""
     for uri in uris:
         try:
@@ -99,7 +102,7 @@ async def _listening(stack: AsyncExitStack, uris: list[str]) -> RedirectListener
 
 
 class _RedirectReceiver:
-    """Where the browser comes back to."""
+    """Receives the redirect of the browser."""
 
     def __init__(self, listener: RedirectListener, timeout: float, open_browser: OpenBrowser) -> None:
         self._listener = listener
@@ -108,11 +111,11 @@ class _RedirectReceiver:
 
     @property
     def redirect_uri(self) -> str:
-        """Where it waits."""
+        """The redirect URI."""
         return self._listener.redirect_uri
 
     async def authorize(self, url: str, state: str) -> Mapping[str, str]:
-        """Show the page, and return the parameters of the answer."""
+        """Open the page, and return the query parameters of the redirect."""
         try:
             check_page(url)
         except ValueError as error:

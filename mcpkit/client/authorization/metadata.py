@@ -1,4 +1,4 @@
-"""What a protected server, and the authorization server that it names, say of themselves, asked for and checked."""
+"""Requests and checks the metadata of a protected server and its authorization server."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .errors import AuthorizationFailedError
 from .web import NotThereError, UnreachableError, Web
 
 _OLDEST: Final = "2025-03-26"
-"""The revision of servers that have no metadata as protected resources."""
+"""The revision without metadata of protected resources."""
 
 _NEEDED: Final = ("authorization_endpoint", "token_endpoint", "code_challenge_methods_supported")
 _DOCUMENTS: Final = "client_id_metadata_document_supported"
-"""Members that clients need; where one is missing, or there is no way to become known, other documents are read."""
+"""Members that clients need. If one is missing, or the client cannot register, further documents are requested."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a protected server.
+    """The metadata of a protected server.
 
     Attributes:
-        resource: Its identifier, as published.
-        server: Its authorization server.
-        scopes: The scopes that basic use needs; None where nobody says.
+        resource: The resource identifier, as published.
+        server: The metadata of its authorization server.
+        scopes: The scopes for basic use; None if the server names none.
     """
 
     resource: str
@@ -40,18 +40,18 @@ class Found:
 
 
 async def find(web: Web, url: str, named: str | None, issuer: str | None, before: str | None) -> Found:
-    """Find out who issues tokens for a server, and what both say of themselves.
+    """Discover the authorization server of a server, and the metadata of both.
 
     Args:
         web: Sends requests.
-        url: The server.
-        named: Where its challenge says that its metadata is; None where it does not say.
-        issuer: The authorization server that alone will do; None for any.
-        before: The one that has issued tokens before, which is taken again where it still may be.
+        url: The URL of the server.
+        named: The URL of its metadata in the challenge (`resource_metadata`); None if there is none.
+        issuer: The only acceptable authorization server; None for any.
+        before: The authorization server of earlier tokens, which is preferred.
 
     Raises:
-        AuthorizationFailedError: What they say cannot be had.
-        MetadataError: It cannot be believed.
+        AuthorizationFailedError: The metadata cannot be retrieved.
+        MetadataError: The metadata is invalid.
     """
     resource = await _resource(web, url, named)
     if resource is None:
@@ -77,7 +77,7 @@ async def find(web: Web, url: str, named: str | None, issuer: str | None, before
 
 
 async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata | None:
-    """Return what a server says of itself; None where it says nothing, as those of 2025-03-26 do."""
+    """Return the metadata of a server; None if it has none, as in 2025-03-26."""
     what = f"the protected resource metadata of {shortened(canonical(url))}"
     if named is not None:
         web.check(named, what)
@@ -108,19 +108,19 @@ async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata |
 
 
 async def authorization_server(web: Web, issuer: str, what: str) -> AuthorizationServerMetadata:
-    """Return what an authorization server says of itself, in one document or in several.
+    """Return the metadata of an authorization server, merged from its documents.
 
-    It may have one as RFC 8414 has it and one as OpenID Connect has it, of which each lacks members of the other. So
-    where one lacks a member that clients need, the others are read, too. One that is missing or broken does no harm.
+    It may have one document by RFC 8414 and one by OpenID Connect, each with different members. If a member that
+    clients need is missing, the other documents are requested, too. Missing or broken ones are ignored.
 
     Args:
         web: Sends requests.
-        issuer: Its issuer.
-        what: What the metadata is called in messages.
+        issuer: The issuer of the authorization server.
+        what: The name of the metadata in messages.
 
     Raises:
-        AuthorizationFailedError: It cannot be had.
-        MetadataError: It cannot be believed.
+        AuthorizationFailedError: The metadata cannot be retrieved.
+        MetadataError: The metadata is invalid.
     """
     found: AuthorizationServerMetadata | None = None
     misread: list[MetadataError] = []
@@ -151,9 +151,9 @@ async def authorization_server(web: Web, issuer: str, what: str) -> Authorizatio
 
 
 async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
-    """Return what holds of a server that has no metadata as a protected resource: it is its own authorization server.
+    """Return the metadata for a server without any: it is its own authorization server.
 
-    That is how it was in 2025-03-26 (basic/authorization, "Server Metadata Discovery").
+    This applies to 2025-03-26 (basic/authorization, "Server Metadata Discovery").
     """
     places, names = origin_urls(url)
     what = f"the authorization server metadata of {names[0]}"

@@ -1,4 +1,4 @@
-"""The user logs in by a browser, and the client gets tokens for a code (OAuth 2.1, 4.1)."""
+"""The authorization code grant: the user logs in with a browser (OAuth 2.1, 4.1)."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ from .tokens import Registration, Tokens
 
 
 class OAuth(Authorization):
-    """Has the user log in by a browser where a server wants to know who asks.
+    """Obtains tokens by a login of the user in a browser, when a server requires them.
 
-    It is known to the authorization server by the first of these that there is: the client that has been registered
-    there by hand, a client ID metadata document, or a registration of its own, which is kept.
+    The client identifies itself by the first of these that is available: a `client_id` registered by hand, a client ID
+    metadata document, or dynamic client registration, whose result is stored.
 
     Args:
-        client_id: The id of a client that has been registered by hand; `issuer` says where.
-        client_secret: Its secret, if it has one.
-        issuer: The authorization server that alone may issue tokens; needed with `client_id`, which goes nowhere else.
-        client_metadata_url: The URL of the client's own metadata document, which is its id where that is understood.
-        client_name: What users are told that the client is called.
-        authentication: What says who the client is in place of a secret, such as `PrivateKeyJwt`.
-        scopes: The scopes to ask for; None for those that the server names. What a challenge names is added.
-        storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
-        browser: What shows pages to the user; None for the browser of the system, and an answer on this machine.
-        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
-        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
-            cluster: then everything between can read the tokens.
-        accept_unannounced_pkce: Whether users log in at an authorization server whose metadata does not say that it
-            knows PKCE, as that of Microsoft Entra ID and Amazon Cognito does not.
+        client_id: The id of a client that was registered by hand at `issuer`.
+        client_secret: The client secret, if there is one.
+        issuer: The only authorization server that may issue tokens. It is required with `client_id`, which is sent to
+            no other server.
+        client_metadata_url: The URL of the client ID metadata document. It is the client id at authorization servers
+            that support it.
+        client_name: The name of the client that users see.
+        authentication: Client authentication in place of a secret, such as `PrivateKeyJwt`.
+        scopes: The scopes to request. None takes those that the server names. Scopes of a challenge are added.
+        storage: The storage of tokens and registrations. None takes the system keyring if there is one, and memory
+            otherwise.
+        browser: Shows pages to the user and receives the redirect. None takes a `LocalCallbackServer`.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
+        accept_unannounced_pkce: Whether to accept authorization servers whose metadata does not announce PKCE, such as
+            Microsoft Entra ID and Amazon Cognito.
 
     Raises:
-        TypeError: `scopes` is a text.
-        ValueError: What is said of the client does not fit together.
+        TypeError: `scopes` is a string.
+        ValueError: The arguments about the client do not fit together.
     """
 
     is_interactive: ClassVar[bool] = True
@@ -93,17 +96,17 @@ class OAuth(Authorization):
         self._browser = browser
 
     def __repr__(self) -> str:
-        """Show what is no secret."""
+        """Return a representation without secrets."""
         known = self._client_id or self._metadata_url or self._client_name
         return f"OAuth({known!r})"
 
     @property
     def client(self) -> str:
-        """What tells its tokens apart from those of other clients in the same storage."""
+        """The key that separates its tokens from those of other clients in the same storage."""
         return self._client_id or self._metadata_url or ""
 
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Have the user log in."""
+        """Let the user log in, and exchange the authorization code for tokens; see `Authorization.obtain`."""
         context.server.check_pkce(may_be_unannounced=self._accepts_unannounced_pkce)
         for endpoint in ("authorization_endpoint", "token_endpoint"):
             context.server.endpoint(endpoint)  # before anybody registers, or is asked
@@ -127,16 +130,21 @@ class OAuth(Authorization):
                 return await self._logged_in(context, receiver, registration)
 
     async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
-        """Return what says who the client is when tokens are refreshed."""
+        """Return the client authentication for refreshing tokens; None if the client is not registered.
+
+        Args:
+            context: The server and its authorization server.
+            tokens: The tokens to refresh.
+        """
         registration = await self._known(context)
         return None if registration is None else self._as_client(registration)
 
     async def _is_known_still(
         self, context: GrantContext, registration: Registration, redirect_uri: str
     ) -> bool:
-        """Say whether an authorization server knows a registration that was kept.
+        """Return whether an authorization server still knows a stored registration.
 
-        One that has forgotten it shows the user an error, and sends nobody back: the client would wait in vain.
+        Otherwise it would show the user an error without a redirect, and the client would wait in vain.
         """
         if self._is_known_otherwise(context):
             return True
@@ -170,13 +178,13 @@ class OAuth(Authorization):
     # Whom it is known as
 
     def _is_known_otherwise(self, context: GrantContext) -> bool:
-        """Say whether the client need not register."""
+        """Return whether the client needs no registration."""
         return self._client_id is not None or (
             self._metadata_url is not None and context.server.says("client_id_metadata_document_supported")
         )
 
     async def _known(self, context: GrantContext) -> Registration | None:
-        """Return what an authorization server knows the client by; None where it has to register first."""
+        """Return the registration at an authorization server; None if the client has to register first."""
         server = context.server
         if self._client_id is not None:
             method = method_for(self._client_secret, server)

@@ -1,4 +1,4 @@
-"""A token that a platform or an identity provider has given, and gives anew: in a file, by a function, or as it is."""
+"""A token of a platform or an identity provider, which may change: a string, a file or a function."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from .errors import AuthorizationFailedError
 
 PresentedToken = str | Path | Callable[[], str | Awaitable[str]]
-"""A token; the path of the file that holds it, read each time; or a function that returns it, which may be `async`."""
+"""A token; the path of a file that holds it, read each time; or a function that returns it, which may be `async`."""
 
 
 class Presented:
-    """Finds a token when it is needed. It is not shown.
+    """Reads a token when it is needed.
 
     Args:
-        name: What the argument is called that gives it.
+        name: The name of the argument, for messages.
         given: The token, the path of its file, or a function.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is none of these.
         ValueError: It is empty.
     """
 
@@ -39,10 +39,10 @@ class Presented:
         self._given = given
 
     async def value(self) -> str:
-        """Return the token as it is now.
+        """Return the current token.
 
         Raises:
-            AuthorizationFailedError: There is none.
+            AuthorizationFailedError: There is no token.
         """
         token = await self._now()
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:

@@ -1,4 +1,4 @@
-"""A client says who it is by what it has signed, or by what somebody vouches for it (RFC 7523, section 2.2)."""
+"""Client authentication by an assertion, signed by the client or by another issuer (RFC 7523, section 2.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 _KINDS: Final[tuple[Literal["EC", "RSA", "OKP"], ...]] = ("EC", "RSA", "OKP")
 _SECONDS: Final = 300
-"""How long an assertion is good: clocks differ."""
+"""Seconds for which an assertion is valid, with a margin for clock differences."""
 _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "RSA": ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512"),
     "P-256": ("ES256",),
@@ -31,7 +31,7 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "P-521": ("ES512",),
     "Ed25519": ("EdDSA",),
 }
-"""What keys can sign by, the usual first."""
+"""Algorithms of keys, the usual ones first."""
 _NO_KEY: Final = (
     "private_key= must be an unencrypted private key: the text of a PEM file, its path as a pathlib.Path, or a JWK."
     " Supported are RSA, P-256, P-384, P-521 and Ed25519"
@@ -39,17 +39,17 @@ _NO_KEY: Final = (
 
 
 class SigningKey:
-    """A private key that signs assertions. It is not shown.
+    """A private key that signs assertions.
 
     Args:
         key: The text of a PEM file, the file's path, or a JWK.
-        algorithm: What it signs by, such as `ES256`; None for what suits the key and the authorization server.
-        key_id: The `kid` that the authorization server knows it by; None for that of the JWK, if it has one.
+        algorithm: The algorithm, such as `ES256`. None takes one that suits the key and the authorization server.
+        key_id: The `kid` of the key. None takes that of the JWK, if it has one.
 
     Raises:
         ImportError: joserfc is not installed.
         OSError: The file cannot be read.
-        ValueError: It is no private key, or none for the algorithm.
+        ValueError: It is not a private key, or does not suit the algorithm.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SigningKey:
 
         Args:
             claims: The claims.
-            taken: The algorithms that the reader takes; None where it does not say.
+            taken: The algorithms that the recipient accepts; None if it announces none.
 
         Raises:
-            AuthorizationFailedError: It takes none by which this key signs.
+            AuthorizationFailedError: The recipient accepts no algorithm of this key.
         """
         from joserfc import jwt
 
@@ -98,13 +98,13 @@ class SigningKey:
 
 
 class PrivateKeyJwt:
-    """A client that signs who it is (`private_key_jwt`).
+    """Authenticates a client by signed assertions (`private_key_jwt`).
 
     Args:
-        client_id: Its id.
-        key: What it signs with.
-        audience: Whom the assertion is for; None for the issuer of the authorization server, as the specification has
-            it. Some want the URL of their token endpoint.
+        client_id: The client id.
+        key: The private key.
+        audience: The `aud` of assertions. None takes the issuer of the authorization server, as the specification
+            requires. Some servers require the URL of their token endpoint.
     """
 
     def __init__(self, client_id: str, key: SigningKey, audience: str | None = None) -> None:
@@ -113,7 +113,7 @@ class PrivateKeyJwt:
         self._audience = audience
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add an assertion to the form, which is good once and for some minutes."""
+        """Add an assertion to the form. It is valid once and for a few minutes."""
         now = int(time.time())
         claims: Json = {
             "iss": self.client_id,
@@ -128,11 +128,11 @@ class PrivateKeyJwt:
 
 
 class ForeignAssertion:
-    """A client for which somebody else vouches, such as the platform that it runs on.
+    """Authenticates a client by an assertion of another issuer, such as the platform that it runs on.
 
     Args:
-        client_id: Its id.
-        assertion: The JWT that says so, which changes from time to time.
+        client_id: The client id.
+        assertion: The JWT, which may change.
     """
 
     def __init__(self, client_id: str, assertion: Presented) -> None:

@@ -1,4 +1,4 @@
-"""A listener on this machine that waits for the one redirect by which a login ends (RFC 8252, section 7.3)."""
+"""Listens on this machine for the redirect at the end of a login (RFC 8252, section 7.3)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _TEXT = "The program that started the login has received the response."
 
 
 class RedirectListener:
-    """Listens on this machine for the answer to one authorization request, within its block alone.
+    """Listens for the response to one authorization request, while its context is open.
 
-    Whatever else comes is refused, and it goes on listening: another path, method, Host or state; what is too large.
+    Other requests are refused: those with another path, method, Host or state, and those that are too large.
 
     Args:
-        redirect_uri: Where the answer comes: `http://127.0.0.1:PORT/PATH`, or `localhost` or `[::1]`; without a port it
-            is a free one.
+        redirect_uri: The redirect URI: `http://127.0.0.1:PORT/PATH`, or with `localhost` or `[::1]`. Without a port it
+            takes a free one.
 
     Attributes:
-        redirect_uri: The same with its port, once the block has been entered.
+        redirect_uri: The redirect URI, with its port once the context has been entered.
 
     Raises:
         ValueError: The URI does not lead to this machine.
@@ -57,10 +57,10 @@ class RedirectListener:
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
-            OSError: The port is taken.
+            OSError: The port is in use.
         """
         self._answer: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         sockets = _bound(self.redirect_uri)
@@ -82,10 +82,10 @@ class RedirectListener:
         await self._close()
 
     def expect(self, state: str) -> None:
-        """Take the redirect with this `state` from now on; before, none is taken.
+        """Accept the redirect with this `state` from now on. No redirect is accepted before.
 
         Raises:
-            ValueError: It is too short to be a secret.
+            ValueError: The state is too short to be a secret.
         """
         if len(state) < 16:
             raise ValueError(
@@ -95,7 +95,7 @@ class RedirectListener:
         self._expected = Expected(host, path, state)
 
     async def redirect(self) -> Mapping[str, str]:
-        """Wait for the redirect, and return its parameters: `code` or `error`, `state`, and perhaps `iss`."""
+        """Wait for the redirect and return its parameters: `code` or `error`, `state`, and possibly `iss`."""
         return await asyncio.shield(self._answer)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -152,7 +152,7 @@ class RedirectListener:
 
 
 def is_loopback_redirect(uri: str) -> bool:
-    """Say whether a redirect URI leads to this machine, so that this process can hear of it."""
+    """Return whether a redirect URI leads to this machine, so that this process can receive the redirect."""
     try:
         parts = urlsplit(uri)
         is_here = parts.scheme == "http" and parts.hostname in _HOSTS and parts.port != 0
@@ -163,10 +163,10 @@ def is_loopback_redirect(uri: str) -> bool:
 
 
 def _bound(uri: str) -> list[socket.socket]:
-    """Return sockets at the addresses of a URI, all at one port.
+    """Return sockets at the addresses of a URI, all with one port.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is in use.
     """
     parts = urlsplit(uri)
     addresses = _HOSTS[str(parts.hostname)]

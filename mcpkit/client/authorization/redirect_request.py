@@ -1,4 +1,4 @@
-"""The request by which a browser brings an answer back: which one is taken, and what is said to the others."""
+"""Checks the HTTP request of a redirect, and writes the pages in response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 MOST: Final = 32 * 1024
-"""Bytes that the head of a request may have: codes of some servers are long."""
+"""The most bytes of the head of a request. Some servers have long codes."""
 _MOST_FIELDS: Final = 50
 _LINE: Final = re.compile(rb"([A-Za-z]{1,20}) (/[!-~]*) HTTP/1\.[01]")
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
@@ -17,13 +17,12 @@ _ONCE: Final = frozenset({"code", "error", "iss", "state"})
 
 
 class Expected(NamedTuple):
-    """What the redirect looks like that is waited for.
+    """The expected redirect.
 
     Attributes:
-        host: The host and port that it names.
+        host: Its host and port.
         path: Its path.
-        state: The `state` of the authorization request; whoever does not know it has not seen that. Empty where there
-            has been none yet.
+        state: The `state` of the authorization request, which only its recipients know. Empty before that request.
     """
 
     host: str
@@ -32,11 +31,11 @@ class Expected(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A request is not the one that is waited for.
+    """A request is not the expected redirect.
 
     Args:
-        status: The HTTP status that says so.
-        message: What is said.
+        status: The HTTP status of the response.
+        message: The text of the response.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -46,11 +45,11 @@ class RefusedError(Exception):
 
 
 def redirected(head: bytes, expected: Expected) -> Mapping[str, str]:
-    """Return the parameters of the redirect that is waited for.
+    """Return the query parameters of the expected redirect.
 
     Args:
         head: The request up to the empty line.
-        expected: What it looks like.
+        expected: The expected redirect.
 
     Raises:
         RefusedError: It is another request.
@@ -95,12 +94,12 @@ _PAGE: Final = """<!doctype html>
 
 
 def page(status: str, title: str, text: str) -> bytes:
-    """Return an answer that a person can read, and from which nothing goes anywhere else.
+    """Return a response with a page for the user that loads and links nothing.
 
     Args:
-        status: The HTTP status, with its words.
-        title: What has happened: fixed words, never any of the request.
-        text: What to do now: the same.
+        status: The HTTP status with its phrase.
+        title: The title, a fixed text without any part of the request.
+        text: Instructions for the user, also a fixed text.
     """
     body = _PAGE.format(title=title, text=text).encode()
     allow = "Allow: GET\r\n" if status.startswith("405") else ""

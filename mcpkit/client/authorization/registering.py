@@ -1,4 +1,4 @@
-"""How a client becomes known to an authorization server that does not know it (RFC 7591)."""
+"""Dynamic client registration (RFC 7591)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .tokens import Registration
 
 
 async def register(context: GrantContext, name: str, redirect_uris: Sequence[str]) -> Registration:
-    """Register a client that runs on a user's machine.
+    """Register a client on a user's machine.
 
     Args:
-        context: Where, and what for.
-        name: What users are told that it is called.
-        redirect_uris: Where it is answered.
+        context: The authorization server and the scopes.
+        name: The name of the client that users see.
+        redirect_uris: The redirect URIs.
 
     Raises:
-        AuthorizationFailedError: It is refused, or nobody answers.
-        MetadataError: The endpoint may not be asked.
+        AuthorizationFailedError: The authorization server refused the registration, or did not respond.
+        MetadataError: The URL of the endpoint may not be requested.
     """
     server = context.server
     who = f"the registration endpoint of {shortened(server.issuer)}"
@@ -67,5 +67,5 @@ async def register(context: GrantContext, name: str, redirect_uris: Sequence[str
 
 
 def has_expired(registration: Registration) -> bool:
-    """Say whether the secret of a registration is good no more."""
+    """Return whether the secret of a registration has expired."""
     return registration.expires is not None and registration.expires <= time.time()

@@ -1,4 +1,4 @@
-"""Tokens that are given back: their authorization server is told that they are to be good no more (RFC 7009)."""
+"""Token revocation at the authorization server (RFC 7009)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .web import Web
 
 
 async def revoke(source: Source, web: Web, tokens: Tokens) -> bool:
-    """Have tokens end at the authorization server that has issued them.
+    """Revoke tokens at the authorization server that issued them.
 
     Args:
-        source: Where they come from: it says who the client is.
+        source: The authorization that obtained them; it authenticates the client.
         web: Sends requests.
         tokens: The tokens.
 
     Returns:
-        Whether they have ended: False where that authorization server has no way to end them.
+        Whether they are revoked; False if the authorization server does not support revocation.
 
     Raises:
-        AuthorizationFailedError: It cannot be asked, or refuses.
-        MetadataError: What it says of itself cannot be used.
+        AuthorizationFailedError: The authorization server cannot be reached, or refused.
+        MetadataError: Its metadata cannot be used.
     """
     found = await find(web, tokens.resource, None, tokens.issuer, None)
     server = found.server

@@ -1,4 +1,4 @@
-"""Who takes part when a client gets tokens: what shows pages, what says who the client is, what proves it."""
+"""Interfaces of a login: browser, client authentication and proof of possession."""
 
 from __future__ import annotations
 
@@ -12,40 +12,46 @@ from ...protocol.types import Json
 
 
 class RedirectReceiver(Protocol):
-    """Where an authorization server answers after the user has been there: it waits at a redirect URI."""
+    """Receives the response of an authorization server at a redirect URI."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where it waits."""
+        """The redirect URI."""
         ...
 
     async def authorize(self, url: str, state: str) -> Mapping[str, str]:
-        """Show a page to the user, and return the parameters of the answer, each of which came once.
+        """Show the user the authorization page, and return the query parameters of the redirect.
 
         Args:
-            url: The page; `https`, or `http` of this machine.
-            state: What the answer repeats; one with another `state`, or without, is none, and is waited past.
+            url: The URL of the page: `https`, or `http` of this machine.
+            state: The `state` of the request. Redirects without it, or with another one, are ignored.
+
+        Returns:
+            The query parameters, each of which occurred once.
 
         Raises:
-            AuthorizationFailedError: The page cannot be shown, or the user did not come back in time.
+            AuthorizationFailedError: The page cannot be shown, or the user did not finish in time.
         """
         ...
 
 
 class Browser(Protocol):
-    """What shows pages of authorization servers to the user. No page is asked for before the user is shown it."""
+    """Shows pages of authorization servers to the user. The page is not requested before the user sees it."""
 
     def receive_redirect(
         self, registered: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[RedirectReceiver]:
-        """Wait at a redirect URI until the context is left.
+        """Wait for a redirect until the context is left.
 
         Args:
-            registered: Where the client may wait: the redirect URIs that it has registered. Where there are none, or
-                none of them is free, it waits elsewhere, and whoever asks sees by `redirect_uri` that it does.
+            registered: The redirect URIs that the client has registered. If it has none, or none of them is free, the
+                receiver has another `redirect_uri`.
+
+        Returns:
+            A context manager with the receiver of the redirect.
 
         Raises:
-            AuthorizationFailedError: There is nowhere to wait.
+            AuthorizationFailedError: No redirect can be received.
         """
         ...
 
@@ -55,10 +61,10 @@ class TokenRequest:
     """A request to a token endpoint, before it is sent.
 
     Attributes:
-        url: The endpoint.
-        form: What is asked for; what is secret in it is not shown.
-        headers: What goes along beside what each request has.
-        encoded: Secrets that a header has in another form.
+        url: The URL of the endpoint.
+        form: The form parameters.
+        headers: The additional headers.
+        encoded: Secrets that a header contains in encoded form.
     """
 
     url: str
@@ -68,44 +74,49 @@ class TokenRequest:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """All that may be secret in it, of which no error repeats anything, whatever the answer says."""
+        """All possibly secret values in the request, which are removed from error messages."""
         return (*self.form.values(), *self.headers.values(), *self.encoded)
 
 
 class ClientAuthentication(Protocol):
-    """How a client says to a token endpoint who it is; see `client_authentication.py` for the plain ways."""
+    """Authenticates a client at a token endpoint; see `client_authentication.py` for the basic methods."""
 
     @property
     def client_id(self) -> str:
-        """The client's id."""
+        """The client id."""
         ...
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add to a request who asks: `client_id`, and a secret or an assertion, to its form or its headers.
+        """Add `client_id`, and a secret or an assertion, to the form or headers of a request.
 
         Args:
             request: The request.
-            server: The authorization server, of which `issuer` is the audience of assertions.
+            server: The authorization server. Its `issuer` is the audience of assertions.
         """
 
 
 class Prover(Protocol):
-    """What proves that tokens are the client's own (DPoP, RFC 9449)."""
+    """Proves possession of the key that tokens are bound to (DPoP, RFC 9449)."""
 
     @property
     def key(self) -> Json:
-        """The private key, as a JWK, that is kept with the tokens that are bound to it."""
+        """The private key, as a JWK, to store with the tokens."""
         ...
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """Return a new proof for one request: the value of the header `DPoP`.
+        """Return a new proof for one request, the value of the header `DPoP`.
 
         Args:
             method: The HTTP method.
-            url: The URL, of which query and fragment do not count.
-            token: The access token that goes along; None for the token endpoint.
+            url: The URL. Query and fragment are ignored.
+            token: The access token of the request; None for the token endpoint.
         """
         ...
 
     def set_nonce(self, url: str, nonce: str) -> None:
-        """Take note of a nonce (`DPoP-Nonce`) that proofs for the origin of a URL need from now on."""
+        """Store a nonce (`DPoP-Nonce`) for further proofs for the origin of a URL.
+
+        Args:
+            url: A URL with that origin.
+            nonce: The nonce.
+        """

@@ -1,4 +1,4 @@
-"""Which scopes a client asks for (basic/authorization, "Scope Selection Strategy", "Step-Up Authorization Flow")."""
+"""Selection of scopes (basic/authorization, "Scope Selection Strategy", "Step-Up Authorization Flow")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ...auth.discovery import AuthorizationServerMetadata
 
 OFFLINE_ACCESS: Final = "offline_access"
-"""The scope that asks for a refresh token (OpenID Connect Core 1.0, 11)."""
+"""The scope that requests a refresh token (OpenID Connect Core 1.0, 11)."""
 
 
 def wanted_scopes(
@@ -20,14 +20,14 @@ def wanted_scopes(
     before: Iterable[str],
     wants_refresh: bool,
 ) -> tuple[str, ...] | None:
-    """Return the scopes to ask for; None to leave that to the authorization server.
+    """Return the scopes to request; None leaves them to the authorization server.
 
     Args:
-        server: The authorization server. What it says that it supports decides on `offline_access` alone.
-        chosen: Those of the user's choice; None for those that the server names.
-        challenged: Those that the challenge names.
-        published: Those of the server's metadata; None where it names none.
-        before: Those that were asked for, or granted, before.
+        server: The authorization server. Its `scopes_supported` decides about `offline_access` only.
+        chosen: The scopes that the user chose; None for those that the server names.
+        challenged: The scopes of the challenge.
+        published: The scopes in the server's metadata; None if there are none.
+        before: The scopes that were requested or granted before.
         wants_refresh: Whether the client can use a refresh token.
     """
     base = list(chosen if chosen is not None else ())
@@ -45,5 +45,5 @@ def wanted_scopes(
 
 
 def scopes_of(text: object) -> tuple[str, ...]:
-    """Return the scopes of a `scope` parameter; none where it is no text."""
+    """Return the scopes of a `scope` parameter; none if it is not a string."""
     return tuple(dict.fromkeys(text.split())) if isinstance(text, str) else ()

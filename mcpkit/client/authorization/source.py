@@ -1,4 +1,4 @@
-"""Where tokens come from, as whoever holds them sees it."""
+"""Interface of an `Authorization`, as the authorizer of a server uses it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from .tokens import Tokens
 
 
 class Source(Protocol):
-    """Gets tokens; `Authorization` says what its parts are."""
+    """Obtains tokens; `Authorization` documents its members."""
 
     is_interactive: ClassVar[bool]
-    """Whether a person takes part."""
+    """Whether a user takes part."""
     scopes: tuple[str, ...] | None
     storage: TokenStorage
     issuer: str | None
     accepts_http: bool
-    """Whether URLs of http on other machines may be asked."""
+    """Whether URLs with `http` are accepted for other machines."""
 
     @property
     def client(self) -> str:
-        """What tells its tokens apart from those of other clients."""
+        """The key that separates its tokens from those of other clients."""
         ...
 
     def prover(self, key: Json | None) -> Prover | None:
-        """Return what proves that tokens are its own."""
+        """Return the DPoP prover for the tokens; None for bearer tokens."""
         ...
 
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Get tokens."""
+        """Obtain tokens."""
         ...
 
     async def authentication(self, context: GrantContext, tokens: Tokens) -> ClientAuthentication | None:
-        """Return what says who the client is when tokens are refreshed."""
+        """Return the client authentication for refreshing tokens."""
         ...

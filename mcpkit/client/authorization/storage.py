@@ -1,4 +1,4 @@
-"""Where tokens and registrations are kept, and the simplest place: this process."""
+"""Storage of tokens and registrations, and the storage in memory."""
 
 from __future__ import annotations
 
@@ -15,97 +15,157 @@ from .tokens import Registration, Tokens, is_newer
 
 _logger = logging.getLogger("mcpkit.client")
 _AGAIN: Final = 0.02
-"""Seconds after which a lock is tried again that another event loop may hold."""
+"""Seconds between two attempts to get a lock that another event loop may hold."""
 
 
 class TokenStorageError(OSError):
-    """Where tokens are kept cannot be used; the message says why, and what to do. It holds no token."""
+    """The token storage cannot be used. The message has the reason and what to do, and no token."""
 
 
 class TokenStorage(ABC):
-    """Where a client keeps tokens and registrations.
+    """Base class of storages of tokens and client registrations.
 
-    A place of one's own has to keep records by name: `load`, `save`, `remove`, and `lock` as far as it can.
+    Subclasses store records by name: they implement `load`, `save`, `remove` and `lock`.
     """
 
     @abstractmethod
     async def load(self, name: str) -> Json | None:
-        """Return the record of a name; None where there is none.
+        """Return a record.
+
+        Args:
+            name: The name of the record.
+
+        Returns:
+            The record; None if there is none.
 
         Raises:
-            TokenStorageError: It cannot be read.
+            TokenStorageError: The record cannot be read.
         """
 
     @abstractmethod
     async def save(self, name: str, record: Json) -> None:
-        """Keep a record, whole or not at all, in the place of the one of that name.
+        """Store a record atomically, in place of an earlier one of that name.
 
         Args:
-            name: Its name, which is no secret: it holds the URL of a server.
-            record: What is kept, as values of JSON. It holds secrets.
+            name: The name of the record. It contains the URL of a server and no secret.
+            record: The record as JSON values. It contains secrets.
 
         Raises:
-            TokenStorageError: It cannot be kept.
+            TokenStorageError: The record cannot be stored.
         """
 
     @abstractmethod
     async def remove(self, name: str) -> None:
-        """Keep the record of a name no longer; where there is none it does nothing.
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
 
         Raises:
-            TokenStorageError: It cannot be removed.
+            TokenStorageError: The record cannot be removed.
         """
 
     @abstractmethod
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Return what keeps all others from the record of a name meanwhile who ask for the same.
+        """Return a context manager that locks a record for one process and task at a time.
 
-        Whoever renews tokens does it within, and looks first whether another has done so already.
+        The holder of the lock refreshes tokens, after checking whether another process has already done so.
+
+        Args:
+            name: The name of the record.
         """
 
     # What is kept
 
     async def get_tokens(self, resource: str, client: str = "") -> Tokens | None:
-        """Return the tokens for a server; None where there are none that can be read.
+        """Return the tokens for a server.
 
         Args:
-            resource: The server: its resource identifier.
-            client: What tells clients apart that do not share tokens, such as the id of a registered one.
+            resource: The resource identifier of the server.
+            client: The key that separates clients with tokens of their own, such as a `client_id`.
+
+        Returns:
+            The tokens; None if there are none, or their record cannot be read.
+
+        Raises:
+            TokenStorageError: The storage cannot be read.
         """
         found = Tokens.read(await self.load(_tokens_name(resource, client)))
         return found if found is not None and found.resource == resource else None
 
     async def set_tokens(self, tokens: Tokens, client: str = "") -> None:
-        """Keep tokens in the place of those for the same server."""
+        """Store tokens in place of those for the same server.
+
+        Args:
+            tokens: The tokens.
+            client: The key that separates clients with tokens of their own, such as a `client_id`.
+
+        Raises:
+            TokenStorageError: The tokens cannot be stored.
+        """
         await self._keep(_tokens_name(tokens.resource, client), tokens.record())
 
     async def delete_tokens(self, resource: str, client: str = "") -> None:
-        """Keep the tokens for a server no longer."""
+        """Delete the tokens for a server.
+
+        Args:
+            resource: The resource identifier of the server.
+            client: The key that separates clients with tokens of their own, such as a `client_id`.
+
+        Raises:
+            TokenStorageError: The tokens cannot be deleted.
+        """
         await self._forget(_tokens_name(resource, client))
 
     async def get_registration(self, issuer: str, client: str = "") -> Registration | None:
-        """Return what an authorization server knows the client by; None where there is nothing that can be read.
+        """Return the client registration at an authorization server.
 
         Args:
             issuer: The authorization server.
-            client: What tells clients apart that do not share a registration, such as their redirect URI.
+            client: The key that separates clients with registrations of their own, such as a redirect URI.
+
+        Returns:
+            The registration; None if there is none, or its record cannot be read.
+
+        Raises:
+            TokenStorageError: The storage cannot be read.
         """
         found = Registration.read(await self.load(_registration_name(issuer, client)))
         return found if found is not None and found.issuer == issuer else None
 
     async def set_registration(self, registration: Registration, client: str = "") -> None:
-        """Keep a registration in the place of the one at the same authorization server."""
+        """Store a registration in place of the one at the same authorization server.
+
+        Args:
+            registration: The registration.
+            client: The key that separates clients with registrations of their own.
+
+        Raises:
+            TokenStorageError: The registration cannot be stored.
+        """
         await self._keep(_registration_name(registration.issuer, client), registration.record())
 
     async def delete_registration(self, issuer: str, client: str = "") -> None:
-        """Keep the registration at an authorization server no longer."""
+        """Delete the registration at an authorization server.
+
+        Args:
+            issuer: The authorization server.
+            client: The key that separates clients with registrations of their own.
+
+        Raises:
+            TokenStorageError: The registration cannot be deleted.
+        """
         await self._forget(_registration_name(issuer, client))
 
     def refresh_lock(self, resource: str, client: str = "") -> AbstractAsyncContextManager[None]:
-        """Return what lets one at a time renew the tokens for a server.
+        """Return a context manager under which one process and task at a time refreshes the tokens for a server.
 
-        async with storage.refresh_lock(resource):
-            tokens = await storage.get_tokens(resource)     # perhaps another has renewed them
+            async with storage.refresh_lock(resource):
+                tokens = await storage.get_tokens(resource)  # another process may have refreshed them
+
+        Args:
+            resource: The resource identifier of the server.
+            client: The key that separates clients with tokens of their own, such as a `client_id`.
         """
         return self.lock(_tokens_name(resource, client))
 
@@ -129,27 +189,44 @@ class TokenStorage(ABC):
 
 
 class MemoryTokens(TokenStorage):
-    """Keeps tokens in this process, where they end with it."""
+    """Stores tokens in the memory of this process."""
 
     def __init__(self) -> None:
         self._records: dict[str, Json] = {}
         self._locks: dict[str, Lock] = {}
 
     async def load(self, name: str) -> Json | None:
-        """Return the record of a name."""
+        """Return a record; None if there is none.
+
+        Args:
+            name: The name of the record.
+        """
         return self._records.get(name)
 
     async def save(self, name: str, record: Json) -> None:
-        """Keep a record."""
+        """Store a record.
+
+        Args:
+            name: The name of the record.
+            record: The record.
+        """
         self._records[name] = record
 
     async def remove(self, name: str) -> None:
-        """Keep the record of a name no longer."""
+        """Remove a record. A missing record is ignored.
+
+        Args:
+            name: The name of the record.
+        """
         self._records.pop(name, None)
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncGenerator[None]:
-        """Keep all others of this process from a record, whichever event loop they run in."""
+        """Lock a record for all event loops of this process.
+
+        Args:
+            name: The name of the record.
+        """
         lock = self._locks.setdefault(name, Lock())
         while not lock.acquire(blocking=False):  # noqa: ASYNC110  # no event is of several loops
             await asyncio.sleep(_AGAIN)

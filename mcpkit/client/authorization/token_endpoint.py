@@ -1,4 +1,4 @@
-"""What a token endpoint answers: tokens, or why there are none (OAuth 2.1, 3.2)."""
+"""Responses of a token endpoint: tokens or an error (OAuth 2.1, 3.2)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .scopes import scopes_of
 from .web import Answer
 
 _TOKEN: Final = re.compile(r"[!-~]+")
-"""What a header can have; RFC 6750 allows less, and providers send more."""
+"""Tokens of characters allowed in a header. RFC 6750 allows fewer, but providers send more."""
 _TYPES: Final = {"bearer": "Bearer", "dpop": "DPoP"}
 
 
 class Granted:
-    """Tokens as a token endpoint has answered them, checked.
+    """A validated token response.
 
     Args:
-        answer: The answer.
-        issuer: Who has answered.
-        asked: The scopes that were asked for, which are those granted where the answer names none.
-        now: The time, in seconds since the epoch.
+        answer: The response.
+        issuer: The authorization server.
+        asked: The requested scopes. They are granted if the response has no `scope`.
+        now: The current time in seconds since the epoch.
 
     Attributes:
         access_token: The access token.
-        refresh_token: The refresh token; None where there is none.
+        refresh_token: The refresh token; None if there is none.
         token_type: `Bearer` or `DPoP`.
-        expires: When the access token expires, in seconds since the epoch; None where that is not said.
-        scopes: What is granted.
+        expires: The expiry of the access token in seconds since the epoch; None if unknown.
+        scopes: The granted scopes.
 
     Raises:
-        AuthorizationFailedError: The answer is none of tokens.
+        AuthorizationFailedError: The response has no valid tokens.
     """
 
     def __init__(self, answer: Answer, issuer: str, asked: Iterable[str], now: float) -> None:
@@ -61,12 +61,12 @@ class Granted:
 
 
 def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedError | None:
-    """Return what an endpoint says is wrong; None where it does not say.
+    """Return the error of an error response; None for other responses.
 
     Args:
-        answer: Its answer.
-        who: The endpoint, in words.
-        secrets: What was sent, of which nothing is repeated.
+        answer: The response.
+        who: The name of the endpoint in messages.
+        secrets: Secrets of the request, which are removed from the message.
     """
     error = answer.members.get("error")
     if not isinstance(error, str):
@@ -78,7 +78,7 @@ def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedErr
 
 
 def in_words(members: Mapping[str, object], secrets: Iterable[str]) -> str:
-    """Return the error that an answer tells of, short and without secrets."""
+    """Return the error of a response as a short text without secrets."""
     error, description = members.get("error"), members.get("error_description")
     said = f"{error} ({description})" if isinstance(description, str) and description else str(error)
     return shortened(without(said, secrets))

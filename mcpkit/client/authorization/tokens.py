@@ -1,4 +1,4 @@
-"""What an authorization server has given: tokens, and a client's registration; and both as records that are kept."""
+"""Tokens and client registrations, and their records in a storage."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 
 VERSION: Final = 1
-"""Of the records that are written. Those of the version before are read; those of later ones are left alone."""
+"""The version of new records. Records of the version before are read, and later ones are left unchanged."""
 
 _LATEST: Final = 1e12
-"""Seconds since the epoch: in thirty thousand years."""
+"""The largest time in seconds since the epoch, thirty thousand years away."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens for one server, of one authorization server, to one client. No token is shown.
+    """Tokens for one server, issued by one authorization server to one client. Their `repr` contains no token.
 
     Attributes:
-        resource: The server that they are for: its resource identifier.
-        issuer: The authorization server that has issued them.
-        client_id: The client that they were issued to.
-        access_token: What goes along with each request.
-        refresh_token: What gets another one; None where there is none.
+        resource: The resource identifier of the server.
+        issuer: The authorization server.
+        client_id: The client id.
+        access_token: The access token.
+        refresh_token: The refresh token; None if there is none.
         token_type: `Bearer` or `DPoP`.
-        expires: When the access token expires, in seconds since the epoch; None where nobody knows.
-        scopes: What was granted.
-        proof_key: The private key, as a JWK, that the tokens are bound to; None where they are not (RFC 9449).
+        expires: The expiry of the access token in seconds since the epoch; None if unknown.
+        scopes: The granted scopes.
+        proof_key: The private key, as a JWK, that the tokens are bound to; None for bearer tokens (RFC 9449).
     """
 
     resource: str
@@ -44,12 +44,12 @@ class Tokens:
     proof_key: Json | None = field(default=None, repr=False)
 
     def record(self) -> Json:
-        """Return it as a record."""
+        """Return the record of the tokens."""
         return {"version": VERSION, **asdict(self), "scopes": sorted(self.scopes)}
 
     @classmethod
     def read(cls, record: object) -> Self | None:
-        """Return what a record says; None where it is none of tokens, or of a version that is not known."""
+        """Return the tokens of a record; None if it is not a token record, or of an unknown version."""
         if (fields := _readable(record)) is None:
             return None
         try:
@@ -70,15 +70,15 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Registration:
-    """What an authorization server knows a client by. No secret is shown.
+    """The registration of a client at an authorization server. Its `repr` contains no secret.
 
     Attributes:
         issuer: The authorization server.
-        client_id: The client's id there, and nowhere else.
-        secret: Its secret; None where it has none.
-        method: How it says who it is at the token endpoint, such as `none` or `client_secret_basic`.
-        redirect_uris: Where it may be answered.
-        expires: When the secret expires, in seconds since the epoch; None for never.
+        client_id: The client id, valid at this authorization server only.
+        secret: The client secret; None if there is none.
+        method: The `token_endpoint_auth_method`, such as `none` or `client_secret_basic`.
+        redirect_uris: The redirect URIs.
+        expires: The expiry of the secret in seconds since the epoch; None for never.
     """
 
     issuer: str
@@ -89,12 +89,12 @@ class Registration:
     expires: float | None = None
 
     def record(self) -> Json:
-        """Return it as a record."""
+        """Return the record of the registration."""
         return {"version": VERSION, **asdict(self), "redirect_uris": list(self.redirect_uris)}
 
     @classmethod
     def read(cls, record: object) -> Self | None:
-        """Return what a record says; None where it is none of a registration, or of a version that is not known."""
+        """Return the registration of a record; None if it is not one, or of an unknown version."""
         if (fields := _readable(record)) is None:
             return None
         try:
@@ -111,13 +111,13 @@ class Registration:
 
 
 def is_newer(record: object) -> bool:
-    """Say whether a later version of mcpkit has written a record, which then is not ours to replace."""
+    """Return whether a later version of mcpkit wrote a record, so that it must not be replaced."""
     version = record.get("version") if is_object(record) else None
     return type(version) is int and version > VERSION
 
 
 def _readable(record: object) -> Json | None:
-    """Return the fields of a record that this version reads."""
+    """Return a record if this version can read it, and None otherwise."""
     version = record.get("version") if is_object(record) else None
     return (
         record if is_object(record) and type(version) is int and VERSION - 1 <= version <= VERSION else None
@@ -125,7 +125,7 @@ def _readable(record: object) -> Json | None:
 
 
 class _OddError(ValueError):
-    """A field of a record is not what it should be."""
+    """A field of a record is invalid."""
 
 
 def _text(fields: Json, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests to authorization servers: bounded in size and time, without redirects, by the settings of the client."""
+"""Sends requests to authorization servers, limited in size and time and without redirects."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _JSON: Final = "application/json"
 
 
 class NotThereError(Exception):
-    """There is no document at a URL; the message says what is there."""
+    """There is no document at a URL. The message describes the response."""
 
 
 class UnreachableError(AuthorizationFailedError):
-    """There is no connection to a server, so that none of its documents can be had."""
+    """A server cannot be connected to, so none of its documents can be retrieved."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an endpoint has answered.
+    """The response of an endpoint.
 
     Attributes:
         status: The HTTP status.
-        members: The JSON object; empty where it is none.
-        nonce: The nonce that proofs need from now on; None where there is none (RFC 9449, 8).
+        members: The JSON object; empty if the body is not one.
+        nonce: The nonce for further DPoP proofs; None if there is none (RFC 9449, 8).
     """
 
     status: int
@@ -47,18 +47,18 @@ class Answer:
 class Web:
     """Sends requests to authorization servers.
 
-    Nothing goes along of what a user's client sends by default, such as headers and cookies, but to the server's own
-    origin, where they may be what a gateway wants.
+    Default headers and cookies of the user's HTTP client are sent to the origin of the MCP server only, where a gateway
+    may require them.
 
     Args:
-        client: What sends them: it says all about TLS, proxies and connections.
-        url: The server that tokens are wanted for. Where it is another machine, what is named in its name may not
-            be this one: else it could have this machine's programs asked.
-        headers: What goes along to its origin.
-        accepts_http: As `check_url` has it.
+        client: The HTTP client, with its settings for TLS, proxies and connections.
+        url: The URL of the MCP server. If it is on another machine, URLs that it names must not lead to this machine,
+            so that it cannot reach local programs.
+        headers: The headers for its origin.
+        accepts_http: As in `check_url`.
 
     Attributes:
-        accepts_http: As given.
+        accepts_http: As in `check_url`.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Web:
         self._origin = origin(url)
 
     def check(self, url: object, what: str) -> str:
-        """Return a URL that may be asked.
+        """Return a URL that may be requested.
 
         Raises:
-            MetadataError: It is not encrypted, or of this machine, though the server is not.
-            AuthorizationFailedError: It is of this machine, though the server is not.
+            MetadataError: The URL is not encrypted, or invalid.
+            AuthorizationFailedError: The URL leads to this machine, though the server is on another one.
         """
         checked = check_url(url, what, accepts_http=self.accepts_http)
         if leads_here(urlsplit(checked).hostname) and not leads_here(urlsplit(self._origin).hostname):
@@ -87,18 +87,18 @@ class Web:
     async def document(
         self, url: str, what: str, headers: Mapping[str, str] | None = None
     ) -> Mapping[str, object]:
-        """Return a JSON object.
+        """Retrieve a JSON object.
 
         Args:
-            url: Where it is.
-            what: What it is, for messages.
-            headers: What goes along.
+            url: Its URL.
+            what: Its name in messages.
+            headers: Additional headers.
 
         Raises:
-            NotThereError: The server says that it is not there, or answers with something else, as servers of web pages
-                do for any path.
-            AuthorizationFailedError: It cannot be had.
-            MetadataError: The URL cannot be asked.
+            NotThereError: The server responded with an error status or with another document, as web servers do for any
+                path.
+            AuthorizationFailedError: The document cannot be retrieved.
+            MetadataError: The URL may not be requested.
         """
         response, body = await self._ask(
             "GET", self.check(url, f"the URL of {what}"), what, b"", headers or {}
@@ -118,11 +118,11 @@ class Web:
             raise NotThereError(str(error)) from None
 
     async def status(self, url: str, what: str) -> int:
-        """Return how a page answers, which is not looked at.
+        """Return the HTTP status of a page.
 
         Raises:
-            AuthorizationFailedError: It does not.
-            MetadataError: The URL cannot be asked.
+            AuthorizationFailedError: The server did not respond.
+            MetadataError: The URL may not be requested.
         """
         response, _ = await self._ask("GET", self.check(url, what), what, b"", {"Accept": "text/html"})
         return response.status_code
@@ -139,15 +139,15 @@ class Web:
         """Post to an endpoint.
 
         Args:
-            url: The endpoint.
-            what: What it is, for messages.
-            form: What is sent as a form.
-            content: What is sent as JSON in the place of a form.
-            headers: What goes along.
+            url: The URL of the endpoint.
+            what: Its name in messages.
+            form: The form parameters.
+            content: A JSON object to send in place of a form.
+            headers: Additional headers.
 
         Raises:
-            AuthorizationFailedError: There is no answer, or it redirects elsewhere.
-            MetadataError: The URL cannot be asked.
+            AuthorizationFailedError: The endpoint did not respond, or responded with a redirect.
+            MetadataError: The URL may not be requested.
         """
         body = urlencode(form or {}).encode() if content is None else json.dumps(content).encode()
         kind = _FORM if content is None else _JSON

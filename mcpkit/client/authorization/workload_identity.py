@@ -1,4 +1,4 @@
-"""A program shows the token of the platform that it runs on: the JWT bearer grant (RFC 7523, section 2.1)."""
+"""The JWT bearer grant with a token of the platform that a program runs on (RFC 7523, section 2.1)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 class WorkloadIdentity(Authorization):
-    """Tokens for a program that is known by where it runs, and has no secret.
+    """Obtains tokens for a program by the identity token of its platform, without a secret.
 
         Client(url, auth=WorkloadIdentity("reports", Path("/var/run/secrets/tokens/mcp"), issuer="https://id.example.com"))
 
-    The platform gives a JWT, such as Kubernetes in a file and cloud providers by a request, whose audience is the
-    authorization server. What that refuses is not asked again, nor in another way (ext-auth, workload identity
-    federation, a draft: SEP-1933).
+    The platform provides a JWT with the authorization server as audience, for example Kubernetes in a file and cloud
+    providers by a request. After a refusal the client does not try again, or in another way (ext-auth, workload
+    identity federation, a draft: SEP-1933).
 
     Args:
-        client_id: The client's id at the authorization server.
+        client_id: The client id at the authorization server.
         token: The JWT; the path of a file that holds it, read each time; or a function that returns it.
-        issuer: The authorization server that the JWT is for: nobody else gets it.
-        scopes: The scopes to ask for; None for those that the server names.
-        storage: Where tokens are kept; None for memory.
-        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
-        accept_plain_http: Whether servers and authorization servers may be at URLs of http on other machines, as in a
-            cluster: then everything between can read the tokens.
+        issuer: The authorization server that the JWT is for. It is sent to no other server.
+        scopes: The scopes to request. None takes those that the server names.
+        storage: The storage of the tokens. None takes memory.
+        dpop: Whether tokens are bound to a key of the client (DPoP, RFC 9449).
+        accept_plain_http: Whether servers and authorization servers on other machines may have URLs with `http`, as in
+            a cluster. Everything in between can then read the tokens.
 
     Raises:
         TypeError: `token` is none of these.
-        ValueError: The issuer is no URL of https.
+        ValueError: `issuer` is not a URL with `https`.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class WorkloadIdentity(Authorization):
 
     @property
     def client(self) -> str:
-        """The client's id."""
+        """The client id."""
         return self._client_id
 
     async def obtain(self, context: GrantContext) -> Tokens:
-        """Ask the token endpoint once, with the token of the platform."""
+        """Request tokens from the token endpoint, once, with the token of the platform; see `Authorization.obtain`."""
         form = {"grant_type": JWT_BEARER, "assertion": await self._token.value()}
         return await context.tokens(form, PublicClient(self._client_id))

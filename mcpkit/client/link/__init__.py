@@ -1,4 +1,4 @@
-"""The link to one server: what travels over it, and what was agreed upon.
+"""The link to one server: its transport, messages and negotiated protocol version.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

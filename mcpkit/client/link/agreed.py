@@ -1,4 +1,4 @@
-"""What a client and a server have agreed upon when they have begun to talk."""
+"""The outcome of the negotiation between client and server."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ...protocol.types import Json
 
 
 class Negotiated:
-    """What a server and a client have agreed upon.
+    """The outcome of the negotiation between client and server.
 
     Attributes:
-        revision: The revision that they speak.
-        reason: Why it is that one, in words.
-        info: What the server says it is.
-        capabilities: What it declares.
-        instructions: How it says that a model should use it, or None.
+        revision: The negotiated protocol version.
+        reason: An explanation why it was chosen.
+        info: The server's `Implementation`.
+        capabilities: The capabilities that the server declares.
+        instructions: The server's instructions for a model, or None.
     """
 
     __slots__ = ("capabilities", "info", "instructions", "reason", "revision")

@@ -1,4 +1,4 @@
-"""What a link asks to answer a server's questions."""
+"""Interface between a link and the handlers of requests from the server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from ...protocol.types import Json
 
 
 class Answerer(Protocol):
-    """What answers a server's questions."""
+    """Handles requests from the server."""
 
     def capabilities(self, revision: str) -> Json:
-        """Return what the client declares in a revision: what it can answer."""
+        """Return the capabilities that the client declares in a revision."""
         ...
 
     async def answer(self, method: str, params: Json) -> Json:
-        """Answer a question: take its method and params, and return the result.
+        """Handle a request from the server and return its result.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
 
         Raises:
-            ProtocolError: This is the answer.
-            BaseException: There is none; the calls that wait raise it.
+            ProtocolError: The error to respond with.
+            BaseException: The handler failed; pending calls raise this exception.
         """
         ...

@@ -1,4 +1,4 @@
-"""What servers answer, held to the shape that its reader relies on."""
+"""Checks of the members of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def objects(result: Json, member: str, method: str) -> list[Json]:
     """Return the objects in a member of a result.
 
     Raises:
-        ProtocolError: It is no array of objects.
+        ProtocolError: The member is not an array of objects.
     """
     found: object = result.get(member)
     if type(found) is list:
@@ -30,7 +30,7 @@ def strings(result: Json, member: str, method: str) -> list[str]:
     """Return the strings in a member of a result.
 
     Raises:
-        ProtocolError: It is no array of strings.
+        ProtocolError: The member is not an array of strings.
     """
     found = result.get(member)
     if not is_array(found) or not all(isinstance(each, str) for each in found):
@@ -39,10 +39,10 @@ def strings(result: Json, member: str, method: str) -> list[str]:
 
 
 def member_object(result: Json, member: str, method: str) -> Json:
-    """Return the object that a member of a result is.
+    """Return the object in a member of a result.
 
     Raises:
-        ProtocolError: It is none.
+        ProtocolError: The member is not an object.
     """
     found: Any = result.get(member)
     if not is_object(found):
@@ -51,5 +51,5 @@ def member_object(result: Json, member: str, method: str) -> Json:
 
 
 def malformed(method: str, expected: str) -> ProtocolError:
-    """Say that an answer is not what the specification wants of it."""
+    """Return the error for a result that does not have the form of the specification."""
     return ProtocolError(INTERNAL_ERROR, f"the server's answer to {method} is malformed: expected {expected}")

@@ -1,4 +1,4 @@
-"""The time and the progress of one request whose answer is awaited."""
+"""Time limits and progress of a pending request."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from ...protocol.types import Json
 from .in_turn import InTurn
 
 ProgressCallback = Callable[[float, "float | None", "str | None"], object]
-"""Called with how much is done, of how much, and a text; it may be `async`."""
+"""Called with progress, total (or None) and message (or None) of a progress notification; it may be `async`."""
 
 
 class Awaited:
-    """Looks at the time and the progress of one request.
+    """Watches the time limits and the progress of one request.
 
     Args:
         method: The method.
-        answer: What its answer comes in.
-        progress: Called at each progress notification.
-        timeout: Seconds without an answer and without progress after which it is given up; None for any number.
-        max_timeout: Seconds after which it is given up whatever comes; None for any number.
-        is_asked: Says whether the server waits for an answer meanwhile, a user's, say: that is no time of its own.
+        answer: The future of the response.
+        progress: Called for each progress notification.
+        timeout: Seconds without a response or a progress notification after which the request times out; None for no
+            limit.
+        max_timeout: Seconds after which the request times out in any case; None for no limit.
+        is_asked: Returns whether the server waits for a response of the client, for example to an elicitation. That
+            time does not count.
 
     Attributes:
-        is_late: Whether the time is over.
-        sender: The task that sends it; None once it has been sent.
+        is_late: Whether the request has timed out.
+        sender: The task that sends the request; None once it has been sent.
 
     Raises:
         TypeError: An argument is of another type.
-        ValueError: There is no time at all.
+        ValueError: A time limit is not above 0.
     """
 
     __slots__ = (
@@ -93,7 +95,7 @@ class Awaited:
             self._answer.set_exception(self.too_late())
 
     def has_come(self, progressed: Progressed) -> None:
-        """Take note of progress: the time begins anew, but not that which holds whatever comes."""
+        """Restart the `timeout` after a progress notification; `max_timeout` goes on."""
         self.stop()
         self._timer = self._start()
         if self._progress is not None:
@@ -108,7 +110,7 @@ class Awaited:
             self._answer.set_exception(error)
 
     async def result(self) -> Json:
-        """Wait for the answer, and until all has been told that came before it."""
+        """Wait for the response and for the progress callbacks of earlier notifications."""
         self.sender = None
         result = await self._answer
         await self._turns.finished()
@@ -117,45 +119,45 @@ class Awaited:
         return result
 
     def end(self) -> None:
-        """Interrupt and tell nobody any more."""
+        """Stop the timers and the progress callbacks."""
         self.stop()
         self._turns.stop()
 
     def has_interrupted(self) -> bool:
-        """Say whether it has cancelled the sender, and nobody else has."""
+        """Return whether the time limit, and nothing else, has cancelled the sender."""
         return self.is_late and self.sender is not None and uncancel(self.sender) == 0
 
     def last_result(self) -> Json:
-        """Return the answer where it came at the last moment.
+        """Return a response that arrived together with the time limit.
 
         Raises:
-            TimeoutError: It did not.
-            Exception: It was an error.
+            TimeoutError: No response has arrived.
+            Exception: The response was an error.
         """
         if self._answer.done() and not self._answer.cancelled():
             return self._answer.result()
         raise self.too_late() from None
 
     def too_late(self) -> TimeoutError:
-        """Say that the time is over."""
+        """Return the error for a request that has timed out."""
         return TimeoutError(f"the server did not answer {self._method} in time; the request was cancelled")
 
     def stop(self) -> None:
-        """Interrupt nobody any more."""
+        """Stop the timers."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 async def opened(opening: Awaitable[object], seconds: float | None, method: str) -> float | None:
-    """Wait for a connection to be open within the time of a request; return how much of that is left.
+    """Wait for a connection within the time limit of a request, and return the remaining seconds.
 
     Args:
-        opening: Returns once it is open.
-        seconds: The time of the request; None for any.
+        opening: Returns once the connection is open.
+        seconds: The time limit of the request; None for no limit.
         method: The method of the request.
 
     Raises:
-        TimeoutError: The time is over.
+        TimeoutError: The time limit has passed.
     """
     if seconds is None:
         await opening

@@ -1,4 +1,4 @@
-"""Results that a server lets its clients use again, kept for as long as it says (server/utilities/caching)."""
+"""Cache of results that a server allows its clients to reuse (server/utilities/caching)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _OF_TRACES: Final = frozenset({"traceparent", "tracestate", "baggage"})
 
 
 class _Question(NamedTuple):
-    """What a result answers."""
+    """The key of a cached result."""
 
     method: str
     params: bytes
     uri: str | None
 
     def is_answered_otherwise_after(self, method: str, params: Json | None) -> bool:
-        """Say whether a change makes earlier answers stale."""
+        """Return whether a change notification makes earlier results stale."""
         if self.uri is None or method != "notifications/resources/updated":
             return self.method in _STALE.get(method, ())
         changed = (params or {}).get("uri")
@@ -62,7 +62,7 @@ class _Question(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """A result: the time on the clock up to which it is fresh, and when it was asked for, as a number."""
+    """A cached result: the time until which it is fresh, and the sequence number of its request."""
 
     value: bytes
     expires: float
@@ -71,7 +71,7 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class _Asking:
-    """A request whose answer is awaited."""
+    """A pending request."""
 
     question: _Question
     number: int
@@ -84,20 +84,19 @@ class _Asking:
 
 
 class ResultCache:
-    """Keeps results for their `ttlMs`, and drops them sooner when a change of what they say is heard.
+    """Caches results for their `ttlMs`, and drops them when the server notifies of a change.
 
-    What is kept is copied out for each caller, who may change it. The oldest use makes room for the newest.
+    Each caller receives a copy, which it may change. When the cache is full, it drops the least recently used result.
 
     Args:
-        max_entries: As many results are kept at most, by default 1,000; with 0 each request is sent, as without a
-            cache.
-        max_size: As many bytes they take at most, all together.
-        keeps_private: Whether to keep what the server says is for one authorization alone (`cacheScope`): where all
-            requests go under the same.
-        clock: Seconds; a clock that nobody sets.
+        max_entries: The most results in the cache. 0 turns the cache off. None takes the default of 1,000.
+        max_size: The most bytes of all results together.
+        keeps_private: Whether to cache results for a single authorization (`cacheScope`). This requires that all
+            requests have the same authorization.
+        clock: A monotonic clock in seconds.
 
     Attributes:
-        keeps_any: Whether it keeps anything at all.
+        keeps_any: Whether the cache is on.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class ResultCache:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """Count the results, those among them that are not fresh any more and whose room nobody needs."""
+        """Return the number of results, including stale ones that have not been dropped yet."""
         return sum(1 for each in self._kept.values() if each.value)
 
     async def answer(
@@ -133,22 +132,21 @@ class ResultCache:
         fresh: bool = False,
         is_shared: bool = True,
     ) -> Json:
-        """Return a kept result that is fresh, or ask.
+        """Return a fresh result from the cache, or send the request.
 
-        Of several who want the same at the same time one asks; the others take its answer where it is one that may be
-        kept, and else ask for themselves, as they do when it fails or is cancelled.
+        Concurrent requests for the same result are sent once. If that result cannot be cached, or the request fails or
+        is cancelled, the others send their own request.
 
         Args:
-            method: The method; of those that are not in `METHODS` nothing is kept.
-            params: Its params; nothing is kept where they hold what belongs to a round, or members of
+            method: The method. Only results of `METHODS` are cached.
+            params: The params. Results are not cached if the params belong to an input round, or have members of
                 `_meta` that may change the result.
-            ask: Sends the request, and returns its result.
-            fresh: Whether to ask in any case; what is kept is replaced.
-            is_shared: Whether to wait for another's request, and to let others wait for this one; not where it has
-                a time-out of its own, say.
+            ask: Sends the request and returns its result.
+            fresh: Whether to send the request in any case and replace the cached result.
+            is_shared: Whether concurrent requests may share this result. Requests with their own time limit do not.
 
         Raises:
-            Exception: Whatever `ask` raises, which is never kept.
+            Exception: `ask` failed. Errors are never cached.
         """
         asked = {name: value for name, value in params.items() if name != "_meta"}
         is_plain = _OF_TRACES.issuperset(params.get("_meta") or ()) and _OF_ROUNDS.isdisjoint(params)
@@ -169,7 +167,7 @@ class ResultCache:
         return await self._ask(question, ask, is_shared)
 
     def hear(self, method: str, params: Json | None) -> None:
-        """Drop what a notification says has changed; others are no concern of it."""
+        """Drop the results that a notification makes stale; ignore other notifications."""
         self._changes.update(_STALE.get(method, ()))
         if method in _STALE or method == "notifications/resources/updated":
             self._drop(
@@ -178,11 +176,11 @@ class ResultCache:
             )
 
     def changes(self, method: str) -> int:
-        """Count the changes heard of a list, which its method names."""
+        """Return how many changes of a list the server has notified of. The method names the list."""
         return self._changes[method]
 
     def clear(self) -> None:
-        """Drop everything: the server may be another one now."""
+        """Drop all results, for example because another server may respond now."""
         self._drop(list(self._kept), list(self._asking))
 
     def _drop(self, kept: Iterable[_Question], asking: Iterable[_Asking]) -> None:
@@ -220,7 +218,7 @@ class ResultCache:
         return result
 
     def _keep(self, asking: _Asking, result: Json) -> bytes | None:
-        """Keep a result where that is allowed, and return it for those who wait for the same."""
+        """Cache a result if that is allowed, and return it for the requests that wait for it."""
         if asking.is_stale:
             return None
         question = asking.question
@@ -256,7 +254,7 @@ class ResultCache:
 
 
 def time_to_live(result: Json) -> float:
-    """Return the seconds for which a result holds: none where it does not say so, or is only part of an answer."""
+    """Return the seconds for which a result is fresh: 0 without `ttlMs`, and for a partial result."""
     ttl = result.get("ttlMs")
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         return 0

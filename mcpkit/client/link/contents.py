@@ -22,7 +22,7 @@ _KNOWN: Final = {
     "messages": _ENVELOPE | {"messages", "description"},
     "contents": _ENVELOPE | {"contents"},
 }
-"""Members of results beside which one that is missing means none: any other may hold what is missing."""
+"""Members of results that cannot hold the data of a missing member."""
 
 _OPTIONAL_TEXTS: Final = {"mimeType", "name", "title", "description"}
 _OPTIONAL_OBJECTS: Final = {"annotations", "_meta"}
@@ -106,7 +106,7 @@ class _Reader:
         self._method = method
 
     def check_missing(self, result: Json, member: str) -> None:
-        """Refuse a result whose member is missing while an unknown one may hold what belongs there."""
+        """Raise an error if a member is missing and an unknown member may hold its data."""
         unknown = result.keys() - _KNOWN[member]
         if unknown and member not in result:
             raise malformed(self._method, f"{member}, got {', '.join(sorted(map(repr, unknown)))}")

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and a server; what a server answers is a `ProtocolError`."""
+"""Errors between client and server. Error responses of the server are `ProtocolError`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FOR_EACH_LOOP: Final = "use one client for each event loop, or SyncClient, which
 
 
 class TransportError(ConnectionError):
-    """A message did not reach the server, or its answer did not come back.
+    """A message did not reach the server, or its response was lost.
 
     Args:
-        message: What has happened, and what to do about it.
-        may_have_begun: Whether the server may have begun to do what it was asked.
-        retry_after: Seconds after which the server wants to be asked again; None where it has not said so.
-        session_is_gone: Whether the server knows the session no more, so that another one has to be opened.
-        may_pass: Whether it may be otherwise the next time.
+        message: The failure, and what to do about it.
+        may_have_begun: Whether the server may have begun to process the message.
+        retry_after: Seconds after which the server accepts requests again (`Retry-After`); None if it sent none.
+        session_is_gone: Whether the session no longer exists, so that the client has to open another one.
+        may_pass: Whether another attempt may succeed.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class TransportError(ConnectionError):
 
 
 class StatusError(TransportError):
-    """An HTTP server has answered with a status that carries no message of the protocol.
+    """An HTTP server responded with an error status and without a JSON-RPC message.
 
     Args:
-        message: What has happened.
-        status: The status.
+        message: The failure.
+        status: The HTTP status.
         may_have_begun: As in `TransportError`.
         retry_after: As in `TransportError`.
         session_is_gone: As in `TransportError`.
@@ -74,12 +74,12 @@ class StatusError(TransportError):
 
 
 class AuthorizationError(StatusError):
-    """The server wants to know who asks (401), or that more is granted (403).
+    """The server requires authentication (401) or more scopes (403).
 
     Args:
-        message: What it asks for, in words.
+        message: The reason, and what to do about it.
         status: 401 or 403.
-        challenge: The value of `WWW-Authenticate`; empty where there is none.
+        challenge: The value of `WWW-Authenticate`; empty if the server sent none.
     """
 
     def __init__(self, message: str, status: int, challenge: str) -> None:
@@ -88,11 +88,11 @@ class AuthorizationError(StatusError):
 
 
 class IncompleteListError(ProtocolError):
-    """A list of several pages does not come to an end; the pages that came are in `items`.
+    """The pages of a list do not end. The pages received so far are in `items`.
 
     Args:
-        message: Why it does not end.
-        items: The items of the pages that came.
+        message: The reason.
+        items: The items of the pages received so far.
         cursor: The cursor of the next page.
     """
 
@@ -103,10 +103,10 @@ class IncompleteListError(ProtocolError):
 
 
 class InvalidResultError(ValueError):
-    """What a tool has answered does not fit what it promises, or what was asked for; the tool has run all the same.
+    """The result of a tool does not fit its `outputSchema`, or the requested type. The tool has run nevertheless.
 
     Args:
-        message: What does not fit, and where.
+        message: The mismatch and its place.
         result: The result.
     """
 
@@ -116,7 +116,7 @@ class InvalidResultError(ValueError):
 
 
 class OutcomeUnknownError(TransportError):
-    """A call may or may not have been done: its answer was lost, and doing it again might do it twice."""
+    """The server may or may not have run a request: the response was lost, and sending it again might run it twice."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, may_have_begun=True, may_pass=False)

@@ -1,4 +1,4 @@
-"""Handlers that a client's user gives, `async` or not, called one after the other."""
+"""Calls handlers of a client, `async` or not, one after the other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MOST_WAITING: Final = 1000
 
 
 class InTurn:
-    """Calls handlers, and awaits what they return, in the order of the calls.
+    """Calls handlers and awaits their results in the order of the calls.
 
     Args:
-        failed: Called with what has been raised by something that was awaited.
+        failed: Called with the exception of an awaited handler.
     """
 
     def __init__(self, failed: Callable[[Exception], object]) -> None:
@@ -29,10 +29,10 @@ class InTurn:
         self._has_warned = False
 
     def call(self, handler: Callable[..., object], *args: object) -> None:
-        """Call a handler; where too many calls wait, this one is left out, and the log says so once.
+        """Call a handler. If too many calls are waiting, the call is dropped, which is logged once.
 
         Raises:
-            Exception: Whatever a plain function raises.
+            Exception: A handler that is not `async` failed.
         """
         if len(self._waiting) >= MOST_WAITING:
             if not self._has_warned:
@@ -56,12 +56,12 @@ class InTurn:
                 self._failed(error)
 
     async def finished(self) -> None:
-        """Wait until all that was called has ended."""
+        """Wait until all calls have ended."""
         if self._worker is not None:
             await self._worker
 
     def stop(self) -> None:
-        """End what runs, and leave out what waits."""
+        """Cancel the running call and drop those that wait."""
         if self._worker is not None:
             self._worker.cancel()
         for each in self._waiting:

@@ -1,4 +1,4 @@
-"""One server, as a client knows it: the transport to it, what was negotiated, and who waits for what."""
+"""The connection to one server: its transport, the negotiated version and the pending requests."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ Direction = Literal["sent", "received"]
 
 
 class Link:
-    """The link to one server; it opens when it is first used, and again when it was lost.
+    """The connection to one server. It opens on first use, and again after it was lost.
 
-    It belongs to one event loop. It may be used by many tasks, and closed in another than it was opened in.
+    It belongs to one event loop. Several tasks may use it, and any of them may close it.
 
     Args:
-        transports: The ways to the server, in the order in which they are tried.
-        negotiate: Opens one of them, by `use`, and agrees with the server upon a revision.
-        stay: What keeps the server running until the link is closed, where that is up to this process.
+        transports: The possible transports to the server, in the order in which they are tried.
+        negotiate: Opens one of them with `use`, and negotiates a protocol version.
+        stay: Keeps a server in this process running until the link is closed; None for other servers.
         info: The client's `Implementation`.
-        answerer: What answers the server's questions.
+        answerer: The handler of requests from the server.
 
     Attributes:
-        wire: The protocol's state on this side.
+        wire: The client's protocol state.
         transport: The transport in use.
-        negotiated: What has been agreed upon last; None before that.
-        generation: How often it has been opened.
+        negotiated: The outcome of the last negotiation; None before it.
+        generation: How often the link has been opened.
         is_open: Whether requests can be sent at once.
-        is_closed: Whether it is closed, so that nothing opens it but `begin`.
+        is_closed: Whether the link is closed. Only `begin` opens it then.
         listeners: Called with method and params of each notification that belongs to no request.
-        renewals: Awaited each time it has been opened, before anything is asked: what a new session must be told.
-        losses: Called each time it has been lost, with why, and once it is closed.
-        frames: Called with each message that is sent or has come, before anybody has looked at it.
+        renewals: Awaited after each opening and before other requests, to set up a new session.
+        losses: Called with the error each time the connection is lost, and once the link is closed.
+        frames: Called with the direction and bytes of each message, before it is parsed.
     """
 
     def __init__(
@@ -109,12 +109,12 @@ class Link:
         await self.ready()
 
     async def ready(self) -> None:
-        """Return once it is open; whoever comes meanwhile waits for the same opening.
+        """Return once the link is open. Concurrent callers wait for the same opening.
 
         Raises:
-            ConnectionError: There is no way to the server, or the client is not open.
+            ConnectionError: The server cannot be reached, or the client is not open.
             ProtocolError: The server refuses.
-            TimeoutError: It has not answered in time.
+            TimeoutError: The server did not respond in time.
         """
         if self.is_open:
             return
@@ -166,12 +166,12 @@ class Link:
         await transport.open(self)
 
     def speak(self, revision: str) -> None:
-        """Write what is sent from now on in a revision, and declare what the client can do in it."""
+        """Use a revision for all further messages, and declare the client's capabilities in it."""
         self.wire.revision = revision
         self.wire.capabilities = self.answerer.capabilities(revision)
 
     async def close(self) -> None:
-        """End all that waits, and close the transport; when it is closed, or its home is lost, nothing is done."""
+        """Cancel pending requests and close the transport. Does nothing if the link or its event loop is closed."""
         if self.home.is_lost:
             return
         given_up = self._given_up()
@@ -197,7 +197,7 @@ class Link:
                     self.home.settle(None)
 
     async def _say_farewell(self) -> None:
-        """Send what is still to be sent, as far as it is taken in time."""
+        """Send the cancellations of pending requests, within a time limit."""
         last = self._tasks - {asyncio.current_task()}
         try:
             if last:
@@ -208,7 +208,7 @@ class Link:
             await asyncio.gather(*last, return_exceptions=True)
 
     def _given_up(self) -> list[OutgoingMessage]:
-        """Give up all that waits, and return what tells the server so."""
+        """Cancel all pending requests, and return the cancellation notifications."""
         pending = list(self.wire.pending) if self.is_open else []
         return list(filter(None, (self.wire.cancel(id_, "the client is closing") for id_ in pending)))
 
@@ -223,20 +223,21 @@ class Link:
         max_timeout: float | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Awaitable[Json]:
-        """Send a request; to be awaited for its result, as it came. The link is opened where it is not.
+        """Send a request and return an awaitable of its result. The link opens first if it is not open.
 
         Args:
             method: The method.
-            params: Its params; the `_meta` that the revision wants is added.
-            progress: Called at each progress notification.
-            timeout: Seconds without an answer and without progress after which it is given up; None for any number.
-            max_timeout: Seconds after which it is given up whatever comes; None for any number.
-            headers: Arguments that are repeated in HTTP headers.
+            params: The params. The `_meta` of the revision is added.
+            progress: Called for each progress notification.
+            timeout: Seconds without a response or a progress notification after which the request times out; None for
+                no limit.
+            max_timeout: Seconds after which the request times out in any case; None for no limit.
+            headers: Arguments repeated in HTTP headers.
 
         Raises:
-            ProtocolError: The server has answered with an error.
-            TimeoutError: The time is over; the server has been told.
-            TransportError: It did not reach the server, or its answer did not come back.
+            ProtocolError: The server responded with an error.
+            TimeoutError: A time limit has passed. The request has been cancelled.
+            TransportError: The request did not reach the server, or its response was lost.
             ConnectionError: The client is not open, or has been closed meanwhile.
         """
         ask = self.exchange if self.is_open else self._open_and_ask
@@ -306,13 +307,13 @@ class Link:
         raise error
 
     def _give_up(self, request: Request, *, is_late: bool) -> None:
-        """Tell the server that nobody waits for the answer of a request."""
+        """Notify the server that a request is cancelled."""
         why = "the request timed out" if is_late else "the result is no longer needed"
         if (given_up := self.wire.cancel(request.id, why)) is not None:
             self.send_soon(given_up)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Send a notification; what is returned need not be awaited, and is done when more may be sent.
+        """Send a notification. Awaiting the returned awaitable is optional; it is done when more may be sent.
 
         Raises:
             ConnectionError: The client is not open.
@@ -322,10 +323,11 @@ class Link:
         return self.send_soon(self.wire.notification(method, params))
 
     def send_soon(self, message: OutgoingMessage) -> asyncio.Future[None]:
-        """Send a message that nobody answers.
+        """Send a notification or response in the background.
 
         Returns:
-            What is done when it has been sent, or could not be: the server has gone then, as others hear.
+            A future that is done when the message has been sent, or sending it has failed. The loss of the connection
+            is reported by `losses`.
         """
         return self._keep(self.home.here().create_task(self._send_if_possible(message)))
 
@@ -336,10 +338,10 @@ class Link:
             logger.debug("A message was not sent: %s", error)
 
     async def send(self, message: OutgoingMessage) -> None:
-        """Send a message that nobody answers, and return when more may be sent.
+        """Send a notification or response, and return when more may be sent.
 
         Raises:
-            TransportError: It could not be sent.
+            TransportError: The message could not be sent.
         """
         if self.frames:
             self._show("sent", message.line)
@@ -357,7 +359,7 @@ class Link:
     # What comes
 
     def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
-        """Take one JSON text from the transport; see `Receiver`. A byte order mark before it is ignored."""
+        """Process a JSON text from the transport; see `TransportListener`. A leading byte order mark is ignored."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if self.frames:
             self._show("received", line)
@@ -370,11 +372,11 @@ class Link:
                 self._take(event)
 
     def is_pending(self, id_: RequestId) -> bool:
-        """Say whether a request still waits for its answer."""
+        """Return whether a request is pending."""
         return id_ in self.wire.pending
 
     def connection_lost(self, error: Exception) -> None:
-        """Hear from the transport that nothing comes any more."""
+        """Handle the loss of the connection, which the transport reports."""
         self.is_open = False
         self._loss = error
         self._fail(error)
@@ -402,7 +404,7 @@ class Link:
                 logger.exception("a notification listener raised an exception")
 
     def _withdraw(self, id_: object, reason: object) -> None:
-        """Answer a question no more, or, in the stateless era, give up what the server has dropped."""
+        """Cancel a request from the server, or in 2026-07-28 a request that the server has dropped."""
         if is_id(id_) and self.wire.pending.get(id_) == "subscriptions/listen":
             self.wire.cancel(id_, "")  # the server knows
             why = f"the server cancelled the subscription: {str(reason)[:200]}"
@@ -426,7 +428,7 @@ class Link:
         await self._send_if_possible(reply)
 
     def _fail(self, error: Exception) -> None:
-        """End all that waits."""
+        """Fail all pending requests."""
         self.wire.end()
         for id_ in self._waiting:
             self.fail(id_, error)
@@ -434,7 +436,7 @@ class Link:
             asked.cancel()
 
     def fail(self, id_: RequestId, error: BaseException) -> None:
-        """End one request that waits; its id may come from an answer that was not read."""
+        """Fail one pending request. Its id may come from a response that was not read."""
         answer = self._waiting.get(whole_number(id_) or id_)
         if answer is not None and not answer.done():
             answer.set_exception(error)

@@ -1,4 +1,4 @@
-"""How a client and a server agree upon a revision (basic/versioning; basic/lifecycle up to 2025-11-25)."""
+"""Negotiation of the protocol version (basic/versioning; basic/lifecycle up to 2025-11-25)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ It is half of `connect_timeout` where that is less, so that there is time for th
 """
 
 _NOT_HERE: Final = frozenset({400, 404, 405})
-"""Statuses of HTTP servers that do not know what they were sent."""
+"""Statuses of HTTP servers that do not support the request."""
 
 _ANSWERS: Final = frozenset({-32020, -32021, UNSUPPORTED_PROTOCOL_VERSION})
-"""Errors that only servers of the stateless era answer."""
+"""Error codes that only servers of the stateless era send."""
 
 
 class Negotiation:
-    """Opens links.
+    """Opens links and negotiates the protocol version.
 
     Args:
-        revision: The revision to speak; None for the newest that both know.
-        timeout: Seconds that it may take; None for any number.
+        revision: The protocol version to use; None for the newest that client and server know.
+        timeout: The time limit in seconds; None for no limit.
 
     Raises:
-        ValueError: There is no such revision.
+        ValueError: There is no such protocol version.
     """
 
     def __init__(self, revision: str | None, timeout: float | None) -> None:
@@ -52,12 +52,12 @@ class Negotiation:
         self._known: Negotiated | None = None  # what was agreed upon last: servers seldom change their era
 
     async def __call__(self, link: Link) -> Negotiated:
-        """Open a transport, and agree with the server.
+        """Open a transport and negotiate with the server.
 
         Raises:
-            TransportError: There is no way to the server.
-            ProtocolError: It refuses, or knows no revision that the client knows.
-            TimeoutError: It has not answered in time.
+            TransportError: The server cannot be reached.
+            ProtocolError: The server refuses, or has no protocol version in common with the client.
+            TimeoutError: The server did not respond in time.
         """
         if self._timeout is None:
             return await self._first_way(link)
@@ -130,7 +130,7 @@ class Negotiation:
 
 
 class _HandshakeWantedError(Exception):
-    """The server wants to be asked to `initialize`."""
+    """The server requires `initialize`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -181,7 +181,7 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
 
 
 def _newest(supported: object) -> str | None:
-    """Return the newest revision among those that a server names; None where the client knows none of them."""
+    """Return the newest revision of a server's list that the client knows, or None."""
     return next((each for each in reversed(ALL) if is_array(supported) and each in supported), None)
 
 

@@ -1,4 +1,4 @@
-"""The pages of a list, as one result (server/utilities/pagination)."""
+"""Combines the pages of a list into one result (server/utilities/pagination)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .cache import time_to_live
 from .errors import IncompleteListError
 
 MAX_PAGES: Final = 10_000
-"""As many pages of a list are asked for; a server that has more is taken to go round in a circle."""
+"""The most pages of a list. A server that has more is assumed to repeat its pages."""
 
 ALL_PAGES: Final[Json] = {"cursor": None}
-"""Params that no request has, under which all pages are kept together: kept one by one, they might be of two times."""
+"""Cache key of a whole list. Single pages are not cached, as they might be of different times."""
 
 _ATTEMPTS: Final = 3
 
@@ -29,26 +29,25 @@ async def all_pages(
     changes: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> Json:
-    """Ask for all pages of a list, one after the other.
+    """Request all pages of a list, one after the other.
 
-    Where the list changes meanwhile, it is asked for from the beginning, three times at most: when a change is heard,
-    and when a cursor does not hold any more.
+    If the list changes meanwhile, or a cursor is no longer valid, the client starts again, up to three times.
 
     Args:
         method: The method, such as `tools/list`.
         member: The member of its result with the items.
-        ask: Sends a request with the params that it is given, and returns its result.
-        changes: Counts the changes of the list that have been heard.
-        clock: Seconds.
+        ask: Sends a request with the given params and returns its result.
+        changes: Returns how many changes of the list the server has notified of.
+        clock: A monotonic clock in seconds.
 
     Returns:
-        The first page with the items of all. It holds for as long as each of its pages does (`ttlMs`), and it is
-        public where all of them are.
+        The first page with the items of all pages. Its `ttlMs` is the shortest of all pages, and it is public only if
+        all pages are.
 
     Raises:
-        IncompleteListError: The pages do not come to an end.
-        ProtocolError: What the server has answered with an error, or with what is no page.
-        Exception: Whatever else `ask` raises.
+        IncompleteListError: The pages do not end.
+        ProtocolError: The server responded with an error, or with a malformed page.
+        Exception: `ask` failed.
     """
     attempts = 0
     while True:

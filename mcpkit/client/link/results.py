@@ -14,15 +14,16 @@ from .contents import tool_result
 class CallResult:
     """The result of a tool call.
 
-    Results of servers that deviate from the schema are read where that is possible in one way only: without `content`,
-    with a text in its place, with blocks that have no type, and the like.
+    Results that deviate from the schema are accepted if they can be read in one way only, for example without
+    `content`, with a string in its place, or with blocks that have no type.
 
     Args:
-        result: The result as it was received.
-        may_be_null: Whether null is a value of `structuredContent`, as in 2026-07-28, and not the same as none.
+        result: The result, as the server sent it.
+        may_be_null: Whether null is a value of `structuredContent`, as in 2026-07-28. Otherwise it means that there is
+            none.
 
     Attributes:
-        type: The result's `resultType`: `complete`, also where the revision has no types, or another.
+        type: The `resultType`: `complete`, or another type. It is `complete` in versions without result types.
         raw: All members of the result. If the type is that of an extension, the other attributes are empty.
         content: The content blocks.
         structured_content: The structured content, or None.
@@ -49,7 +50,7 @@ class CallResult:
 
     @property
     def data(self) -> Any:
-        """The value that the tool returned: the structured content, or the value in its only member `result`.
+        """The value that the tool returned: the structured content, or the value of its only member `result`.
 
         Servers wrap values that are not objects in `{"result": ...}`, as versions before 2026-07-28 require objects.
         """
@@ -60,21 +61,21 @@ class CallResult:
 
     @property
     def is_structured_only(self) -> bool:
-        """Whether there is structured content, and no content beside it but empty texts."""
+        """Whether the result has structured content, and no other content except empty text blocks."""
         return "structuredContent" in self.raw and not any(
             block["type"] != "text" or block["text"].strip() for block in self.content
         )
 
     @property
     def text(self) -> str:
-        """The text blocks, one after the other; of structured content without any content, its JSON."""
+        """The text blocks joined by newlines, or the JSON of the structured content if `is_structured_only`."""
         if self.is_structured_only:
             return json.dumps(self.structured_content, ensure_ascii=False)
         return "\n".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property
     def error_text(self) -> str:
-        """What to say of a tool that failed: `text`, or else the JSON of its other content."""
+        """The error message of a failed tool: `text`, or else the JSON of the other content."""
         text = self.text
         if text.strip():
             return text
@@ -83,5 +84,5 @@ class CallResult:
         return "the tool failed, and the server sent no error text"
 
     def __repr__(self) -> str:
-        """Show the text."""
+        """Return a representation with the text."""
         return f"CallResult({self.text!r}, is_error={self.is_error})"

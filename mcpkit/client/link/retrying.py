@@ -1,4 +1,4 @@
-"""What is asked again when the way to the server or back has broken."""
+"""Sends requests again after a lost connection."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ WITHOUT_EFFECTS: Final = frozenset(
         "tools/list",
     }
 )
-"""Methods that may be asked twice: nothing is done, or the same once more."""
+"""Methods of requests that may be sent twice, since they change nothing or are idempotent."""
 
 _FIRST_PAUSE: Final = 0.1
-"""Seconds before what has failed twice is tried again; from then on twice as long each time."""
+"""Seconds before the third attempt. The pause doubles with each further attempt."""
 
 _LONGEST_PAUSE: Final = 10.0
 
 
 class Retrying:
-    """Asks again, so often and no oftener.
+    """Sends requests again after a failure.
 
     Args:
-        tries: How often a request is tried in all.
-        longest_wait: The seconds that are waited at most where the server says when to come back; a longer wait is
-            left to the caller.
+        tries: How often a request is sent in all.
+        longest_wait: The longest `Retry-After` in seconds to wait for. After a longer one the error is raised.
     """
 
     def __init__(self, tries: int, longest_wait: float) -> None:
@@ -51,7 +50,7 @@ class Retrying:
         self._longest_wait = longest_wait
 
     async def ask(self, ask: Callable[[], Awaitable[Json]], method: str, retry: bool | None) -> Json:
-        """Ask, and again where that is needed; see `go_on`."""
+        """Send a request, and again if necessary; see `go_on`."""
         try:
             return await ask()
         except TransportError as error:
@@ -60,18 +59,18 @@ class Retrying:
     async def go_on(
         self, error: TransportError, ask: Callable[[], Awaitable[Json]], method: str, retry: bool | None
     ) -> Json:
-        """Ask again after a failure, as long as that does no harm and may help.
+        """Send a request again after a failure, as long as that is safe and may help.
 
         Args:
-            error: How it has failed the first time.
-            ask: Asks once more, under a new id.
+            error: The error of the first attempt.
+            ask: Sends the request once more, with a new id.
             method: The method.
-            retry: Whether it may be done twice; None where the method tells.
+            retry: Whether the request may be sent twice. None decides by the method.
 
         Raises:
-            OutcomeUnknownError: It may have been done, and must not be done twice.
-            TransportError: It failed each time, without having been begun.
-            ProtocolError: The server has answered with an error.
+            OutcomeUnknownError: The server may have run the request, and it must not run twice.
+            TransportError: All attempts failed before the server began.
+            ProtocolError: The server responded with an error.
         """
         may_repeat = method in WITHOUT_EFFECTS if retry is None else retry
         for tried in range(1, self._tries + 1):
@@ -92,7 +91,7 @@ class Retrying:
 
 
 def pause(tried: int) -> float:
-    """Return the seconds before the next try; a little by chance, so that many clients do not come at once."""
+    """Return the seconds before the next attempt, with random jitter."""
     if tried == 1:
         return 0
     return min(_FIRST_PAUSE * 2.0 ** (tried - 2), _LONGEST_PAUSE) * random.uniform(0.5, 1)

@@ -1,4 +1,4 @@
-"""What a client asks of a transport, and what a transport finds at its other side."""
+"""The interface of client transports, and of the object that receives their messages."""
 
 from __future__ import annotations
 
@@ -11,112 +11,133 @@ from ...protocol.jsonrpc import RequestId
 
 
 class TransportListener(Protocol):
-    """Who takes what a transport brings; its methods are for the loop's thread, return at once and raise nothing."""
+    """Receives messages and errors from a transport.
+
+    Call its methods in the thread of the event loop. They return at once and raise nothing.
+    """
 
     def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
-        """Take one JSON text: a message, or a batch of them.
+        """Process one JSON text: a JSON-RPC message, or a batch of messages.
 
         Args:
-            line: The text.
-            request_id: The request that it answers, if it is an answer; None where the transport does not know.
+            line: The text in UTF-8.
+            request_id: The id of the request that this text responds to; None if the transport does not know it.
         """
 
     def is_pending(self, id_: RequestId) -> bool:
-        """Say whether a request still waits for its answer."""
+        """Return whether a request still waits for its response.
+
+        Args:
+            id_: The id of the request.
+        """
         ...
 
     def fail(self, id_: RequestId, error: Exception) -> None:
-        """Hear that a request has no answer that could be received, while others may have one."""
-
-    def connection_lost(self, error: Exception) -> None:
-        """Hear that nothing comes any more until the transport is opened again.
+        """Fail one request whose response cannot be received. Other requests are not affected.
 
         Args:
-            error: Why; a `TransportError` says whether what waits may have begun.
+            id_: The id of the request.
+            error: The error that the caller of the request gets.
+        """
+
+    def connection_lost(self, error: Exception) -> None:
+        """Report that nothing can be received until the transport is opened again. All pending requests fail.
+
+        Args:
+            error: The reason. A `TransportError` has `may_have_begun` if the server may have begun with
+                pending requests.
         """
 
 
 class Stay(Protocol):
-    """What keeps a server in this process running while connections to it are opened, lost and opened again."""
+    """Keeps a server in this process running while connections to it are closed and opened again."""
 
     async def enter(self) -> object:
-        """Start it, unless it has been.
+        """Start the server, unless it is running.
 
         Raises:
-            TransportError: It could not be started.
+            TransportError: The server could not be started.
         """
 
     async def leave(self) -> None:
-        """Let it end. Called again this does nothing."""
+        """Stop the server. Calling it again does nothing."""
 
 
 class Transport(Protocol):
-    """Carries messages to one server and back.
+    """Interface of transports: carries messages to one server and back.
 
-    It may be opened again after it was closed or lost. One event loop uses it at a time. Errors are
-    `TransportError`s, which say whether the server may have begun with the message.
+    A transport may be opened again after it was closed or lost. One event loop uses it at a time. Its errors are
+    `TransportError`, with `may_have_begun` for messages that the server may have processed.
     """
 
     async def open(self, receiver: TransportListener) -> None:
-        """Begin: start the process, connect. What comes goes to the receiver from now on.
+        """Start the process or connect. Messages go to the receiver from now on.
+
+        Args:
+            receiver: Receives messages and errors.
 
         Raises:
-            TransportError: There is no server to talk to.
+            TransportError: The server cannot be reached.
         """
 
     def send(self, message: OutgoingMessage) -> Awaitable[None] | None:
-        """Send one message; what is returned is done when more may be sent, None where that is at once.
+        """Send one message.
 
-        A transport that carries each request and its answer by themselves, such as HTTP, is done when the answer has
-        been received, and raises where it cannot come any more. When it is cancelled it lets go of the answer.
+        Args:
+            message: The message.
+
+        Returns:
+            An awaitable that is done when more may be sent; None if that is the case at once. If each request has its
+            own response, as with HTTP, the awaitable is done when the response has been received. Cancelling it drops
+            the response.
 
         Raises:
-            TransportError: It could not be sent, or its answer cannot come.
+            TransportError: The message could not be sent, or its response was lost.
         """
 
     async def close(self) -> None:
-        """End: whatever has been opened is closed. Called again it does nothing."""
+        """Close the connection. Closing a closed transport does nothing."""
 
 
 @runtime_checkable
 class HasAuthorization(Protocol):
-    """A transport whose messages go under an authorization that changes."""
+    """A transport whose messages carry an authorization that may change."""
 
     @property
     def is_authorizing(self) -> bool:
-        """Whether it gets one, from a user, say: until it has it the server is not asked."""
+        """Whether it is obtaining an authorization, for example from a user. Messages wait until it has one."""
         ...
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The tokens by which messages are authorized now."""
+        """The access tokens in use."""
         ...
 
     @property
     def reauthorized(self) -> Listeners[[]]:
-        """Called where messages go under another authorization from now on."""
+        """Called when messages carry another authorization from now on."""
         ...
 
 
 @runtime_checkable
 class HasStream(Protocol):
-    """A transport that hears what the server says unasked by a stream beside the requests."""
+    """A transport that receives notifications on a stream of its own."""
 
     @property
     def missed(self) -> Listeners[[]]:
-        """Called where something may have been missed, as the stream broke and does not go on where it did."""
+        """Called when messages may have been missed, as the stream was lost and could not be resumed."""
         ...
 
     async def listening(self) -> bool:
-        """Wait until the stream is there, or it is known that there is none, and say which."""
+        """Wait until the stream is open or known to be unavailable, and return whether it is open."""
         ...
 
 
 def is_authorizing(transport: Transport) -> bool:
-    """Say whether a transport gets an authorization, so that messages wait that the server has not got yet."""
+    """Return whether a transport is obtaining an authorization, so that its messages wait."""
     return isinstance(transport, HasAuthorization) and transport.is_authorizing
 
 
 def secrets_of(transport: Transport) -> tuple[str, ...]:
-    """Return the tokens by which the messages of a transport are authorized now."""
+    """Return the access tokens that a transport uses."""
     return transport.secrets if isinstance(transport, HasAuthorization) else ()

@@ -1,4 +1,4 @@
-"""What is seen of a client's messages: by people, in files, in traces, in the server's log.
+"""Logs, traces, recordings and telemetry of a client.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

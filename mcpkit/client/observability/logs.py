@@ -1,4 +1,4 @@
-"""What a server logs: which of it a client wants, and who hears of it (server/utilities/logging)."""
+"""Log messages of a server: the level to request, and the handler (server/utilities/logging)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..link.link import Link
 from .notifications import turns_of
 
 LogHandler = Callable[[str, Any, "str | None"], object]
-"""Called with level, data and the logger's name of a log message; it may be `async`."""
+"""Called with level, data and logger name (or None) of a log message; it may be `async`."""
 
 _TIMEOUT: Final = 30.0
-"""Seconds that a server has to take the level when the connection is opened: all else waits for that."""
+"""Seconds that a server has to accept the level when a connection is opened, which other requests wait for."""
 
 
 class ServerLog:
-    """The log of a server, as a client wants it: in sessions the server is told once, otherwise in each request.
+    """Requests the log level from a server, once in a session or with each request in 2026-07-28.
 
     Args:
         link: The link to the server.
-        log: Called with each message; None for no function.
+        log: Called with each log message; None for no handler.
 
     Attributes:
-        level: The least severe level that is wanted; None for what the server chooses.
+        level: The lowest level to send; None leaves it to the server.
 
     Raises:
         TypeError: `log` is not a function.
@@ -44,11 +44,11 @@ class ServerLog:
         link.renewals.append(self._renew)
 
     def params(self, params: Mapping[str, Any] | None, level: str | None = None) -> Mapping[str, Any] | None:
-        """Return the params of a request, with the level in them where the revision has it there.
+        """Return the params of a request, with the log level if the revision has it there.
 
         Args:
             params: The params.
-            level: The level for this request; None for that of all.
+            level: The level for this request; None for the level of the client.
         """
         level = level or self.level
         if level is None or self._link.wire.revision not in STATELESS:
@@ -57,7 +57,7 @@ class ServerLog:
         return {**params, "_meta": {LOG_LEVEL: level, **params.get("_meta", {})}}
 
     def want(self, level: str) -> bool:
-        """Take another level from now on, and say whether the server must be told.
+        """Set the level, and return whether the server must be notified.
 
         Raises:
             ProtocolError: There is no such level.

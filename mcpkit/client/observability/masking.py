@@ -1,4 +1,4 @@
-"""Messages as text in which nobody reads secrets."""
+"""Masks secrets in messages."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _SECRET: Final = re.compile(
     r"pass(?:word|wd|phrase)|secret|token|authoriz|api[-_]?key|private[-_]?key|credential|cookie",
     re.IGNORECASE,
 )
-"""What names of secrets contain."""
+"""Parts of the names of secrets."""
 
 _OPEN: Final = frozenset({"progressToken", "maxTokens"})
-"""Names of the specification's that sound like it."""
+"""Names in the specification that look like those of secrets but are not."""
 
 _SHAPES: Final = re.compile(
     r"(?<=Bearer )[\w.~+/=-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?:sk|pk|gh[opsur]|glpat|xox[abprs])[-_][\w-]{16,}"
 )
-"""What tokens look like wherever they stand."""
+"""Patterns of tokens."""
 
 _SHORTEST: Final = 6
-"""Characters of a value that is masked wherever it stands: shorter ones stand in many words."""
+"""The fewest characters of a value that is masked everywhere. Shorter ones occur in many words."""
 
 
 class Mask:
-    """Hides secrets: members whose names say that they are, texts that look like tokens, and values that are known.
+    """Masks secrets: members with the name of a secret, texts that look like tokens, and known values.
 
     Args:
-        known: Values that are secret wherever they stand.
-        more: Says which ones there are now beside these.
+        known: Values that are always masked.
+        more: Returns further values that are secret at the moment.
     """
 
     def __init__(self, known: Iterable[str] = (), more: Callable[[], Iterable[str]] = tuple) -> None:
@@ -52,7 +52,7 @@ class Mask:
 
     @classmethod
     def of(cls, options: Mapping[str, object], more: Callable[[], Iterable[str]] = tuple) -> Mask:
-        """Make one for the options of a client: its token, and headers and variables with such names."""
+        """Return the mask for the options of a client: its token, and secret headers and environment variables."""
         known = [str(options[name]) for name in ("token",) if isinstance(options.get(name), str)]
         for name in ("headers", "env"):
             values: Any = options.get(name) or {}
@@ -60,7 +60,7 @@ class Mask:
         return cls([*known, *(value.rpartition(" ")[2] for value in known)], more)
 
     def masked(self, line: bytes) -> str:
-        """Return a message as text, one line of it."""
+        """Return a message as one line of text, with its secrets masked."""
         self._learn(self._more())
         try:
             return json.dumps(self.value(json.loads(line)), ensure_ascii=False)
@@ -68,7 +68,7 @@ class Mask:
             return self.text(line.decode(errors="replace"))
 
     def value(self, value: object) -> object:
-        """Return a JSON value without its secrets."""
+        """Return a JSON value with its secrets masked."""
         if isinstance(value, str):
             return self.text(value)
         if is_array(value):
@@ -81,7 +81,7 @@ class Mask:
         return value
 
     def text(self, text: str) -> str:
-        """Return a text without what looks like a token, and without values that are known."""
+        """Return a text with tokens and known values masked."""
         if self._known is not None:
             text = self._known.sub(MASK, text)
         return _SHAPES.sub(MASK, text)

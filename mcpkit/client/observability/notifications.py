@@ -1,4 +1,4 @@
-"""What a server says unasked, for whoever wants to hear all of it."""
+"""Passes notifications of a server to the client's `message_handler`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MessageHandler = Callable[[str, Json], object]
 
 
 def hear_notifications(link: Link, notification: MessageHandler) -> None:
-    """Tell of all notifications of a link that belong to no request; what fails at that is logged.
+    """Call a handler with each notification of a link that belongs to no request. Its errors are logged.
 
     Args:
         link: The link.
-        notification: Who is told.
+        notification: The handler.
 
     Raises:
-        TypeError: It is no function.
+        TypeError: The handler is not a function.
     """
     check_function("message_handler", notification, "method and params")
     turns = turns_of(link)
@@ -39,7 +39,7 @@ def hear_notifications(link: Link, notification: MessageHandler) -> None:
 
 
 def turns_of(link: Link) -> InTurn:
-    """Return what calls handlers one after the other as long as the link is open."""
+    """Return the queue that calls handlers one after the other as long as the link is open."""
     turns = InTurn(_has_failed)
     link.losses.add(lambda _: turns.stop() if link.is_closed else None)
     return turns

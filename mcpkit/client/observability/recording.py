@@ -1,4 +1,4 @@
-"""Conversations with servers, written down, and played again without the server."""
+"""Records the messages of a client, and replays them without the server."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..link.transport import TransportListener
 from .masking import Mask
 
 _OWN: Final = "_meta"
-"""The member of params that is another one each time: the progress token, the trace, the client's version."""
+"""The member of params that differs each time: progress token, trace context, client version."""
 
 
 class Recorder:
-    """Writes each message to a file, a line each, as it is sent and comes.
+    """Writes each message to a file, one per line.
 
     Args:
-        path: The file; what was in it is gone once the first message is there.
-        mask: What hides the secrets.
+        path: The file. It is replaced when the first message is written.
+        mask: Masks the secrets.
 
     Raises:
-        FileNotFoundError: There is no such folder.
+        FileNotFoundError: The folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], mask: Mask) -> None:
@@ -42,31 +42,31 @@ class Recorder:
         self._file: TextIO | None = None
 
     def __call__(self, direction: Direction, line: bytes) -> None:
-        """Write a message down."""
+        """Write a message."""
         if self._file is None:
             self._file = self._path.open("w", encoding="utf-8")
         self._file.write(f'{{"{direction}": {self._mask.masked(line)}}}\n')
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file; a message that still comes begins it anew."""
+        """Close the file. A later message replaces the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 class Replay:
-    """A transport that answers as a server did when it was recorded: `Client(Replay("forecast.jsonl"))`.
+    """A transport that replays the recorded responses of a server: `Client(Replay("forecast.jsonl"))`.
 
-    A request is answered as the same request was, method and params alike, whatever came meanwhile included. Where it
-    was made several times, its answers come in their order, and the last one from then on.
+    A request gets the recorded response, and the notifications before it, of a request with the same method and params.
+    Repeated requests get the recorded responses in order, and then the last one.
 
     Args:
-        path: The file that `Client(..., record=path)` has written.
+        path: A file written by `Client(..., record=path)`.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is no recording.
+        OSError: The file cannot be read.
+        ValueError: The file is not a recording.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -77,15 +77,22 @@ class Replay:
         self._receiver: TransportListener | None = None
 
     async def open(self, receiver: TransportListener) -> None:
-        """Begin from the beginning."""
+        """Start the replay from the beginning.
+
+        Args:
+            receiver: Receives the recorded messages.
+        """
         self._receiver = receiver
         self._played.clear()
 
     def send(self, message: OutgoingMessage) -> None:
-        """Answer a request as it was answered.
+        """Send a recorded response to the receiver. Notifications and responses are ignored.
+
+        Args:
+            message: The message of the client.
 
         Raises:
-            TransportError: No such request was recorded.
+            TransportError: The recording has no such request.
         """
         assert self._receiver is not None
         if message.id is None or message.method is None:
@@ -105,12 +112,12 @@ class Replay:
             self._receiver.receive(line)
 
     async def close(self) -> None:
-        """End."""
+        """Detach the receiver."""
         self._receiver = None
 
 
 class _Exchange:
-    """A request, and what came until it was answered."""
+    """A recorded request with the messages received until its response."""
 
     def __init__(self, key: str, id_: object) -> None:
         self.key = key
@@ -118,7 +125,7 @@ class _Exchange:
         self.came: list[Json] = []
 
     def lines(self, id_: object) -> Iterator[bytes]:
-        """Return what came, as if the request had had another id."""
+        """Return the recorded messages with another request id."""
         for message in self.came:
             yield json.dumps(self._as_if(message, id_)).encode()
 
@@ -137,7 +144,7 @@ class _Exchange:
 
 
 def _exchanges(path: Path) -> Iterator[_Exchange]:
-    """Read a recording; what came is of each request that waited for its answer then."""
+    """Read a recording. Each message received belongs to the requests pending at that time."""
     waiting: list[_Exchange] = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
@@ -155,7 +162,7 @@ def _exchanges(path: Path) -> Iterator[_Exchange]:
 
 
 def _take(exchange: _Exchange, message: Json) -> bool:
-    """Add a message to an exchange, and say whether that has ended with it."""
+    """Add a message to an exchange, and return whether it was the response."""
     params = message.get("params")
     token = params.get("progressToken") if is_object(params) else None
     is_answer = "method" not in message
@@ -167,7 +174,7 @@ def _take(exchange: _Exchange, message: Json) -> bool:
 
 
 def is_request(message: object) -> TypeGuard[Json]:
-    """Say whether a message is a request."""
+    """Return whether a message is a request."""
     return is_object(message) and "id" in message and isinstance(message.get("method"), str)
 
 

@@ -1,7 +1,7 @@
-"""A span and a measurement for each request that a client makes, by OpenTelemetry.
+"""OpenTelemetry spans and metrics for the requests of a client.
 
 Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Arguments and
-results are left out: they may be secret.
+results are left out, since they may be secret.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from ..link.link import Link
 
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Seconds, as the conventions advise."""
+"""The bucket boundaries in seconds that the conventions recommend."""
 
 
 class ClientTelemetry:
-    """Makes a span of each request, tells the server of it, and measures it in `mcp.client.operation.duration`.
+    """Records a span of each request, and its duration as `mcp.client.operation.duration`.
 
-    The span is a child of the one that is current. The server is told of it in `_meta` (`traceparent`, `tracestate`,
-    `baggage`; basic/index, "OpenTelemetry trace context"), so that its own spans are children of it.
+    The span is a child of the current span. The client sends its context in `_meta` (`traceparent`, `tracestate`,
+    `baggage`; basic/index, "OpenTelemetry trace context"), so that spans of the server are its children.
 
     Args:
-        tracer_provider: Where spans go; the global provider when None.
-        meter_provider: Where measurements go; the global provider when None.
+        tracer_provider: The tracer provider. None takes the global one.
+        meter_provider: The meter provider. None takes the global one.
 
     Raises:
         ImportError: OpenTelemetry is not installed: `pip install "mcpkit[otel]"`.
@@ -69,20 +69,20 @@ class ClientTelemetry:
         params: Mapping[str, Any] | None,
         *arguments: Any,
     ) -> Json:
-        """Make a request within its span.
+        """Send a request within a span and record its duration.
 
         Args:
-            send: Makes it: takes method, params and the rest.
+            send: Sends the request. It takes method, params and `arguments`.
             link: The link to the server.
             method: The method.
             params: Its params.
-            arguments: What else `send` takes.
+            arguments: Further arguments of `send`.
 
         Returns:
-            What `send` returns.
+            The result of `send`.
 
         Raises:
-            BaseException: Whatever `send` raises.
+            BaseException: `send` failed.
         """
         name, attributes = _describe(method, params or {})
         attributes["mcp.protocol.version"] = link.wire.revision

@@ -1,4 +1,4 @@
-"""Shows every message that a client sends and gets."""
+"""Shows each message that a client sends and receives."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .masking import Mask
 from .recording import Recorder
 
 Trace = Callable[[Direction, str], object]
-"""Called with whether a message was sent or came, and with its text."""
+"""Called with the direction (`sent` or `received`) and the text of a message."""
 
 LONGEST: Final = 4000
-"""Characters of a message that are shown on standard error."""
+"""The most characters of a message that are printed to standard error."""
 
 _ARROWS: Final = {"sent": "-->", "received": "<--"}
 
@@ -28,19 +28,19 @@ def look_at_frames(
     record: str | os.PathLike[str] | None,
     options: Mapping[str, object],
 ) -> Recorder | None:
-    """Show the messages of a link, and write them down.
+    """Show and record the messages of a link.
 
     Args:
         link: The link.
-        trace: Who is told; True for standard error, False for nobody.
+        trace: The function to call; True for standard error, False for none.
         record: The file to write to, or None.
-        options: What the client was given to reach its server, among it secrets.
+        options: The options of the client for its server, which may contain secrets.
 
     Returns:
-        What writes them down.
+        The recorder, or None.
 
     Raises:
-        TypeError: What is to be told is no function.
+        TypeError: `trace` is not a function.
     """
     if not isinstance(trace, bool):
         check_function(
@@ -61,11 +61,11 @@ def look_at_frames(
 
 
 class Tracer:
-    """Tells of each message, without its secrets.
+    """Passes each message to a function, with secrets masked.
 
     Args:
-        trace: Who is told.
-        mask: What hides the secrets.
+        trace: The function.
+        mask: Masks the secrets.
     """
 
     def __init__(self, trace: Trace, mask: Mask) -> None:
@@ -73,12 +73,12 @@ class Tracer:
         self._mask = mask
 
     def __call__(self, direction: Direction, line: bytes) -> None:
-        """Tell of a message."""
+        """Pass on a message."""
         self._trace(direction, self._mask.masked(line))
 
 
 def to_standard_error(direction: Direction, text: str) -> None:
-    """Show a message on standard error, cut off where it is long."""
+    """Print a message to standard error, cut off if it is long."""
     rest = len(text) - LONGEST
     shown = text if rest <= 0 else f"{text[:LONGEST]}... {rest:,} characters more"
     print(_ARROWS[direction], shown, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Tools of a server: what they take, what they promise, and what they answer.
+"""Tools of a server: their definitions, arguments and results.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

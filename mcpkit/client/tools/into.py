@@ -1,4 +1,4 @@
-"""The result of a call as a value of a type."""
+"""Converts the result of a tool call to a Python type."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 
 _WRAPPED: Final = {"result"}
-"""What servers put round a result that is no object, as revisions before 2026-07-28 want one."""
+"""The member that servers wrap a result in that is not an object, for revisions before 2026-07-28."""
 
 
 def read_into(result: CallResult, into: Any, name: str) -> Any:
-    """Return what a tool has answered as a value of a type: its structured content, else its text as JSON or as it is.
+    """Convert the result of a tool to a type: its structured content, else its text as JSON or as a string.
 
-    A result that a server has wrapped, as it was no object, is unwrapped. Members that the type does not know are left
-    out.
+    A result that the server has wrapped in `{"result": ...}` is unwrapped. Members unknown to the type are ignored.
 
     Args:
         result: The result.
-        into: The type: a class or type hint that arguments of tools may have, too.
-        name: The tool's name.
+        into: The type: any class or type hint that a tool's argument may have.
+        name: The name of the tool.
 
     Raises:
-        ToolError: The tool could not do what it was asked.
-        InvalidResultError: The result does not fit the type; the message says where.
-        RegistrationError: The type has no form in JSON.
+        ToolError: The tool failed.
+        InvalidResultError: The result does not fit the type; the message names the place.
+        RegistrationError: The type has no JSON form.
     """
     if result.is_error:
         raise ToolError(result.error_text)
@@ -70,9 +69,9 @@ def _reader(into: Any) -> tuple[SchemaValidator, Json]:
 
 
 def _values(result: CallResult, into: Any, schema: Json) -> Iterator[tuple[Any, bool]]:
-    """Yield what a result may be read from, and whether it may be wrapped, and so must have no members but those known.
+    """Yield candidate values of a result, and whether each is still wrapped and so must have known members only.
 
-    Of what does not fit, the first that is not wrapped is what people are told of.
+    If none of them fits, the error is about the first that is not wrapped.
     """
     if "structuredContent" in result.raw:
         structured = result.structured_content
@@ -92,7 +91,7 @@ def _values(result: CallResult, into: Any, schema: Json) -> Iterator[tuple[Any, 
 
 
 def _parsed(text: str) -> list[Any]:
-    """Return the value that a text is the JSON of, if it is any."""
+    """Return the JSON value of a text in a list, or an empty list if the text is not JSON."""
     try:
         return [from_json(text, allow_inf_nan=False)]
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tools that a server has listed, as far as its client has to know them."""
+"""Tool definitions that a client needs for calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_UNKNOWN: Final = 1_000
-"""Of how many names it is known that no tool is listed under them."""
+"""The most names remembered as unknown to the server."""
 
 
 class ListTools(Protocol):
@@ -34,14 +34,14 @@ class ListTools(Protocol):
 
 
 class ListedTool:
-    """One tool.
+    """The definition of one tool.
 
     Args:
-        definition: The tool as it is listed.
+        definition: The tool, as the server lists it.
         mirrored: The arguments that are repeated in headers.
 
     Attributes:
-        mirrored: As given.
+        mirrored: The arguments that are repeated in headers.
     """
 
     def __init__(self, definition: Json, mirrored: tuple[MirroredParameter, ...] = ()) -> None:
@@ -50,13 +50,13 @@ class ListedTool:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it says that it may be called twice."""
+        """Whether the tool's annotations allow sending a call twice."""
         hints = self._definition.get("annotations")
         return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
 
     @cached_property
     def output(self) -> Output | ValueError | None:
-        """What its results are held against; or why they cannot be; None where it promises nothing."""
+        """The validator of its results; the error if there can be none; None without `outputSchema`."""
         if self._definition.get("outputSchema") is None:
             return None
         from .output import output_of  # which brings all of the schemas
@@ -68,10 +68,10 @@ _UNKNOWN: Final = ListedTool({})
 
 
 class ListedTools:
-    """The tools that a server has listed last; a tool that it has not listed is asked for once.
+    """The tools that a server listed last. An unknown tool is looked up once.
 
     Args:
-        list_tools: Lists them, and tells this of them by `learn`.
+        list_tools: Lists the tools, and passes them to `learn`.
     """
 
     def __init__(self, list_tools: ListTools) -> None:
@@ -82,11 +82,11 @@ class ListedTools:
         self._listing = asyncio.Lock()
 
     def learn(self, tools: list[Json], *, by_http: bool) -> list[Json]:
-        """Take what has been listed, and return it without tools that are invalid.
+        """Store the listed tools, and return them without invalid ones.
 
         Args:
             tools: All tools.
-            by_http: Whether arguments are repeated in headers, and tools whose rules for that are wrong are left out.
+            by_http: Whether arguments are repeated in headers. Tools with invalid rules for that are then left out.
         """
         if not by_http:
             self._tools = {str(tool.get("name")): ListedTool(tool) for tool in tools}
@@ -106,18 +106,18 @@ class ListedTools:
         return valid
 
     def hear(self, method: str, params: Json | None) -> None:
-        """Forget all tools when a notification says that they have changed."""
+        """Forget all tools when the server notifies that they have changed."""
         if method == "notifications/tools/list_changed":
             self.forget()
 
     def forget(self) -> None:
-        """Know nothing of any tool: another server may answer now."""
+        """Forget all tools, as another server may respond now."""
         self._tools = {}
         self._unlisted.clear()
         self._listing = asyncio.Lock()
 
     def is_harmless(self, name: str) -> bool:
-        """Say whether a tool says that it may be called twice, as far as it has been listed."""
+        """Return whether the listed annotations of a tool allow sending a call twice."""
         return name in self._tools and self._tools[name].is_harmless
 
     async def headers(
@@ -126,14 +126,14 @@ class ListedTools:
         """Return the headers that repeat the arguments of a call.
 
         Args:
-            name: The tool's name.
+            name: The name of the tool.
             arguments: The arguments.
-            fresh: Whether the tools are to be listed again.
+            fresh: Whether to list the tools again.
 
         Raises:
-            ValueError: An integer is larger than a header may carry.
-            ConnectionError: They cannot be listed.
-            TimeoutError: That takes too long.
+            ValueError: An integer is too large for a header.
+            ConnectionError: The tools cannot be listed.
+            TimeoutError: Listing the tools takes too long.
         """
         try:
             repeated = (await self._find(name, fresh=fresh)).mirrored
@@ -147,14 +147,14 @@ class ListedTools:
         return headers_of(repeated, arguments)
 
     def may_promise(self, name: str, result: CallResult) -> bool:
-        """Say whether a tool may have promised something of a result."""
+        """Return whether a tool may have an `outputSchema` for a result."""
         return result.type == "complete" and (name in self._tools or "structuredContent" in result.raw)
 
     async def check(self, name: str, result: CallResult) -> None:
-        """Hold a result against what its tool promises.
+        """Validate a result against the `outputSchema` of its tool.
 
         Raises:
-            InvalidResultError: It does not fit; the message says where.
+            InvalidResultError: The result does not fit; the message names the place.
         """
         tool = self._tools.get(name)
         if tool is None:
@@ -176,7 +176,7 @@ class ListedTools:
         return str(ArgumentsError(problems)) if problems else ""
 
     async def _found_later(self, name: str, *, fresh: bool = False) -> ListedTool:
-        """Return a tool that has been called already: its result is not lost where it cannot be looked up."""
+        """Look up a tool after its call. Errors are logged, so that the result is not lost."""
         try:
             return await self._find(name, fresh=fresh)
         except (ProtocolError, OSError) as error:
@@ -202,7 +202,7 @@ class ListedTools:
             self._unlisted.add(name)
 
     def _warn(self, name: str, why: str) -> None:
-        """Say what is wrong with a tool, once."""
+        """Log once that a tool is invalid."""
         if name not in self._told and len(self._told) < _MOST_UNKNOWN:
             self._told.add(name)
             logger.warning("the server's tool %s does not follow the specification: %s", name[:100], why)

@@ -1,4 +1,4 @@
-"""Arguments of tools that are repeated in HTTP headers, since 2026-07-28.
+"""Tool arguments that are repeated in HTTP headers, since 2026-07-28.
 
 basic/transports/streamable-http, "Custom Headers from Tool Parameters".
 """
@@ -20,10 +20,10 @@ _LARGEST: Final = 2**53 - 1
 
 
 def mirrored_by(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError:
-    """Return the arguments of a tool that clients repeat; or why it is invalid, and clients leave it out.
+    """Return the arguments of a tool that are repeated in headers, or the error of an invalid tool.
 
     Args:
-        tool: The tool as it is listed.
+        tool: The tool, as the server lists it.
     """
     schema: object = tool.get("inputSchema")
     if not is_object(schema) or _KEYWORD not in encode(schema):
@@ -35,14 +35,14 @@ def mirrored_by(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError
 
 
 def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers that repeat the arguments of a call: none for what is null or absent.
+    """Return the headers that repeat the arguments of a call, without those that are null or absent.
 
     Args:
-        repeated: What the tool has clients repeat.
+        repeated: The arguments that the tool requires in headers.
         arguments: The arguments.
 
     Raises:
-        ValueError: An integer is larger than a header may carry.
+        ValueError: An integer is too large for a header.
     """
     headers: dict[str, str] = {}
     for each in repeated:

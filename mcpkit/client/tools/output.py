@@ -1,4 +1,4 @@
-"""What tools answer, held against their `outputSchema` (server/tools, "Output Schema")."""
+"""Validates results of tools against their `outputSchema` (server/tools, "Output Schema")."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...protocol.types import Json
 from .schemas import ServerSchema, UnusableSchemaError
 
 _LONGEST: Final = 64 * 1024
-"""Bytes of a schema that is kept ready for others that are the same."""
+"""The most bytes of a schema whose validator is cached."""
 
 
 class Output:
-    """What the results of a tool are held against.
+    """Validator of the results of a tool.
 
     Args:
         schema: Its `outputSchema`.
 
     Raises:
-        UnusableSchemaError: Nothing can be held against it.
+        UnusableSchemaError: The schema cannot be used for validation.
     """
 
     def __init__(self, schema: object) -> None:
@@ -30,7 +30,7 @@ class Output:
         self._schema = _compiled(text) if len(text) <= _LONGEST else ServerSchema(schema)
 
     def problems(self, result: Json) -> list[Problem]:
-        """Return what is wrong with a result.
+        """Return the validation errors of a result.
 
         Args:
             result: All members of the result.
@@ -46,10 +46,10 @@ def _compiled(text: bytes) -> ServerSchema:
 
 
 def output_of(tool: Json) -> Output | UnusableSchemaError:
-    """Return what the results of a tool are held against; or why nothing can be.
+    """Return the validator of the results of a tool, or the error if there can be none.
 
     Args:
-        tool: The tool as it is listed; it has an `outputSchema`.
+        tool: The tool, as the server lists it. It has an `outputSchema`.
     """
     try:
         return Output(tool["outputSchema"])

@@ -1,8 +1,8 @@
-"""JSON Schemas that servers have written, and whether values fit them: within bounds, and nothing is fetched.
+"""Validates values against JSON Schemas of servers, within limits and without fetching anything.
 
-What pydantic, zod and the like write is held in Rust. What contains itself is read in Python, to a certain size of the
-value. Keywords beyond `_ASSERTED` are looked at where `mcpkit[jsonschema]` is installed; without it values that only
-they refuse are taken. Formats are notes, as in 2020-12, but for those of forms.
+Schemas as pydantic and zod write them are checked by pydantic-core. Recursive schemas are checked in Python, up to a
+certain size of the value. Other keywords than those in `_ASSERTED` are checked if `mcpkit[jsonschema]` is installed;
+otherwise they are ignored. `format` is an annotation, as in 2020-12, except in forms.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ...schema.problems import problems
 from ...schema.references import resolved, subschemas
 
 _MOST_PARTS: Final = 20_000
-"""Of how many schemas one may be made, each counted where it is referred to."""
+"""The most subschemas of a schema, each counted at every reference."""
 _MOST_ALTERNATIVES: Final = 1_000
-"""Against how many schemas one value may be held."""
+"""The most schemas that one value is validated against."""
 _DEEPEST: Final = 100
 
 _LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -35,31 +35,31 @@ _ASSERTED: Final = frozenset(
      "items", "minItems", "maxItems", "uniqueItems", "properties", "required", "additionalProperties", "minProperties",
      "maxProperties"}
 )  # fmt: skip
-"""What values are always held against."""
+"""The keywords that are always checked."""
 _OTHERS: Final = frozenset(
     {"$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired",
      "dependentSchemas", "else", "if", "maxContains", "minContains", "not", "oneOf", "patternProperties", "prefixItems",
      "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
 )  # fmt: skip
-"""What else may refuse a value; all other keywords are notes."""
+"""The other keywords that can reject a value. All remaining keywords are annotations."""
 
 
 class UnusableSchemaError(ValueError):
-    """Nothing can be held against a schema: it is malformed, or larger than any that is meant."""
+    """A schema is malformed, or too large for validation."""
 
 
 class ServerSchema:
-    """A JSON Schema that a server has written.
+    """A JSON Schema of a server.
 
     Args:
         schema: The schema.
-        asserts_formats: Whether `format` is more than a note, as in forms.
+        asserts_formats: Whether `format` is checked, as in forms.
 
     Attributes:
-        is_whole: Whether values are held against all of it, also without `mcpkit[jsonschema]`.
+        is_whole: Whether all keywords are checked, also without `mcpkit[jsonschema]`.
 
     Raises:
-        UnusableSchemaError: It is none.
+        UnusableSchemaError: The schema is malformed or too large.
     """
 
     def __init__(self, schema: object, *, asserts_formats: bool = False) -> None:
@@ -75,7 +75,7 @@ class ServerSchema:
             self._is_wholly_valid = _by_library(schema)
 
     def problems(self, value: Any) -> list[Problem]:
-        """Return what is wrong with a JSON value; nothing where it fits."""
+        """Return the validation errors of a JSON value."""
         if self._is_valid is None or not self._is_valid(value):
             found = problems(self._schema, value)
             if found or self._is_valid is not None:
@@ -108,7 +108,7 @@ def _by_library(schema: object) -> Callable[[Any], bool] | None:
 
 
 class _Reading:
-    """One schema, and what of it values are held against, in the words of `from_schema` and `problems`."""
+    """Converts a schema to the form that `from_schema` and `problems` accept."""
 
     def __init__(self, root: object, *, asserts_formats: bool) -> None:
         self.is_whole = True
@@ -120,7 +120,7 @@ class _Reading:
         self._waiting: list[tuple[str, object]] = []
 
     def read(self) -> Json:
-        """Return the schema, its definitions under `$defs`."""
+        """Return the schema with its definitions under `$defs`."""
         read = self._schema(self._root)
         definitions: Json = {}
         while self._waiting:
@@ -171,7 +171,7 @@ class _Reading:
         return [self._schema(each) for each in schemas]
 
     def _name(self, reference: object) -> str | None:
-        """Return the name of the definition that a reference leads to; None where it leads out of the schema."""
+        """Return the name of the definition of a reference; None if the reference leaves the schema."""
         if not isinstance(reference, str):
             raise UnusableSchemaError(f"`$ref` must be a string, got {reference!r:.50}")
         if reference not in self._names:
@@ -266,7 +266,7 @@ def _counts(schema: Json, *keywords: str) -> Json:
 
 
 def _linear(pattern: str) -> str | None:
-    """Return a pattern that takes time in proportion to the text, as pydantic's engine reads it; else None."""
+    """Return a pattern in the syntax of pydantic's linear-time engine, or None."""
     known = patterns.read(pattern)
     if known is None:
         return None
@@ -278,11 +278,11 @@ def _linear(pattern: str) -> str | None:
 
 
 def _refuse_endless(root: Json, parts: list[Json]) -> None:
-    """Refuse a schema that holds one value against too many others, or against itself without end.
+    """Raise an error for a schema that validates one value against too many others, or endlessly against itself.
 
     Args:
         root: The schema.
-        parts: All that it is made of.
+        parts: Its subschemas.
 
     Raises:
         UnusableSchemaError: It does.
@@ -307,15 +307,15 @@ def _size(
     inner: Callable[[Json, object], Iterator[object]],
     sizes: dict[int, float],
 ) -> float:
-    """Return how many schemas one is made of when each is counted where it is referred to; infinite where none can say.
+    """Return the number of subschemas, each counted at every reference; infinite for recursion.
 
-    What is finite takes a validator no longer than that, for each value that it looks at.
+    This bounds the time of a validator for each value.
 
     Args:
         schema: The schema.
-        root: Where its references start from.
-        inner: Gives the schemas, or arrays of them, within one.
-        sizes: What has been found, by the schemas' places in memory.
+        root: The root of its references.
+        inner: Returns the direct subschemas of a schema, or arrays of them.
+        sizes: Known sizes, by the `id()` of the schemas.
     """
 
     def size(part: object, depth: int) -> float:

@@ -1,4 +1,4 @@
-"""Tools of a server, as functions of the client's."""
+"""Tools of a server as Python callables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TYPES: Final[dict[object, Any]] = {
 
 
 _MOST_BRANCHES: Final = 10
-"""Of how many types a hint is made; more are shown as any."""
+"""The most types in a union hint; a larger union is shown as `Any`."""
 
 
 class _SignatureOfTool:
-    """Has a tool tell what it takes, and its class not."""
+    """Descriptor that gives instances a `__signature__` and the class none."""
 
     def __get__(self, tool: RemoteTool | None, owner: type[RemoteTool]) -> Signature:
         if tool is None:
@@ -37,21 +37,25 @@ class _SignatureOfTool:
 
 
 class RemoteTool:
-    """A tool of a server, to be called like a function; `Client.tools` makes them.
+    """A tool of a server as a callable. `Client.tools` returns them.
 
         forecast = (await client.tools())["forecast"]
         day = await forecast(city="Oslo")
 
-    Its signature and docstring, which editors and notebooks show, are made of what the server says.
+    Its signature and docstring, which editors and notebooks show, are made from the server's definition of the tool.
+
+    Args:
+        call: Calls a tool by name with its arguments, such as `Client.call_tool`.
+        definition: The tool, as the server lists it.
 
     Attributes:
-        name: Its name.
-        title: What people read; its name where the server gives none.
-        description: What it does, for models; empty where the server says nothing.
-        schema: The JSON Schema of its arguments.
-        output_schema: That of its structured content, or None.
-        annotations: Hints on what it does, such as `readOnlyHint`; a server that is not trusted may say anything.
-        definition: All of it, as the server lists it.
+        name: The name of the tool.
+        title: The name for display; `name` if the server sends no title.
+        description: The description for models; empty if the server sends none.
+        schema: The JSON Schema of its arguments (`inputSchema`).
+        output_schema: The JSON Schema of its structured content, or None.
+        annotations: Hints about its behaviour, such as `readOnlyHint`. Do not trust those of an untrusted server.
+        definition: The tool, as the server lists it.
     """
 
     def __init__(self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Json) -> None:
@@ -68,22 +72,22 @@ class RemoteTool:
         self.__doc__ = _doc(self)
 
     async def __call__(self, /, **arguments: Any) -> Any:
-        """Call it, and return what it answers.
+        """Call the tool and return its value.
 
         Args:
-            arguments: JSON values by name.
+            arguments: The arguments, JSON values by name.
 
         Returns:
-            Its structured content; else its text; else its content blocks, where there are others than text. A result
-            that the server has wrapped, as `{"result": ...}`, is unwrapped. `Client.call` has more to say.
+            The structured content; otherwise the text; otherwise the content blocks, if some are not text. A result
+            that the server has wrapped in `{"result": ...}` is unwrapped. Use `Client.call_tool` for the whole result.
 
         Raises:
-            ToolError: It could not do what it was asked.
-            InvalidResultError: The result does not fit its `output_schema`.
-            ProtocolError: The server answered with an error.
-            TimeoutError: The time is over; the server has been told.
-            OutcomeUnknownError: It may or may not have been done.
-            ConnectionError: The server cannot be reached, or its answer did not come back.
+            ToolError: The tool failed.
+            InvalidResultError: The result does not fit `output_schema`.
+            ProtocolError: The server responded with an error.
+            TimeoutError: A time limit has passed. The client has cancelled the request.
+            OutcomeUnknownError: The server may or may not have run the tool.
+            ConnectionError: The server cannot be reached, or the connection was lost before the response.
         """
         result = await self._call(self.name, arguments)
         if result.is_error:
@@ -103,7 +107,7 @@ class RemoteTool:
         return result.content
 
     def _wraps(self) -> bool:
-        """Say whether what it returns is no object by itself."""
+        """Return whether the tool's values are not objects, so that the server wraps them."""
         schema = self.output_schema or {}
         properties: object = schema.get("properties")
         return (
@@ -113,7 +117,7 @@ class RemoteTool:
     __signature__ = _SignatureOfTool()
 
     def __repr__(self) -> str:
-        """Show it as it is called."""
+        """Return a representation with the signature."""
         return f"<tool {self.name}{_signature(self.schema)}>"
 
 
@@ -123,7 +127,7 @@ def _properties(schema: Json) -> Json:
 
 
 def _signature(schema: Json) -> Signature:
-    """Return what takes the arguments of a schema; `...` stands for those that may be left out and have no default."""
+    """Return the signature of a tool. The default `...` stands for optional arguments without a default."""
     properties = _properties(schema)
     required: object = schema.get("required")
     needed = required if is_array(required) else []
@@ -151,7 +155,7 @@ def _doc(tool: RemoteTool) -> str:
 
 
 class _LeftOut:
-    """What stands for an argument that may be left out."""
+    """Placeholder for the default of an optional argument."""
 
     def __repr__(self) -> str:
         return "..."
@@ -170,7 +174,7 @@ def _described(schema: object) -> str:
 
 
 def _hint(schema: object) -> Any:
-    """Return the type hint of an argument; `Any` where Python has no short word for it."""
+    """Return the type hint of an argument; `Any` if there is no simple Python type."""
     if not is_object(schema):
         return Any
     kinds: object = schema.get("type")
