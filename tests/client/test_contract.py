@@ -197,6 +197,18 @@ def test_verdict_obstacle_names_path() -> None:
     assert reported == ["stops[].day: it is required", "stops[].city: it must have at most 3 characters"]
 
 
+@each_row(("old", "new"), [
+    ({"required": [[]]}, {"type": []}),
+    ({"required": [5, None, {}]}, {"type": "string"}),
+    ({"type": "string", "format": []}, {"type": "string", "format": {}}),
+    ({"minLength": -1}, {"type": "string"}),
+    ({"minItems": -1}, {"items": False}),
+])  # fmt: skip
+def test_verdict_of_malformed_schema_is_no_exception(old: dict[str, Any], new: dict[str, Any]) -> None:
+    for verdict in (of_input(old, new), of_output(new, old)):
+        assert verdict.effect is not Effect.COMPATIBLE or not verdict.obstacles
+
+
 SCHEMA = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]}
 TOOL = {"name": "price", "description": "Say a price.", "inputSchema": SCHEMA, "outputSchema": SCHEMA,
         "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False},

@@ -299,3 +299,8 @@ def test_server_schema_reports_mismatch(schema: Any, fitting: Any, other: Any, r
 def test_server_schema_invalid_is_error(schema: Any, why: str) -> None:
     with pytest.raises(UnusableSchemaError, match=why):
         ServerSchema(schema)
+
+
+@pytest.mark.parametrize("malformed", [[], {}, 5, None])
+def test_server_schema_format_not_a_string_is_ignored(malformed: Any) -> None:
+    assert ServerSchema({"type": "string", "format": malformed}, asserts_formats=True).problems("a") == []

@@ -1,4 +1,4 @@
-"""What clients of a server rely on: written down, compared, and judged.
+"""The contract of a server with its clients: recorded, compared and judged.
 
 Internal: it may change at any time.
 """

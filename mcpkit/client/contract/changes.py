@@ -1,4 +1,4 @@
-"""What has changed between two contracts, and what of it breaks clients."""
+"""Changes between two contracts, and which of them break clients."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ def counterexample(narrow: object, wide: object) -> Counterexample | None:
 
 
 class _Draws:
-    """Values that a schema may take.
+    """Generates values for a schema.
 
     Args:
         root: The schema.
-        other: The one whose bounds are of interest, too.
+        other: Another schema, whose limits are used for values, too.
     """
 
     def __init__(self, root: object, other: object) -> None:
@@ -161,7 +161,8 @@ class _Draws:
 
     def _of_objects(self, schema: Json, depth: int) -> Iterator[object]:
         properties: Json = schema["properties"] if is_object(schema.get("properties")) else {}
-        required: list[str] = [*schema["required"]] if is_array(schema.get("required")) else []
+        names: list[object] = schema["required"] if is_array(schema.get("required")) else []
+        required = [name for name in names if isinstance(name, str)]  # a malformed schema may have others
         rest: object = schema.get("additionalProperties", True)
         whole = {name: self._fitting(inner, depth) for name, inner in properties.items()}
         for name in required:
@@ -203,7 +204,7 @@ class _Draws:
         return known[1].takes(value)
 
     def _learn(self, schema: object) -> None:
-        """Note numbers, texts and counts that a schema speaks of."""
+        """Collect numbers, strings and sizes that occur in a schema."""
         for part in nodes(schema):
             for key, value in part.items():
                 if key in _BOUNDS and is_number(value):
@@ -239,7 +240,7 @@ def _with(members: Json, name: str, draws: Iterator[object]) -> Iterator[object]
 
 
 def _over(schema: Json, more: Json) -> Json:
-    """Return a schema with what another one says: their properties and what is required together."""
+    """Return a schema merged with another one: the properties and `required` of both."""
     joined: Json = {**schema, **more}
     if is_object(schema.get("properties")) and is_object(more.get("properties")):
         joined["properties"] = {**schema["properties"], **more["properties"]}

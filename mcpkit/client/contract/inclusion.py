@@ -1,7 +1,7 @@
-"""Whether each value that fits one JSON Schema fits another one.
+"""Decides whether each value that fits one JSON Schema fits another one.
 
-What is found to be included is: nothing is taken for granted. What cannot be shown is an obstacle, which may be none.
-Keywords that are not understood here are obstacles in the wider schema, and left out of the narrower one.
+A positive result is proven. If it cannot be proven, there is an obstacle, which may be a false one. Unknown keywords
+are obstacles in the wider schema, and ignored in the narrower one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ALONE: Final = ("anyOf", "oneOf", "not", "if")
 
 
 class Obstacle(NamedTuple):
-    """What keeps a schema from being included in another one.
+    """A reason why a schema is not included in another one.
 
     Attributes:
-        path: Where, such as `stops[].city`; empty for the whole value.
-        why: What is in the way.
+        path: The place, such as `stops[].city`; empty for the whole value.
+        why: The reason.
     """
 
     path: str
@@ -150,7 +150,7 @@ class _Inclusion:
         return [Obstacle(path, f"`{keyword}` cannot be compared")]
 
     def _is_apart(self, narrow: Json, other: object) -> bool:
-        """Say whether no value surely fits both: by their kinds, what they name, or a required property of theirs."""
+        """Return whether certainly no value fits both schemas: by types, values, or a required property."""
         parts = [part for part in _parts(other, self._wide) if is_object(part)]
         if other is False:
             return True
@@ -233,7 +233,7 @@ def _parts(schema: object, root: object, depth: int = 0) -> Iterator[object]:
 
 
 def _together(parts: list[object]) -> Json | None:
-    """Return parts as one schema; None where they speak of the same in different words."""
+    """Return the parts merged into one schema; None if they have the same keyword with different values."""
     joined: Json = {}
     names: set[str] = set()
     for part in parts:

@@ -29,10 +29,10 @@ class LockError(ValueError):
 
 
 def contract_of(surfaces: Sequence[Surface]) -> Json:
-    """Return what clients of servers rely on, without what tells the servers' versions and places apart.
+    """Return the contract of servers, without their versions and places.
 
     Args:
-        surfaces: What one server says of itself, or several of a configuration.
+        surfaces: The surfaces of one server, or of several in a configuration.
     """
     if len(surfaces) == 1:
         return {"format": FORMAT, **_contract(surfaces[0])}
@@ -45,11 +45,11 @@ def text_of(contract: Json) -> str:
 
 
 def read(path: Path) -> Json:
-    """Return the contract in a file.
+    """Read a contract from a file.
 
     Raises:
         FileNotFoundError: There is no such file.
-        LockError: It is none; the message says why.
+        LockError: The file is not a contract.
     """
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def _kept(kind: str, item: Json) -> Json:
 
 
 def _sorted(schema: object) -> object:
-    """Return a schema whose `required`, of which the order says nothing, is sorted."""
+    """Return a schema with `required` sorted, whose order has no meaning."""
     if is_array(schema):
         return [_sorted(each) for each in schema]
     if not is_object(schema):

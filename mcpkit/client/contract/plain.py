@@ -44,7 +44,7 @@ def refused(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
 
 
 def is_integral(schema: Json) -> bool:
-    """Say whether the numbers of a schema are whole."""
+    """Return whether a schema allows integers only."""
     step = _number(schema, "multipleOf", 0)
     return step > 0 and step % 1 == 0
 
@@ -85,7 +85,7 @@ def _bound(kind: str, schema: Json, sign: int) -> tuple[Fraction, bool] | None:
 def _counts_refused(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
     least, most = _COUNTS[kind]
     what = {"string": "characters", "array": "items", "object": "properties"}[kind]
-    fewest, many = _number(narrow, least, 0), _number(narrow, most, -1)
+    fewest, many = max(Fraction(0), _number(narrow, least, 0)), _number(narrow, most, -1)
     if kind == "object":
         fewest = max(fewest, Fraction(len(_named(narrow, "required"))))
         if many < 0 and narrow.get("additionalProperties") is False and "patternProperties" not in narrow:
@@ -108,7 +108,7 @@ def _number(schema: Json, keyword: str, otherwise: int) -> Fraction:
 
 
 def is_number(value: object) -> bool:
-    """Say whether a value is a number of JSON that can be compared."""
+    """Return whether a value is a finite JSON number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
 
 

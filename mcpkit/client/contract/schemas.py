@@ -49,7 +49,7 @@ def target_of(reference: object, root: object) -> object:
 
 
 def kinds_of(schema: Json) -> list[str]:
-    """Return the kinds that a schema's `type` allows, `integer` among them; all where it says nothing."""
+    """Return the types that a schema's `type` allows, `integer` among them; all types without `type`."""
     kinds: object = schema.get("type", list(KINDS))
     return [kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str)]
 
@@ -67,10 +67,10 @@ def choices_of(schema: Json) -> list[object] | None:
 
 
 def closed(schema: object) -> object:
-    """Return a schema whose objects have the properties that it names, and no others where it does not say.
+    """Return a schema whose objects have only the named properties, unless it allows others explicitly.
 
-    JSON Schema allows any further property there. But clients send what a tool declares, and servers answer so.
-    A schema that puts one object together from several is returned as it is.
+    JSON Schema allows further properties by default, but clients and servers send those that are declared. A schema
+    that composes one object of several is returned unchanged.
     """
     return _closed(schema) if not _puts_together(schema) else schema
 
@@ -98,17 +98,17 @@ def _closed(schema: object) -> object:
 
 
 class Held:
-    """Values are held against a schema, its formats included.
+    """Validates values against a schema, including formats.
 
-    Where a schema has keywords such as `oneOf` and `prefixItems`, only `mcpkit[jsonschema]`, which `mcpkit[cli]` brings
-    as well, says which values surely fit.
+    For keywords such as `oneOf` and `prefixItems`, only `mcpkit[jsonschema]` decides which values fit. `mcpkit[cli]`
+    includes it.
 
     Args:
         schema: The schema, or one within `root`.
-        root: Where its references start from.
+        root: The root of its references.
 
     Attributes:
-        is_usable: Whether it is a schema, and not too large.
+        is_usable: Whether the schema is valid and not too large.
     """
 
     def __init__(self, schema: object, root: object) -> None:
@@ -127,13 +127,13 @@ class Held:
         self.is_usable = self._schema is not None
 
     def refuses(self, value: object) -> bool:
-        """Say whether a value does surely not fit."""
+        """Return whether a value certainly does not fit."""
         if self._is_valid is not None:
             return not self._is_valid(value)
         return self._schema is not None and bool(self._schema.problems(value))
 
     def takes(self, value: object) -> bool:
-        """Say whether a value surely fits."""
+        """Return whether a value certainly fits."""
         if self._schema is None or not (self._schema.is_whole or self._is_valid is not None):
             return False
         return not self.refuses(value) and not self._schema.problems(value)

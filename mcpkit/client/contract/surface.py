@@ -1,4 +1,4 @@
-"""What a server says of itself: its tools, resources, templates and prompts, as clients see them."""
+"""The surface of a server: its tools, resources, templates and prompts, as clients see them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..group import failures_of, servers_of
 
 @dataclass(frozen=True)
 class Surface:
-    """What one server says of itself.
+    """The tools, resources, templates and prompts of one server.
 
     Attributes:
-        server: What its users call it: its name in a configuration, or else its own.
-        revision: The revision in which it says so.
-        instructions: What it tells models about itself.
-        tools: Its tools, as `tools/list` has them.
+        server: Its name in a configuration, or else its own name.
+        revision: The protocol version of the connection.
+        instructions: Its instructions for models.
+        tools: Its tools, as in `tools/list`.
         resources: Its resources.
-        templates: Its templates of resources.
+        templates: Its resource templates.
         prompts: Its prompts.
     """
 
@@ -36,11 +36,11 @@ class Surface:
 
 
 async def surface_of(client: Client, name: str | None = None) -> Surface:
-    """Ask an open client's server for all that it says of itself.
+    """List the surface of the server of an open client.
 
     Args:
-        client: The client, of one server.
-        name: What its users call the server; by default its own name.
+        client: The client of one server.
+        name: The name of the server; its own name by default.
     """
 
     async def listed(capability: str, ask: Callable[[], Awaitable[list[Json]]]) -> list[Json]:
@@ -65,7 +65,7 @@ async def surface_of(client: Client, name: str | None = None) -> Surface:
 
 
 async def surfaces_of(client: Client) -> list[Surface]:
-    """Ask an open client for what its servers say of themselves: one, or all of a configuration.
+    """List the surfaces of the servers of an open client: one, or all of a configuration.
 
     Raises:
         ConnectionError: A server of the configuration cannot be reached.

@@ -1,4 +1,4 @@
-"""What a change of a schema does to those who keep to the old one: nothing, break them, or what cannot be told."""
+"""The effect of a changed schema on clients: compatible, breaking or unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .schemas import Held, closed
 
 
 class Effect(str, Enum):
-    """What a change does to clients."""
+    """The effect of a change on clients."""
 
     BREAKING = "breaking"
     UNTOLD = "untold"
@@ -19,12 +19,12 @@ class Effect(str, Enum):
 
 
 class Verdict(NamedTuple):
-    """What a change of a schema does.
+    """The effect of a changed schema.
 
     Attributes:
-        effect: What it does. `BREAKING` has an example, `COMPATIBLE` has no obstacles.
-        obstacles: What was found to be in the way.
-        example: A value that fits one schema and not the other; None where there is none, or none was found.
+        effect: The effect. `BREAKING` has an example, `COMPATIBLE` has no obstacles.
+        obstacles: The obstacles to compatibility.
+        example: A value that fits one schema and not the other; None if there is none, or none was found.
     """
 
     effect: Effect
@@ -33,22 +33,22 @@ class Verdict(NamedTuple):
 
 
 def of_input(old: object, new: object) -> Verdict:
-    """Judge a new schema of arguments: each call that fits the old one has to fit it.
+    """Judge a new schema of arguments: each call that fits the old schema has to fit the new one.
 
     Args:
-        old: What clients know. Where its objects do not say so, they have no properties but those that are named:
-            clients send what is declared.
-        new: What the server takes now.
+        old: The schema that clients know. Its objects have only the named properties, unless they allow others
+            explicitly, since clients send what is declared.
+        new: The new schema of the server.
     """
     return _included(closed(old), new)
 
 
 def of_output(old: object, new: object) -> Verdict:
-    """Judge a new schema of results: each result that fits it has to fit the old one, which clients know.
+    """Judge a new schema of results: each result that fits the new schema has to fit the old one.
 
     Args:
-        old: What clients know.
-        new: What the server answers now: the properties that are named, where it does not say otherwise.
+        old: The schema that clients know.
+        new: The new schema of the server, with the named properties only unless it allows others explicitly.
     """
     return _included(closed(new), old)
 

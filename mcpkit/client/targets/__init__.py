@@ -1,4 +1,4 @@
-"""What a client may be given as its server.
+"""Targets of a client: servers, files, URLs, commands and configurations.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

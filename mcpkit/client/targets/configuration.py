@@ -25,20 +25,20 @@ _SERVERS: Final = ("mcpServers", "servers", "context_servers")
 
 
 class Configuration:
-    """What a host would know of some servers.
+    """The servers in the configuration of a host.
 
     Args:
         content: The configuration: servers by name, or under the key of a host; or one entry.
-        place: What it is called in messages: the name of the file, for example.
-        folder: The folder that stands for the host's workspace: `cwd` and `envFile` are relative to it, and processes
+        place: Its name in messages, such as the file name.
+        folder: The folder that stands for the host's workspace. `cwd` and `envFile` are relative to it, and processes
             start there.
 
     Attributes:
-        entries: The servers by name, as they are written; those that are disabled are left out.
+        entries: The entries by server name, without disabled ones.
 
     Raises:
-        TypeError: The servers are no object.
-        ValueError: It is no configuration, or has no server that is enabled.
+        TypeError: The servers are not an object.
+        ValueError: It is not a configuration, or has no enabled server.
     """
 
     def __init__(self, content: Json, place: str, folder: Path) -> None:

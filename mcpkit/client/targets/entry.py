@@ -1,4 +1,4 @@
-"""One server in the configuration of a host: how it is reached, how long it may take, and which tools are wanted."""
+"""One server in the configuration of a host: connection, timeout and tools."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _OF_HTTP: Final = frozenset({"accept", "content-type"})
 
 
 def is_entry(content: Mapping[str, object]) -> bool:
-    """Say whether an object is the entry of one server, by its keys."""
+    """Return whether an object is the entry of one server, by its keys."""
     return "command" in content or any(isinstance(content.get(key), str) for key in _URLS)
 
 
 def is_disabled(entry: Json) -> bool:
-    """Say whether an entry is switched off."""
+    """Return whether an entry is disabled."""
     return entry.get("disabled") is True or entry.get("enabled") is False
 
 
 def meant_by(keys: Iterable[str], more: Iterable[str] = ()) -> str:
-    """Return a question for the known key that one of some keys was probably meant to be; empty where none is."""
+    """Return a question that suggests a known key for a misspelled one, or an empty string."""
     known = ("command", *_URLS, *more)
     close = next((key for each in keys if (key := nearest(each, known)) is not None), None)
     return "" if close is None else f"; did you mean {close}?"

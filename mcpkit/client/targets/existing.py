@@ -1,4 +1,4 @@
-"""Whether there is something at a path, and what is called nearly so."""
+"""Checks whether a path exists, and suggests a similar one."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ _LAST_COMMA: Final = re.compile(rf"({_TEXT}|[\[{{,]\s*,)|,(?=\s*[}}\]])")  # not
 
 
 def loads(text: str) -> object:
-    """Read JSON that may have `//` and `/* */` comments, and commas after the last item.
+    """Parse JSON with `//` and `/* */` comments and trailing commas.
 
     Raises:
-        ValueError: It is something else; its message says in which line and column.
+        ValueError: The text is invalid; the message has line and column.
     """
     return json.loads(plain(text))
 

@@ -1,4 +1,4 @@
-"""What somebody means who gives a client its server; and what to write instead, where it means nothing."""
+"""Interprets the target of a client, and suggests a correction for an invalid one."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _IN_FOLDERS: Final = ("server.py", "__main__.py")
 
 
 def meant(target: object) -> Meant:
-    """Return what is meant by a target that is no configuration.
+    """Interpret a target that is not a configuration.
 
     Raises:
         FileNotFoundError: There is no such file, folder or program.
-        TypeError: It is nothing that can be connected to.
-        ValueError: It has the right type, and cannot be connected to all the same.
+        TypeError: The target has a type that cannot be connected to.
+        ValueError: The target has a valid type, but cannot be connected to.
     """
     if isinstance(target, str):
         return _text(target)
@@ -67,27 +67,27 @@ def meant(target: object) -> Meant:
 
 
 def is_path(target: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether it is a path, which strings are, too."""
+    """Return whether the target is a path, including strings."""
     return isinstance(target, str | os.PathLike)
 
 
 def is_command(target: object) -> TypeGuard[Sequence[object]]:
-    """Say whether it is a command, a list of words."""
+    """Return whether the target is a command, a list of strings."""
     return isinstance(target, list | tuple)
 
 
 def is_served(target: object) -> TypeIs[Served]:
-    """Say whether it is a server object."""
+    """Return whether the target is a server object."""
     return hasattr(target, "engine")
 
 
 def is_transport(target: object) -> TypeIs[Transport]:
-    """Say whether it has what a transport has."""
+    """Return whether the target has the methods of a transport."""
     return all(callable(getattr(target, name, None)) for name in ("open", "send", "close"))
 
 
 def is_app(target: object) -> TypeIs[ASGIApp]:
-    """Say whether it can be called with a scope and functions to receive and send, as ASGI has it."""
+    """Return whether the target can be called as an ASGI app."""
     if not callable(target):
         return False
     try:
@@ -110,7 +110,7 @@ def _text(text: str) -> Process | Remote:
 
 
 def _instead_of_text(text: str) -> Iterator[str]:
-    """Say what to write in the place of a text that is neither a URL nor a path, where that can be told."""
+    """Yield suggestions for a string that is neither a URL nor a path."""
     if text.lstrip().startswith("{"):
         yield "the target is the text of a configuration. Parse it: Client(json.loads(text))"
     words = text.split()
@@ -201,7 +201,7 @@ def _command(command: Sequence[object]) -> Process:
 
 
 def _instead(target: object) -> Iterator[str]:
-    """Say what to give a client in the place of something else."""
+    """Yield suggestions for an invalid target."""
     name = getattr(target, "__name__", type(target).__name__)
     if target is None:
         yield "the target is None. Pass a server object, the path of a script, a URL, or a command as a list"

@@ -1,4 +1,4 @@
-"""How a server is reached, and what of it is wanted."""
+"""Connection settings of a server, and the filter of its tools."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, Literal
 
 @dataclass(frozen=True)
 class Process:
-    """A process that speaks over its standard streams.
+    """A process that communicates over its standard streams.
 
     Attributes:
-        command: The program, and its arguments.
-        env: Variables of its environment.
-        cwd: The folder in which it starts; None for the client's own.
+        command: The program and its arguments.
+        env: Its environment variables.
+        cwd: The working directory; None for the client's own.
     """
 
     command: Sequence[str] = field(repr=False)  # which may hold secrets, as do the others that are not shown
@@ -29,10 +29,10 @@ class Remote:
 
     Attributes:
         url: The URL.
-        headers: Headers of each request.
+        headers: The headers of each request.
         token: The bearer token of each request, or None.
-        way: The transport that is asked for; None where any may be tried.
-        logs_in: Whether the user is to log in where the server wants to know who asks.
+        way: The transport to use; None for any.
+        logs_in: Whether the user logs in if the server requires it.
     """
 
     url: str = field(repr=False)
@@ -44,18 +44,18 @@ class Remote:
 
 @dataclass(frozen=True)
 class Tools:
-    """Which tools of a server are wanted.
+    """A filter of the tools of a server.
 
     Attributes:
-        include: The names of those that are; None for all.
-        exclude: The names of those that are not, even if they are included.
+        include: The names of the tools to include; None for all.
+        exclude: The names of the tools to exclude, even if they are included.
     """
 
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()
 
     def have(self, name: str) -> bool:
-        """Say whether a tool is among them."""
+        """Return whether the filter lets a tool pass."""
         return name not in self.exclude and (self.include is None or name in self.include)
 
 
@@ -67,10 +67,10 @@ class Configured:
     """A server of a configuration.
 
     Attributes:
-        place: Where it stands, for messages.
-        reached: How it is reached.
-        timeout: Seconds that a request may take; None where nothing is said.
-        tools: The tools that are wanted.
+        place: Its place in the configuration, for messages.
+        reached: The connection settings.
+        timeout: The time limit of a request in seconds; None if the configuration has none.
+        tools: The filter of its tools.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""What a client may be given as its server, and the transports to it."""
+"""Targets of a client and their transports."""
 
 from __future__ import annotations
 
@@ -31,50 +31,57 @@ if TYPE_CHECKING:
 
 
 class TargetOptions(TypedDict, total=False):
-    """How a server is reached; None where nothing is said."""
+    """Options for reaching a server. An option that is not given has its default."""
 
     env: Mapping[str, str] | None
-    """Variables of the environment of its process, on top of the few that are inherited."""
+    """Environment variables of the server's process, in addition to the few that are inherited."""
     cwd: str | os.PathLike[str] | None
-    """The folder in which its process starts; of a configuration the folder that stands for the host's workspace."""
+    """The working directory of the server's process.
+
+    For a configuration it is the folder that stands for the host's workspace.
+    """
     stderr: Stderr
-    """Where the standard error of its process goes: a function that is called with each line, an open file,
-    `subprocess.DEVNULL`, or None for that of this process."""
+    """The target of the server's standard error: a function that is called with each line, or an open file.
+
+    `subprocess.DEVNULL` discards it. None passes it to the standard error of this process.
+    """
     grace: float | None
     """Seconds to wait for the process to exit, and again after SIGTERM; 2 by default."""
     headers: Mapping[str, str] | None
-    """Headers of each request."""
+    """The HTTP headers of each request."""
     token: str | Callable[[], str | Awaitable[str]] | None
     """The bearer token of each request, or a function that returns it."""
     auth: Auth | Literal["oauth"] | None
-    """How requests are authorized: by an `Authorization`, such as `OAuth`, of which "oauth" is the plainest; by an
-    `httpx2.Auth`, a user and a password, or a function."""
+    """The authorization of requests: an `Authorization` such as `OAuth`, or "oauth" for `OAuth()`.
+
+    It may also be an `httpx2.Auth`, user and password, or a function.
+    """
     verify: bool | str | Path | ssl.SSLContext | None
     """Whether the server's certificate is verified; or a file or folder of authorities, or an `SSLContext`."""
     cert: str | Path | tuple[str | Path, ...] | None
     """A file with the client's certificate and key; or two files, and the key's password as a third item."""
     proxy: str | None
-    """The URL of a proxy; None for that of the environment."""
+    """The URL of a proxy. None takes that of the environment."""
     trust_env: bool | None
     """Whether proxies and certificate authorities are read from the environment; True by default."""
     http_client: httpx2.AsyncClient | None
-    """A client that makes the requests, and is not closed."""
+    """The `httpx2.AsyncClient` that sends the requests. It is not closed."""
     path: str | None
     """The path of the endpoint in an ASGI app; `/mcp` by default."""
     max_answer: int | None
-    """Bytes that a message of the server's may have."""
+    """The most bytes of a message from the server."""
 
 
 @dataclass(frozen=True)
 class ServerEntry:
-    """A server, and how a client talks to it.
+    """A server and its possible transports.
 
     Attributes:
-        name: What tells it apart from others.
-        transports: The ways to it, in the order in which they are tried.
-        timeout: Seconds that a request may take; None where nothing is said.
-        tools: Which of its tools are wanted.
-        stay: What keeps it running, where that is up to this process.
+        name: The name of the server.
+        transports: The transports, in the order in which they are tried.
+        timeout: The time limit of a request in seconds; None if the configuration has none.
+        tools: The filter of its tools.
+        stay: Keeps a server in this process running; None for other servers.
     """
 
     name: str
@@ -95,20 +102,20 @@ _OF_ALL: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_
 
 
 def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]) -> Sequence[ServerEntry]:
-    """Return the servers that a target means, and the ways to them. Nothing is opened or started yet.
+    """Return the servers of a target with their transports. Nothing is opened or started yet.
 
     Args:
         target: A server object, a transport, an ASGI app; a script or a folder with one; a command, as a list; a URL;
             an entry of a host's configuration, a whole one, or the path of its file.
-        options: How they are reached.
+        options: The options for reaching them.
 
     Returns:
-        One server; several where the target is a configuration that has several.
+        One server, or those of a configuration.
 
     Raises:
         FileNotFoundError: There is no such file or folder.
-        TypeError: The target, or something in it, is nothing that can be connected to; or there is no such option.
-        ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
+        TypeError: The target, or an entry in it, has a type that cannot be connected to; or there is no such option.
+        ValueError: The target cannot be connected to, or an option does not apply to it.
     """
     if unknown := options.keys() - TargetOptions.__optional_keys__:
         raise TypeError(unknown_option("Client()", min(unknown), TargetOptions.__optional_keys__))
@@ -148,24 +155,24 @@ def single_entry(entries: Sequence[ServerEntry]) -> ServerEntry:
 
 
 def is_configuration(target: object) -> bool:
-    """Say whether a target is a configuration, or one entry of it, or the path of one."""
+    """Return whether a target is a configuration, or one entry of it, or the path of one."""
     return is_mapping(target) or is_path_of_configuration(target)
 
 
 def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
-    """Say whether a target is a configuration, or one entry of it."""
+    """Return whether a target is a configuration, or one entry of it."""
     return isinstance(target, Mapping)
 
 
 def is_of_one_user(options: TargetOptions) -> bool:
-    """Say whether all requests go under the same authorization, or the client hears where that changes."""
+    """Return whether all requests have the same authorization, or the client is notified when it changes."""
     auth = options.get("auth")
     may_vary = callable(options.get("token")) or options.get("http_client") is not None
     return not may_vary and (auth is None or isinstance(auth, (tuple, str)) or hasattr(auth, "authorizer"))
 
 
 def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Say whether a target is the path of a configuration."""
+    """Return whether a target is the path of a configuration."""
     if not is_path(target):
         return False
     path = os.fspath(target)
@@ -201,7 +208,7 @@ def _configured(
 
 
 class _Unreadable:
-    """The transport to a server whose entry in a file cannot be read, beside others that can: opening it fails.
+    """The transport to a server with an invalid entry, whose opening fails. Other servers of the file can be used.
 
     Args:
         error: The error in the entry.
@@ -236,7 +243,7 @@ def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:
 
 
 def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
-    """Refuse options that nobody would hear of, or that more would hear of than was meant."""
+    """Raise an error for options that apply to none of the servers, or to more servers than intended."""
     known = [_known(server) for server in servers]
     for option in given:
         if len(servers) > 1 and option not in _OF_ALL:

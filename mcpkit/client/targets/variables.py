@@ -13,11 +13,11 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variables:
-    """What the variables of a configuration stand for.
+    """The values of variables in a configuration.
 
     Args:
         folder: The folder that stands for the host's workspace.
-        inputs: What an editor would ask its user for (`inputs` of VS Code): descriptions by id.
+        inputs: Values that an editor would prompt for (`inputs` of VS Code): descriptions by id.
     """
 
     def __init__(self, folder: Path, inputs: Mapping[str, str]) -> None:

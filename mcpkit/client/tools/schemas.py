@@ -208,8 +208,9 @@ class _Reading:
                 said["pattern"] = known
             else:
                 self.is_whole = False
-        if self._asserts_formats and schema.get("format") in FORMATS:
-            said["format"] = schema["format"]
+        known_format: object = schema.get("format")
+        if self._asserts_formats and isinstance(known_format, str) and known_format in FORMATS:
+            said["format"] = known_format
         return said
 
     def _array(self, schema: Json) -> Json:

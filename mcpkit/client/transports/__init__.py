@@ -1,4 +1,4 @@
-"""How a client's messages travel.
+"""Transports of a client.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

@@ -1,4 +1,4 @@
-"""A server in the same process and event loop; every message passes through the protocol as over a wire."""
+"""Transport to a server in the same process and event loop. Messages are serialized as over a wire."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MemoryTransport:
 
     Args:
         server: The server.
-        principal: Who the client is.
-        headers: What handlers find as the headers of the HTTP request, by name in lower case.
+        principal: The principal of the client.
+        headers: The HTTP request headers that handlers see, by name in lower case.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class MemoryTransport:
         self._connection: Connection | None = None
 
     async def open(self, receiver: TransportListener) -> None:
-        """Enter the server's lifespan, and connect."""
+        """Enter the server's lifespan and connect."""
         engine = self._server.engine
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(engine.running())
@@ -42,12 +42,12 @@ class MemoryTransport:
             self._open = stack.pop_all()
 
     def send(self, message: OutgoingMessage) -> None:
-        """Hand one message over."""
+        """Pass one message to the server."""
         assert self._connection is not None
         self._connection.receive(message.line)
 
     async def close(self) -> None:
-        """Cancel what runs, and leave the lifespan."""
+        """Cancel running calls and leave the server's lifespan."""
         if self._open is not None:
             stack, self._open = self._open, None
             await stack.aclose()

@@ -1,4 +1,4 @@
-"""Looks at a server's URL, and says which clients cannot log in there.
+"""Checks which clients can log in at a server.
 
-Internal: what is public is named in `mcpkit`.
+Internal: the public names are exported by `mcpkit.doctor`.
 """

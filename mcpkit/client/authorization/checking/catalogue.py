@@ -1,4 +1,4 @@
-"""All that is found, as a table: how bad it is, which clients fail, why, and what to change."""
+"""The table of possible findings: severity, affected clients, reason and fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 Severity = Literal["error", "warning", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
-"""The worst first."""
+"""The severities, the worst first."""
 
 EVERYBODY: Final = "every client"
 SDKS: Final = "clients on the official SDKs"
@@ -25,7 +25,7 @@ EAGER: Final = "hosts that log in only after a 401 to their first request"
 
 
 class Known(NamedTuple):
-    """What is known of something that may be found; `{...}` stands for what was seen."""
+    """The description of a possible finding. `{...}` stands for observed values."""
 
     severity: Severity
     clients: tuple[str, ...]

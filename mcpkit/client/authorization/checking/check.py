@@ -1,4 +1,4 @@
-"""Looks at a URL as clients do that want to log in there, and says which of them will fail."""
+"""Checks a URL in the way of clients that log in there."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ async def check_authorization(
     timeout: float = 10.0,
     http_client: httpx2.AsyncClient | None = None,
 ) -> list[Finding]:
-    """Look at a server as clients do that want to log in, and say which of them will fail there, and why.
+    """Check which clients cannot log in at a server, and why.
 
         for finding in await check_authorization("https://mcp.example.com/mcp"):
             print(finding)
 
-    Nobody logs in, and no token is needed. The server is asked without one and with a bad one, and its metadata and
-    that of its authorization server are read as clients find them. A session that is opened is ended.
+    No login takes place, and no token is needed. The check sends requests without a token and with an invalid one, and
+    requests the metadata of the server and its authorization server as clients do. It ends a session that the server
+    opens.
 
     Args:
-        url: The URL that users give to their clients.
-        page: The origin of web pages that may want to log in; that of MCP Inspector by default.
-        timeout: Seconds that each answer may take.
-        http_client: A client of one's own, which says all about TLS and proxies, and is not closed.
+        url: The URL of the server, as users enter it in their clients.
+        page: The origin of web pages that clients run in. The default is that of MCP Inspector.
+        timeout: The time limit of each response in seconds.
+        http_client: An HTTP client to use, with its settings for TLS and proxies. It is not closed.
 
     Returns:
-        What was found, the worst first; nothing where every client logs in.
+        The findings, the worst first; empty if every client can log in.
 
     Raises:
-        ValueError: It is no URL of HTTP.
+        ValueError: The URL is not an HTTP URL.
         ImportError: The extra `mcpkit[auth]` is not installed.
     """
     check_seconds("timeout", timeout)

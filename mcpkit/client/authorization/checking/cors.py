@@ -1,4 +1,4 @@
-"""Whether pages of the web may read what a client needs to log in."""
+"""Checks whether web pages may read the responses that a login needs (CORS)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADERS: Final = "authorization,content-type,mcp-protocol-version"
 
 
 class Pages:
-    """Asks as pages of one origin do.
+    """Sends requests like pages of one origin.
 
     Args:
         looker: Sends the requests.
@@ -25,7 +25,7 @@ class Pages:
         self._places: list[str] = []
 
     async def at_server(self, url: str) -> None:
-        """Look whether they may ask a server, and read its challenge."""
+        """Check whether pages may send requests to a server, and read its challenge."""
         await self.at_endpoint("the server", url, _HEADERS)
         answer = await self._looker.ask(
             "POST", url, {"Origin": self._origin, "Content-Type": "application/json"}, b"{}"
@@ -35,13 +35,13 @@ class Pages:
             self._places.append("the WWW-Authenticate header of its 401 response")
 
     async def at_document(self, what: str, url: str) -> None:
-        """Look whether they may read a document."""
+        """Check whether pages may read a document."""
         answer = await self._looker.ask("GET", url, {"Origin": self._origin, "Accept": "application/json"})
         if not self._may_read(answer):
             self._places.append(what)
 
     async def at_endpoint(self, what: str, url: str, headers: str = "content-type") -> None:
-        """Look whether they may post to an endpoint, which browsers ask before they do."""
+        """Check whether pages may post to an endpoint, for which browsers send a preflight request."""
         asked = {
             "Origin": self._origin,
             "Access-Control-Request-Method": "POST",
@@ -54,7 +54,7 @@ class Pages:
             self._places.append(what)
 
     def findings(self, url: str) -> list[Finding]:
-        """Return what they may not read."""
+        """Return the findings about responses that pages cannot read."""
         if not self._places:
             return []
         return [found("cors", url, origin=self._origin, places="; ".join(self._places))]

@@ -1,4 +1,4 @@
-"""What the server itself answers to whoever has no token, or a bad one."""
+"""Checks the server's responses to requests without a token and with an invalid one."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _INITIALIZE: Final = json.dumps(
 
 
 class Endpoint:
-    """What was seen of the server.
+    """The observed responses of the server.
 
     Args:
-        url: The server.
-        first: The answer to a first request without a token.
-        bad: The answer to one with a bad token; None where nobody answers.
+        url: The URL of the server.
+        first: The response to a request without a token.
+        bad: The response to a request with an invalid token; None if there was none.
 
     Attributes:
-        first: As given.
-        challenge: What it challenges with; None where it does not.
+        first: The response to a request without a token.
+        challenge: Its challenge; None if there is none.
     """
 
     def __init__(self, url: str, first: Answer, bad: Answer | None) -> None:
@@ -54,7 +54,7 @@ class Endpoint:
 
     @classmethod
     async def seen(cls, looker: Looker, url: str) -> Endpoint:
-        """Ask a server without a token, and with a bad one; a session that it opens is ended."""
+        """Send requests without a token and with an invalid one. A session that the server opens is ended."""
         first = await looker.ask("POST", url, _ASKED, _INITIALIZE)
         bad = None
         if first.status:
@@ -65,11 +65,11 @@ class Endpoint:
         return cls(url, first, bad)
 
     def findings(self, scopes: Iterable[str] = (), *, has_metadata: bool) -> Iterator[Finding]:
-        """Yield what is wrong with the answers.
+        """Yield the findings about the responses.
 
         Args:
-            scopes: The scopes that its metadata names.
-            has_metadata: Whether the server publishes metadata of a protected resource.
+            scopes: The scopes in its metadata.
+            has_metadata: Whether the server publishes protected resource metadata.
         """
         yield from self._of_url()
         yield from self._of_first(scopes, has_metadata=has_metadata)
@@ -138,11 +138,11 @@ class Endpoint:
 
 
 def of_offline_access(scopes: Iterable[str], what: str, url: str) -> Iterator[Finding]:
-    """Yield that a scope is named which is no business of the server's."""
+    """Yield a finding if the server names the scope `offline_access`, which is up to the authorization server."""
     if "offline_access" in scopes:
         yield found("offline-access", url, what=what)
 
 
 def challenge_of(answer: Answer) -> Challenge | None:
-    """Return the challenge that names a token; None where there is none."""
+    """Return the challenge for bearer or DPoP tokens; None if there is none."""
     return next((each for each in answer.challenges if each.scheme.lower() in {"bearer", "dpop"}), None)

@@ -1,4 +1,4 @@
-"""What is found where somebody wants to log in: who fails there, why, and what to change."""
+"""Findings of a check: affected clients, reason and fix."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .catalogue import CATALOGUE, Severity
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that keeps clients from logging in at a server, or may.
+    """A finding about logins at a server.
 
     Attributes:
-        code: What it is, in words that stay the same.
-        severity: `error`: clients cannot log in, or nobody is kept out; `warning`: some client meets with something;
-            `note`: good to know.
-        clients: Who fails; nobody may be among them.
-        why: What was seen, and what comes of it.
-        cure: What to change.
-        url: Where it was seen.
+        code: The stable code of the finding.
+        severity: `error`: clients cannot log in, or requests are accepted without a token; `warning`: some clients have
+            a problem; `note`: information.
+        clients: The affected clients; may be empty.
+        why: The observation and its consequence.
+        cure: The recommended change.
+        url: The URL of the observation.
     """
 
     code: str
@@ -36,12 +36,12 @@ class Finding:
 
 
 def found(code: str, url: str, **facts: object) -> Finding:
-    """Return what the catalogue says of something that was found.
+    """Return the finding of a code from the catalogue.
 
     Args:
-        code: Its code.
-        url: Where it was seen.
-        facts: What its words have a place for; texts of strangers have been shortened.
+        code: The code.
+        url: The URL of the observation.
+        facts: The values for the placeholders. Texts from servers are shortened.
     """
     known = CATALOGUE[code]
     return Finding(

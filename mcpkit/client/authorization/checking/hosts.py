@@ -1,4 +1,4 @@
-"""What each known host will do at a server: how it becomes known there, or why it does not log in."""
+"""Predicts how known hosts log in at a server, or why they cannot."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .finding import Finding
 
 
 class Host(NamedTuple):
-    """How a host logs in.
+    """The way in which a host logs in.
 
     Attributes:
-        name: What people call it.
-        group: As whom the catalogue names it; empty where it does not.
-        has_document: Whether it has a client ID metadata document, which it uses where `none` is listed.
-        asks: Where its user enters a client ID that somebody has registered by hand.
+        name: The name of the host.
+        group: Its name in the catalogue; empty if it has none.
+        has_document: Whether it has a client ID metadata document, which it uses if the server lists `none`.
+        asks: The place where its user enters a client id that was registered by hand.
     """
 
     name: str
@@ -51,10 +51,10 @@ HOSTS: Final = (
 
 
 def hosts_at(findings: Iterable[Finding]) -> dict[str, str]:
-    """Return what each known host will do, by its name.
+    """Return a prediction for each known host, by its name.
 
     Args:
-        findings: What was found at the server, as `check_authorization` returns it.
+        findings: The findings about the server, from `check_authorization`.
     """
     codes = {each.code: each for each in findings}
     return {host.name: _outcome(host, codes) for host in HOSTS}

@@ -1,4 +1,4 @@
-"""The authorization server that a server names: whether clients find it, and can log in there."""
+"""Checks whether clients find the authorization server and can log in there."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _CODE, _REFRESH = "authorization_code", "refresh_token"
 
 
 class Issuer:
-    """What was seen of an authorization server.
+    """The observed authorization server.
 
     Args:
         issuer: The issuer, as the server names it.
-        document: Its metadata; None where there is none.
-        url: Where it was found, or looked for.
-        findings: What was wrong on the way.
+        document: Its metadata; None if there is none.
+        url: The URL of the metadata, or where it was expected.
+        findings: The findings while retrieving it.
 
     Attributes:
-        url: As given.
+        url: The URL of the metadata, or where it was expected.
         is_found: Whether there is metadata.
     """
 
@@ -37,12 +37,12 @@ class Issuer:
 
     @classmethod
     async def seen(cls, looker: Looker, issuer: str, where: str) -> Issuer:
-        """Look wherever clients look for its metadata.
+        """Request its metadata at all URLs that clients use.
 
         Args:
             looker: Sends the requests.
             issuer: The issuer.
-            where: Where it is named.
+            where: The URL of the document that names the issuer.
         """
         try:
             urls = authorization_server_urls(issuer)
@@ -66,7 +66,7 @@ class Issuer:
         return cls(issuer, None, where, [missing])
 
     def endpoints(self) -> Iterator[tuple[str, str]]:
-        """Yield the endpoints that clients ask themselves, by name."""
+        """Yield the endpoints that clients send requests to, by name."""
         metadata = AuthorizationServerMetadata(self._issuer, self._document or {})
         for name in ("token_endpoint", "registration_endpoint"):
             try:
@@ -75,7 +75,7 @@ class Issuer:
                 continue
 
     def findings(self, scopes: Iterable[str]) -> Iterator[Finding]:
-        """Yield what is wrong with it.
+        """Yield the findings about it.
 
         Args:
             scopes: The scopes that the server names.

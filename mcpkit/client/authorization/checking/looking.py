@@ -1,4 +1,4 @@
-"""Requests that look at a server and its authorization server, and change nothing there."""
+"""Requests for a check, which change nothing at the servers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import httpx2
 
 _MOST: Final = 100
-"""Requests of one look: metadata that names thousands of servers has all of them asked otherwise."""
+"""The most requests of one check, since metadata may name thousands of servers."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered.
+    """A response.
 
     Attributes:
-        url: Where.
-        status: The HTTP status; 0 where nothing was answered.
-        headers: The headers by name in lower case.
-        problem: Why there is no answer, or no JSON object in it, in words; empty where there is one.
-        document: The JSON object; None where there is none, or it was not context.
+        url: The URL of the request.
+        status: The HTTP status; 0 if there was no response.
+        headers: The headers, by name in lower case.
+        problem: The reason why there is no response, or no JSON object in it; empty if there is one.
+        document: The JSON object; None if there is none, or it was not requested.
     """
 
     url: str
@@ -41,17 +41,17 @@ class Answer:
 
     @property
     def challenges(self) -> list[Challenge]:
-        """What `WWW-Authenticate` asks for."""
+        """The challenges of `WWW-Authenticate`."""
         return read_challenges([self.headers.get("www-authenticate", "")])
 
 
 class Looker:
-    """Sends requests, without following redirects.
+    """Sends requests without following redirects.
 
     Args:
-        client: What sends them.
-        url: The server that is looked at: where it is another machine, this one is not asked in its name.
-        timeout: Seconds that an answer may take.
+        client: The HTTP client.
+        url: The URL of the checked server. If it is on another machine, no requests are sent to this one.
+        timeout: The time limit of a response in seconds.
     """
 
     def __init__(self, client: httpx2.AsyncClient, url: str, timeout: float) -> None:
@@ -74,14 +74,14 @@ class Looker:
         *,
         is_document: bool = False,
     ) -> Answer:
-        """Send a request; what is not a document is not read.
+        """Send a request. The body of the response is read only for documents.
 
         Args:
             method: The HTTP method.
-            url: Whom to ask.
-            headers: What goes along.
+            url: The URL.
+            headers: The headers.
             content: The body.
-            is_document: Whether the body is read, as a JSON object.
+            is_document: Whether to read the body as a JSON object.
         """
         problem = self._problem(url)
         if problem:
@@ -95,7 +95,7 @@ class Looker:
             return Answer(url, 0, problem=failure(error, url))
 
     def _problem(self, url: str) -> str:
-        """Return why a URL is not asked."""
+        """Return the reason why no request is sent to a URL; empty if it is."""
         if self._asked >= _MOST:
             return f"the check stops after {_MOST} requests"
         try:
@@ -136,5 +136,5 @@ class Looker:
 
 
 def strings(value: object) -> tuple[str, ...]:
-    """Return the texts of a list in a document; none where it is no list."""
+    """Return the strings of a list in a document; empty if it is not a list."""
     return tuple(each for each in value if isinstance(each, str)) if is_array(value) else ()

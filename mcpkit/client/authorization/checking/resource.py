@@ -1,4 +1,4 @@
-"""The metadata of the server as a protected resource: whether clients find it, and whether it is about the server."""
+"""Checks whether clients find the protected resource metadata, and whether it is about the server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .looking import Answer, Looker, strings
 
 
 class Resource:
-    """What was seen of the metadata.
+    """The observed metadata.
 
     Args:
-        url: The server.
-        named: What the challenge names; None where it names nothing.
+        url: The URL of the server.
+        named: The URL in the challenge; None if there is none.
         at_path: The document at the path of the server.
-        at_root: The document at the root; the same one where the server has no path.
+        at_root: The document at the root; the same one for a server without a path.
 
     Attributes:
-        found: The document that clients use; None where they find none.
+        found: The document that clients use; None if they find none.
     """
 
     def __init__(self, url: str, named: Answer | None, at_path: Answer, at_root: Answer) -> None:
@@ -36,7 +36,7 @@ class Resource:
 
     @classmethod
     async def seen(cls, looker: Looker, url: str, challenge: Challenge | None) -> Resource:
-        """Look wherever clients look for it."""
+        """Request the metadata at all URLs that clients use."""
         answers = {each: await looker.document(each) for each in protected_resource_urls(url)}
         at_path, at_root = (list(answers.values())[place] for place in (0, -1))
         where = challenge.parameters.get("resource_metadata", "") if challenge is not None else ""
@@ -45,7 +45,7 @@ class Resource:
 
     @property
     def is_about_server(self) -> bool:
-        """Whether there is a document that is about the server, or about what is above it."""
+        """Whether there is a document about the server, or about a URL above it."""
         resource = self._document.get("resource")
         return isinstance(resource, str) and self._mismatch(resource) in {
             "",
@@ -68,7 +68,7 @@ class Resource:
         return {} if self.found is None else self.found.document or {}
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what is wrong with it."""
+        """Yield the findings about it."""
         tried = [self._at_path, self._at_root] if self._named is None else [self._named]
         unusable = {each.url: each for each in tried if each.document is None}
         for each in unusable.values():
@@ -97,7 +97,7 @@ class Resource:
             yield found(code, where, resource=shortened(resource), server=shortened(self._url))
 
     def _mismatch(self, resource: str) -> str:
-        """Return the code of what is wrong with the resource; empty where it is the server."""
+        """Return the code of a finding about the resource identifier; empty if it is correct."""
         try:
             if canonical(resource) == canonical(self._url):
                 return ""
@@ -122,7 +122,7 @@ class Resource:
 
 
 async def of_sse(looker: Looker, url: str) -> list[Finding]:
-    """Find what is wrong for clients of HTTP with SSE, where the server speaks that beside its endpoint."""
+    """Return the findings for HTTP+SSE clients, if the server supports that transport beside its endpoint."""
     parts = urlsplit(url)
     head, _, last = parts.path.rstrip("/").rpartition("/")
     if not last or last == "sse":
@@ -137,7 +137,7 @@ async def of_sse(looker: Looker, url: str) -> list[Finding]:
 
 
 async def of_march(looker: Looker, url: str) -> list[Finding]:
-    """Find what is wrong for clients of 2025-03-26, which know the server's own origin alone."""
+    """Return the findings for clients of 2025-03-26, which know the origin of the server only."""
     [where], _ = origin_urls(url)
     answer = await looker.document(where)
     if answer.document is not None:

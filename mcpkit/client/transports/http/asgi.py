@@ -1,4 +1,4 @@
-"""An ASGI app in this process and event loop as the server at the other end of HTTP, its streams included."""
+"""Runs an ASGI app in this process and event loop as an HTTP server, with streaming."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 64 * 1024
-"""Bytes of a response that wait for their reader before the app has to, as with uvicorn."""
+"""The most unread bytes of a response before the app has to wait, as with uvicorn."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that the app has for what it does when all of its clients have gone; then that is cancelled."""
+"""Seconds that the app has to finish after all of its clients have gone, before it is cancelled."""
 
 _CLIENT: Final = ("127.0.0.1", 0)
 
@@ -31,12 +31,11 @@ _CLIENT: Final = ("127.0.0.1", 0)
 class AsgiTransport(httpx2.AsyncBaseTransport):
     """Sends the requests of an `httpx2.AsyncClient` to an app: `httpx2.AsyncClient(transport=AsgiTransport(app))`.
 
-    Unlike `httpx2.ASGITransport` it gives each part of a response when the app sends it, tells the app when the
-    response is closed before its end, and starts the app up and shuts it down. Clients of the same app share that.
+    Unlike `httpx2.ASGITransport` it streams responses, sends `http.disconnect` when a response is closed early, and
+    runs the app's lifespan. Clients of the same app share the lifespan.
 
     Args:
-        app: The app. Of an exception that it raises where no response has begun, a `TransportError` says what it was;
-            later ones are logged.
+        app: The app. An exception before its response is raised as `TransportError`; later ones are logged.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -45,10 +44,10 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         self._exchanges: set[_Exchange] = set()
 
     async def __aenter__(self) -> AsgiTransport:
-        """Start the app up.
+        """Start the app's lifespan.
 
         Raises:
-            TransportError: It says that it could not start.
+            TransportError: The app failed to start.
         """
         try:
             await self._lifespan.enter()
@@ -58,10 +57,10 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         return self
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Pass a request to the app, and return when its response begins; the app is started where it has not been.
+        """Pass a request to the app, and return when its response begins. The app is started first if necessary.
 
         Raises:
-            TransportError: The app could not start; or it has raised, or returned, without a response.
+            TransportError: The app failed to start, or failed or returned without a response.
         """
         state = await self._lifespan.enter()
         exchange = _Exchange(self._app, request, await request.aread(), state)
@@ -75,10 +74,10 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(status, headers=headers, stream=exchange)
 
     async def aclose(self) -> None:
-        """Close all responses, wait until the app is done with them, and shut it down; it may be used again then.
+        """Close all responses, wait for the app to finish them, and end its lifespan. The transport may be used again.
 
         Raises:
-            TransportError: The app says that it could not shut down.
+            TransportError: The app failed to shut down.
         """
         tasks = [exchange.task for exchange in self._exchanges]
         for exchange in tuple(self._exchanges):
@@ -90,7 +89,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait until tasks have ended; they are cancelled when they take too long, or when this is."""
+    """Wait until tasks have ended. They are cancelled after a time limit, or with this call."""
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE)
@@ -101,17 +100,17 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
 
 
 class _Exchange(httpx2.AsyncByteStream):
-    """One request to the app; as a stream of bytes, the body of its response.
+    """One request to the app. As a byte stream, it is the body of the response.
 
     Args:
         app: The app.
         request: The request.
         body: Its body.
-        state: What the app has put into its scopes when it started.
+        state: The lifespan state for the request's scope.
 
     Attributes:
-        begun: Has the status and the headers of the response as soon as the app sends them, or why there are none.
-        task: What the app does.
+        begun: The status and headers of the response, or the error if there is none.
+        task: The task of the app.
     """
 
     def __init__(self, app: ASGIApp, request: httpx2.Request, body: bytes, state: Json) -> None:
@@ -133,11 +132,11 @@ class _Exchange(httpx2.AsyncByteStream):
     # What the client does
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Give the body, each part as soon as the app sends it.
+        """Yield the parts of the body as the app sends them.
 
         Raises:
-            httpx2.RemoteProtocolError: The app has ended in the middle of it.
-            httpx2.ReadError: It was closed in the middle of it.
+            httpx2.RemoteProtocolError: The app ended in the middle of the body.
+            httpx2.ReadError: The stream was closed in the middle of the body.
         """
         while True:
             while self._chunks:
@@ -156,11 +155,11 @@ class _Exchange(httpx2.AsyncByteStream):
             await self._readable.wait()
 
     async def aclose(self) -> None:
-        """Read no more: the app hears that the client has gone, unless it has sent everything."""
+        """Stop reading. The app receives `http.disconnect`, unless its response is complete."""
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Do what `aclose` does; who waits for the beginning of the response waits no more."""
+        """Close without waiting, and fail the wait for the beginning of the response."""
         self._is_gone = True
         self._chunks.clear()
         self._over.set()
@@ -200,7 +199,7 @@ class _Exchange(httpx2.AsyncByteStream):
             )
 
     async def _take(self, chunk: bytes, *, is_last: bool) -> None:
-        """Take a part of the body, and wait until there is room for the next one."""
+        """Add a part of the body, and wait until there is room for the next one."""
         if chunk and self._has_body:
             self._chunks.append(bytes(chunk))
             self._waiting += len(chunk)

@@ -49,10 +49,10 @@ class AppLifespan:
         await self.leave()
 
     async def enter(self) -> Json:
-        """Start the app up, unless it has been; return the state that its requests find in their scopes.
+        """Start the app, unless it is running, and return its lifespan state.
 
         Raises:
-            TransportError: It says that it could not start.
+            TransportError: The app failed to start.
         """
         if self._stay is None:
             self._stay = self._lifespans.enter(asyncio.get_running_loop())
@@ -61,10 +61,10 @@ class AppLifespan:
         return state
 
     async def leave(self) -> None:
-        """Shut the app down if nobody else uses it; it may be entered again then. Called again this does nothing.
+        """Shut the app down if it has no other user. It may be entered again. Calling it again does nothing.
 
         Raises:
-            TransportError: It says that it could not shut down.
+            TransportError: The app failed to shut down.
         """
         stay, self._stay = self._stay, None
         if stay is not None:
@@ -73,10 +73,10 @@ class AppLifespan:
 
 @asynccontextmanager
 async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
-    """Start an app up, give the state that its requests find in their scopes, and shut it down.
+    """Start an app, yield its lifespan state, and shut it down.
 
     Raises:
-        TransportError: The app says that it could not start, or not shut down.
+        TransportError: The app failed to start or to shut down.
     """
     life = _Life(app)
     try:
@@ -114,10 +114,10 @@ class _Life:
         self._task.add_done_callback(self._ended)
 
     async def tell(self, step: str) -> None:
-        """Tell the app to start, or to shut down, and wait until it has: at once where it knows no lifespan.
+        """Send the app a lifespan event and wait for its response. An app without lifespan support responds at once.
 
         Raises:
-            TransportError: The app says that it could not.
+            TransportError: The app responded with a failure.
         """
         if self._is_over:
             return
@@ -145,9 +145,9 @@ class _Life:
         await app(scope, self._receive, self._send)
 
     def _check_end(self, step: str) -> None:
-        """Look at why the app has returned instead of an answer.
+        """Check why the app has returned without a response.
 
-        ASGI has servers go on without a lifespan where an app raises when it is told to start.
+        ASGI servers continue without a lifespan if the app raises on startup.
         """
         error = self._error()
         if error is None:

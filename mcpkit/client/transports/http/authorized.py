@@ -1,4 +1,4 @@
-"""What both ways over HTTP say of the access tokens that their messages go by."""
+"""The properties about access tokens that both HTTP transports share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Authorized:
 
     @property
     def is_authorizing(self) -> bool:
-        """Whether a token is being got, from a user, say."""
+        """Whether an access token is being obtained, for example from a user."""
         return self._http.is_authorizing
 
     @property

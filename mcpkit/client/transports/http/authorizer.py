@@ -1,4 +1,4 @@
-"""What says who asks where that changes with time: tokens that expire, and challenges that are answered."""
+"""Interfaces for authorizations that change: tokens that expire, and responses to challenges."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     import httpx2
 
 _MOST_TRIES = 6
-"""How often one request is sent in all, whatever the server challenges it with."""
+"""The most attempts of one request, whatever challenges the server sends."""
 
 
 class Challenged(NamedTuple):
-    """An answer that wants to know who asks, or that more is granted.
+    """A response that requires authentication or more scopes.
 
     Args:
         status: 401 or 403.
-        challenges: What it asks for.
-        text: The same as it came: the value of `WWW-Authenticate`.
-        nonce: The nonce that proofs need from now on (`DPoP-Nonce`); None where it has none.
-        operation: What was asked for: a method, and a name where it has one.
+        challenges: The parsed challenges.
+        text: The value of `WWW-Authenticate`.
+        nonce: The nonce for further DPoP proofs (`DPoP-Nonce`); None if there is none.
+        operation: The operation of the request: its method, and the name of its tool or prompt.
     """
 
     status: int
@@ -39,84 +39,84 @@ class Challenged(NamedTuple):
 
 
 class Asker(Protocol):
-    """Who sends requests to the server, and by the same settings to others."""
+    """Sends requests to the server, and provides an HTTP client with the same settings for other servers."""
 
     @property
     def own_headers(self) -> Mapping[str, str]:
-        """The headers that go along with each request to the server's origin."""
+        """The headers of each request to the server's origin."""
         ...
 
     def for_others(self) -> httpx2.AsyncClient:
-        """Return what sends requests to others.
+        """Return the HTTP client for other servers.
 
         Raises:
-            TransportError: It is not open.
+            TransportError: The client is not open.
         """
         ...
 
 
 class Attempt(Protocol):
-    """One request, with what it says of who asks, as often as it has to be sent."""
+    """The authorization of one request, which may be sent several times."""
 
     async def headers(self, method: str, url: str) -> Pairs:
-        """Return the headers that say who asks.
+        """Return the authorization headers.
 
         Args:
             method: The HTTP method.
             url: The URL.
 
         Raises:
-            TransportError: What says so cannot be had.
+            TransportError: No token could be obtained.
         """
         ...
 
     async def challenged(self, challenge: Challenged) -> bool:
-        """Hear that the answer was 401 or 403, and say whether to send the request again.
+        """Handle a response with the status 401 or 403, and return whether to send the request again.
 
         Raises:
-            AuthorizationError: It could not be made good, and why.
-            TransportError: Nobody could be asked.
+            AuthorizationError: No sufficient token could be obtained.
+            TransportError: The authorization server could not be reached.
         """
         ...
 
     def set_nonce(self, url: str, nonce: str) -> None:
-        """Take note of a nonce (`DPoP-Nonce`) in any other answer."""
+        """Store a nonce (`DPoP-Nonce`) from another response."""
 
 
 class Authorizer(Protocol):
-    """What says who asks a server, for all requests to it in one event loop."""
+    """Authorizes the requests to a server in one event loop."""
 
     @property
     def renewed(self) -> Listeners[[]]:
-        """Called each time requests go under another token from now on."""
+        """Called each time when requests carry another token from now on."""
         ...
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The tokens that it has now."""
+        """The current tokens."""
         ...
 
     @property
     def is_busy(self) -> bool:
-        """Whether a token is being got, so that requests wait for a user, perhaps: that is no time of the server's."""
+        """Whether a token is being obtained, possibly from a user. That time does not count as the server's."""
         ...
 
     def attempt(self, http: Asker, *, may_ask: bool = True) -> Attempt:
-        """Begin with a request.
+        """Return the authorization of one request.
 
         Args:
-            http: Who sends it, by whose settings others are asked, too.
-            may_ask: Whether a user may be asked: not where no user waits for the request.
+            http: The client that sends it, whose settings are used for other servers, too.
+            may_ask: Whether a user may be involved. False for requests that no user waits for.
         """
         ...
 
 
 @runtime_checkable
 class GivesAuthorizers(Protocol):
-    """What may stand in `auth=` and has an authorizer for each server."""
+    """A value of `auth=` that has an authorizer for each server."""
 
     def authorizer(self, url: str) -> Authorizer:
-        """Return the authorizer of a server in the running event loop.
+        """Return the authorizer of a server for the running event loop.
 
         Raises:
             ValueError: No token may be sent to that URL.
@@ -125,10 +125,10 @@ class GivesAuthorizers(Protocol):
 
 
 def authorizes(auth: object) -> GivesAuthorizers | None:
-    """Return what stands in `auth=` where it has authorizers; None where httpx2 knows it.
+    """Return a value of `auth=` that has authorizers; None for a value that httpx2 handles.
 
     Raises:
-        TypeError: Nobody can know it.
+        TypeError: The value is neither.
     """
     if isinstance(auth, GivesAuthorizers) and not isinstance(auth, type):
         return auth
@@ -148,11 +148,11 @@ async def authorized(
     url: str,
     content: bytes,
 ) -> httpx2.Response:
-    """Send a request with what says who asks, again where a challenge has been answered.
+    """Send a request with its authorization headers, and again after handling a challenge.
 
     Args:
-        attempt: The request.
-        send: Sends it with more headers.
+        attempt: The authorization of the request.
+        send: Sends the request with additional headers.
         method: The HTTP method.
         url: The URL.
         content: The body.
@@ -186,7 +186,7 @@ async def authorized(
 
 
 def _operation(method: str, content: bytes) -> str:
-    """Return what a request asks for, as far as it says so."""
+    """Return the operation of a request for counting step-ups."""
     try:
         message = jsonrpc.decode(content) if content else None
     except ProtocolError:

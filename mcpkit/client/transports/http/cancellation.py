@@ -11,11 +11,10 @@ T = TypeVar("T")
 
 
 async def unhurt(exchange: Callable[[], Awaitable[T]]) -> T:
-    """Run requests by httpx2 in a task of their own, and when this is cancelled let them end as httpx2 has it.
+    """Run httpx2 requests in their own task, and cancel them in the way httpx2 expects.
 
-    Whoever begins or ends a request closes the connections that a server has dropped meanwhile. Where asyncio cancels
-    that, httpx2 forgets those that are left; where a scope of anyio does, it closes them first. With one connection
-    there are none left.
+    Starting or ending a request closes the connections that servers have dropped. If asyncio cancels that, httpx2 loses
+    the remaining ones. If an anyio cancel scope does, httpx2 closes them first.
     """
     import anyio
 

@@ -1,4 +1,4 @@
-"""What `WWW-Authenticate` asks for (RFC 9110, "WWW-Authenticate"), and that in words."""
+"""Parses `WWW-Authenticate` (RFC 9110, "WWW-Authenticate"), and describes the challenges in words."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_SHOWN = 300
 
 
 class Challenge(NamedTuple):
-    """One way to say who asks.
+    """One challenge of `WWW-Authenticate`.
 
     Args:
-        scheme: Its name as the server writes it, such as `Bearer`.
+        scheme: The authentication scheme as the server writes it, such as `Bearer`.
         parameters: Its parameters by name in lower case; the first of each.
     """
 
@@ -36,9 +36,9 @@ class Challenge(NamedTuple):
 
 
 def read_challenges(values: Iterable[str]) -> list[Challenge]:
-    """Read the values of `WWW-Authenticate`, of which each may hold several challenges.
+    """Parse the values of `WWW-Authenticate`, of which each may hold several challenges.
 
-    What does not follow the grammar ends the reading of that value.
+    A syntax error ends the parsing of that value.
     """
     found: list[Challenge] = []
     for value in values:
@@ -57,7 +57,7 @@ def read_challenges(values: Iterable[str]) -> list[Challenge]:
 
 
 def in_words(challenges: Iterable[Challenge]) -> str:
-    """Say what the challenges ask for; empty where there are none."""
+    """Describe the challenges in words; empty if there are none."""
     return "; or ".join(map(_challenge_in_words, challenges))
 
 

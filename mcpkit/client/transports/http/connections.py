@@ -1,4 +1,4 @@
-"""The connections to servers: how many are kept that nobody uses, and for how long."""
+"""Limits of idle connections and their lifetime."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ _SENDABLE = re.compile(rb"[!-~\x80-\xff](?:[ -~\x80-\xff]*[!-~\x80-\xff])?")
 
 
 class Event(NamedTuple):
-    """One event that has data.
+    """A server-sent event with data.
 
     Args:
-        name: What kind it is; `message` where the stream does not say.
+        name: Its event type; `message` by default.
         data: Its data, lines joined by newlines.
     """
 
@@ -34,14 +34,14 @@ class TooLargeEventError(ValueError):
 
 
 class EventStream:
-    """Finds the events in the bytes of a stream, and remembers where it could be joined again.
+    """Parses server-sent events, and keeps the position for resuming the stream.
 
     Args:
-        most: The bytes that an event may have.
+        most: The most bytes of an event.
 
     Attributes:
-        last_id: The id of the last event that was complete; None where the stream cannot be joined there.
-        retry: The seconds that the server wants clients to wait before they join again; None where it has not said.
+        last_id: The id of the last complete event; None if the stream cannot be resumed.
+        retry: Seconds to wait before reconnecting, as the server requests; None if it does not.
         has_moved: Whether an event was complete since `begin`.
     """
 

@@ -1,4 +1,4 @@
-"""Exchanges that have failed, in words."""
+"""Error messages for failed HTTP exchanges."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...link.errors import TransportError
 def failure(
     error: Exception, origin: str, connect_timeout: float, by_proxy: Callable[[], str]
 ) -> TransportError:
-    """Say in words what httpx2 says.
+    """Return the transport error for an exception of httpx2.
 
     Args:
-        error: What it has raised.
-        origin: Whom it has asked.
-        connect_timeout: Seconds in which a connection must have been made.
-        by_proxy: Says which proxy is on the way.
+        error: The exception.
+        origin: The origin of the server.
+        connect_timeout: The time limit of the connection in seconds.
+        by_proxy: Returns the proxy in use, in words.
     """
     import httpx2
 
@@ -48,7 +48,7 @@ def failure(
 
 
 def _reason(error: BaseException | None) -> str | None:
-    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    """Return the operating system's message in an exception or its causes, or None."""
     while error is not None:
         if isinstance(error, ConnectionError) and error.errno:
             return os.strerror(error.errno)

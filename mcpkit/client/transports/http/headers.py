@@ -61,7 +61,7 @@ def bearer(token: str) -> tuple[bytes, bytes]:
 
 
 def without_credentials(text: str, response: httpx2.Response) -> str:
-    """Return a text of an answer without what its request said of who asks, should the server repeat that."""
+    """Return a text of a response without the credentials of its request, which the server may have repeated."""
     secret = response.request.headers.get("authorization", "").partition(" ")[2].strip()
     return text.replace(secret, "...") if len(secret) >= _SHORTEST_SECRET else text
 

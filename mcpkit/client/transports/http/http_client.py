@@ -1,4 +1,4 @@
-"""Requests to one URL, and the bytes of their answers, by httpx2, which is imported when the client is opened."""
+"""HTTP requests to one URL by httpx2, which is imported when the client is opened."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from .options import Auth
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds in which a connection must have been made."""
+"""Default time limit of a connection in seconds."""
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes that one message of the server may have."""
+"""Default limit of the bytes of one message from the server."""
 
 MAX_REFUSAL = 1024 * 1024
-"""Bytes that are read of an answer that is no success."""
+"""The most bytes to read of an error response."""
 
 FINISH = 0.05
-"""Seconds in which a stream must end after its last event for the connection to be kept."""
+"""Seconds within which a stream must end after its last event, so that the connection is kept."""
 _MOST_REDIRECTS = 5
 _MOST_COOKIES = 50
 _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
@@ -53,37 +53,39 @@ _NO_URL = (
 
 
 class HttpClient:
-    """Sends requests to one URL.
+    """Sends HTTP requests to one URL.
 
-    Redirects are followed where they keep method and body (307, 308) and lead to the same origin: then nobody else
-    gets the credentials, nor the message.
+    Redirects are followed if they keep method and body (307, 308) and lead to the same origin, so that no other server
+    receives credentials or messages.
 
     Args:
         url: The URL.
-        headers: What is sent along with each request.
-        token: What is sent as `Authorization: Bearer`; or a function that returns it, called for each request.
-        auth: An `Authorization`, such as `OAuth`; or authentication as httpx2 knows it: an `httpx2.Auth`, a user and a
-            password, or a function.
-        verify: Whether the server's certificate is checked; or a file or folder of authorities, or an `SSLContext`.
+        headers: The headers of each request.
+        token: The bearer token of each request, or a function that returns it, called for each request.
+        auth: An `Authorization`, such as `OAuth`; or an authentication of httpx2: an `httpx2.Auth`, user and password,
+            or a function.
+        verify: Whether the server's certificate is verified; or a file or folder of certificate authorities, or an
+            `SSLContext`.
         cert: A file with the client's certificate and key; or two files, and the key's password as a third item.
-        proxy: The URL of a proxy; None for that of the environment.
-        trust_env: Whether the environment names proxies and authorities (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
-        http_client: A client of one's own, which is not closed; it says all about TLS, proxies and connections.
-        app: An ASGI app in this process, which is asked in the place of a server; the URL says at which path.
-        connect_timeout: Seconds in which a connection must have been made.
-        max_answer: Bytes that one message of the server may have, after decompression.
+        proxy: The URL of a proxy. None takes that of the environment.
+        trust_env: Whether environment variables may name proxies and certificate authorities (`HTTPS_PROXY`,
+            `NO_PROXY`, `SSL_CERT_FILE`).
+        http_client: A client to use, with its own settings for TLS, proxies and connections. It is not closed.
+        app: An ASGI app in this process to use in place of a server.
+        connect_timeout: The time limit of a connection in seconds.
+        max_answer: The most bytes of one message from the server, after decompression.
 
     Attributes:
-        origin: The URL without what could be a secret: scheme, host and port.
-        connect_timeout: As given.
-        has_credentials: Whether requests say who asks.
-        max_answer: As given.
-        authorizer: What says who asks, where that is an `Authorization`, and it is open.
-        reauthorized: Called where requests go under another token from now on.
-        failures: The exceptions by which httpx2 says that an exchange has failed; there once it has been opened.
+        origin: Scheme, host and port of the URL.
+        connect_timeout: The time limit of a connection in seconds.
+        has_credentials: Whether requests carry credentials.
+        max_answer: The most bytes of one message from the server.
+        authorizer: The authorizer of an open client whose `auth` is an `Authorization`.
+        reauthorized: Called when requests carry another token from now on.
+        failures: The exceptions of httpx2 for failed exchanges, available once the client is open.
 
     Raises:
-        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+        ValueError: The URL is not an HTTP URL, a header cannot be sent, or options contradict each other.
     """
 
     def __init__(
@@ -161,13 +163,13 @@ class HttpClient:
         self._unhear: Callable[[], object] | None = None
 
     def open(self) -> None:
-        """Make ready to send; nothing is connected yet.
+        """Prepare for sending. Nothing is connected yet.
 
         Raises:
             ImportError: httpx2 is not installed.
-            ValueError: The URL, or that of the proxy, cannot be read.
+            ValueError: The URL, or that of the proxy, is invalid.
             OSError: A file of `verify` or `cert` cannot be read.
-            TransportError: The client that was given has been closed.
+            TransportError: The given `http_client` has been closed.
         """
         try:
             import httpx2
@@ -218,10 +220,10 @@ class HttpClient:
         )
 
     def for_others(self) -> httpx2.AsyncClient:
-        """Return what sends requests to others, such as an authorization server, by the same settings.
+        """Return the HTTP client for requests to other servers with the same settings.
 
         Raises:
-            TransportError: It is not open.
+            TransportError: The client is not open.
         """
         if self._client is None:
             raise TransportError(
@@ -239,21 +241,21 @@ class HttpClient:
 
     @property
     def own_headers(self) -> Mapping[str, str]:
-        """The headers that go along with each request to the server's origin."""
+        """The headers of each request to the server's origin."""
         return {name.decode("ascii"): value.decode("latin-1") for name, value in self._headers}
 
     @property
     def is_authorizing(self) -> bool:
-        """Whether a token is being got, from a user, say."""
+        """Whether an access token is being obtained, for example from a user."""
         return self.authorizer is not None and self.authorizer.is_busy
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The tokens by which requests are authorized now."""
+        """The access tokens in use."""
         return () if self.authorizer is None else self.authorizer.secrets
 
     async def close(self) -> None:
-        """Close the connections, unless they are those of a client that was given; again it does nothing."""
+        """Close the connections, except those of a given `http_client`. Closing it again does nothing."""
         clients = {self._client, self._for_others} - {self._given, None}
         self._client = self._for_others = self.authorizer = None
         if self._unhear is not None:
@@ -271,17 +273,17 @@ class HttpClient:
         *,
         may_ask: bool = True,
     ) -> httpx2.Response:
-        """Send a request and return the answer, of which the body has not been read; it has to be closed.
+        """Send a request and return the response. The caller reads its body and closes it.
 
         Args:
             method: The HTTP method.
-            headers: Headers beside those that each request has.
+            headers: Additional headers.
             content: The body.
             url: Another URL of the same origin.
-            may_ask: Whether a user may be asked to log in for it: not where no user waits for it.
+            may_ask: Whether a user may be asked to log in. False for requests that no user waits for.
 
         Raises:
-            TransportError: There is no answer.
+            TransportError: There was no response.
         """
         client = self._client
         if client is None:
@@ -356,12 +358,12 @@ class HttpClient:
         return response
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-        """Return where to ask instead; None where that is not followed."""
+        """Return the target of a redirect; None if it is not followed."""
         location = response.headers.get("location")
         return None if location is None else self.within_origin(url, location)
 
     def within_origin(self, url: httpx2.URL, reference: str) -> httpx2.URL | None:
-        """Return what a reference at a URL means; None where it leads to another origin, or is none."""
+        """Resolve a reference at a URL; None if it is invalid or leads to another origin."""
         try:
             target = url.join(reference)
         except (self._httpx2.InvalidURL, ValueError):  # the latter for brackets that are no address
@@ -370,12 +372,12 @@ class HttpClient:
         return target if is_same and not target.userinfo else None
 
     def failure(self, error: Exception) -> TransportError:
-        """Say in words what httpx2 says."""
+        """Return the transport error for an exception of httpx2."""
         return failure(error, self.origin, self.connect_timeout, lambda: self._by_proxy)
 
     @property
     def _by_proxy(self) -> str:
-        """Which proxy is on the way, in words; empty where none is, or the client that was given knows."""
+        """Return the proxy in use, in words; empty if there is none, or the given `http_client` sets it."""
         if self._given is not None or self._app is not None:
             return ""
         if self._proxy is not None:
@@ -391,10 +393,10 @@ class HttpClient:
         return f" through the proxy of the environment variable {variable} (trust_env=False ignores it)"
 
     def check_coding(self, response: httpx2.Response) -> None:
-        """Refuse a body that httpx2 might not read in bounded pieces.
+        """Raise an error for a content coding that httpx2 might not decompress in bounded pieces.
 
         Raises:
-            TransportError: It is compressed in another way than was asked for.
+            TransportError: The body has a content coding that was not requested.
         """
         coding = header(response, b"content-encoding").strip().lower()
         if coding not in _CODINGS:
@@ -407,7 +409,7 @@ class HttpClient:
             )
 
     async def finish(self, response: httpx2.Response) -> None:
-        """Read an answer that has said all to its end, so that its connection is kept, and close it."""
+        """Read a complete response to its end, so that its connection is kept, and close it."""
         try:
             await within(FINISH, self.beginning(response))
         except (TransportError, TimeoutError):
@@ -416,10 +418,10 @@ class HttpClient:
             await response.aclose()
 
     async def whole(self, response: httpx2.Response) -> bytes:
-        """Return the body of an answer.
+        """Return the body of a response.
 
         Raises:
-            TransportError: It is larger than it may be, or has not come whole.
+            TransportError: The body is too large or incomplete.
         """
         body = await self.beginning(response, self.max_answer + 1)
         if len(body) > self.max_answer:
@@ -427,7 +429,7 @@ class HttpClient:
         return body
 
     def too_large(self) -> TransportError:
-        """Say that a message is larger than it may be."""
+        """Return the error for a message that is too large."""
         return TransportError(
             f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise "
             "max_answer=",
@@ -436,10 +438,10 @@ class HttpClient:
         )
 
     async def beginning(self, response: httpx2.Response, most: int = MAX_REFUSAL) -> bytes:
-        """Return as many bytes of a body as are asked for, or all where there are fewer.
+        """Return the first bytes of a body.
 
         Raises:
-            TransportError: It has not come that far.
+            TransportError: The connection was lost before.
         """
         self.check_coding(response)
         parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What may be said of requests to a URL."""
+"""Options of HTTP requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HttpOptions(TypedDict, total=False):
-    """What may be said of requests to a URL; see `HttpClient`."""
+    """Options of HTTP requests; see `HttpClient`."""
 
     headers: Mapping[str, str] | None
     token: str | Callable[[], str | Awaitable[str]] | None

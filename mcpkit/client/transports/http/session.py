@@ -1,6 +1,6 @@
-"""A session of the handshake era as its client keeps it: its id, and the stream of what the server says unasked.
+"""A session of versions before 2026-07-28: its id, and the stream of notifications (GET).
 
-In the stateless era there is neither, and a session without an id stands for that.
+In 2026-07-28 there is neither; a session object without an id stands for that.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _SESSION_ID = re.compile(rb"[!-~]+")
 
 
 class HttpSession:
-    """What a client and a server share from `initialize` on (basic/transports, "Session Management").
+    """The session between client and server after `initialize` (basic/transports, "Session Management").
 
     Args:
         http: Sends requests.
-        receiver: Takes what the server says unasked.
-        lost: Called where the server does not know the session any more.
-        missed: Called where something that the server said unasked may have been missed.
+        receiver: Receives the messages of the stream.
+        lost: Called when the server no longer knows the session.
+        missed: Called when notifications may have been missed.
 
     Attributes:
-        id: The session's id; None where there is no session.
-        is_gone: Whether the server does not know it any more.
+        id: The session id; None if there is no session.
+        is_gone: Whether the server no longer knows the session.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class HttpSession:
         return headers
 
     async def listen(self, revision: str | None) -> None:
-        """Ask for the stream of what the server says unasked, where there is a session, and wait a second for it.
+        """Open the stream of notifications if there is a session, and wait up to a second for it.
 
-        A server may ask there what a call needs to know; before the stream is there, some throw it away.
+        Servers may send requests on it during a call. Some drop them if the stream is not open yet.
         """
         self._headers = self.headers(revision)
         if self.id is not None and self._listening is None:
@@ -100,7 +100,7 @@ class HttpSession:
                 await within(_PATIENCE, self.listening())
 
     async def listening(self) -> bool:
-        """Wait until what the server says unasked is heard, or the server has no stream for it, and say which."""
+        """Wait until the stream is open or known to be unavailable, and return whether it is open."""
         if self._listening is None:
             return False
         joining = asyncio.ensure_future(self._has_joined.wait())
@@ -140,10 +140,10 @@ class HttpSession:
             await asyncio.sleep(max(wait, min(LONGEST_WAIT, wait * 2 ** min(stream.failures - 1, 10))))
 
     async def close(self, *, says_farewell: bool) -> None:
-        """End it.
+        """End the session.
 
         Args:
-            says_farewell: Whether the server is told. It may refuse (405), and has two seconds.
+            says_farewell: Whether to send DELETE. The server may refuse it (405), and has two seconds.
         """
         self._has_joined.clear()
         if self._listening is not None:

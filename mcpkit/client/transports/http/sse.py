@@ -34,15 +34,14 @@ _LATE: Final = 10.0
 
 
 class SseTransport(Authorized):
-    """Carries messages to a server with the transport of 2024-11-05.
+    """The HTTP+SSE transport of 2024-11-05.
 
     Args:
         url: The URL of the event stream.
-        options: Those of `HttpTransport`. The time to connect is also that for the stream to say where the server
-            takes messages.
+        options: The options of `HttpTransport`. `connect_timeout` is also the time limit for the `endpoint` event.
 
     Raises:
-        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+        ValueError: The URL is not an HTTP URL, a header cannot be sent, or options contradict each other.
     """
 
     def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
@@ -54,15 +53,15 @@ class SseTransport(Authorized):
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
-        """Show the server, without what could be a secret."""
+        """Return a representation with the origin of the server, without secrets."""
         return f"SseTransport({self._http.origin!r})"
 
     async def open(self, receiver: TransportListener) -> None:
-        """Open the event stream, and wait until it says where the server takes messages.
+        """Open the event stream, and wait for the `endpoint` event.
 
         Raises:
-            TransportError: There is no such stream, or it says nothing of the same origin in time. An
-                `AuthorizationError` says what the server wants to know of who asks.
+            TransportError: There is no such stream, or it sent no endpoint of the same origin in time. An
+                `AuthorizationError` is raised for 401 and 403.
         """
         self._http.open()
         loop = asyncio.get_running_loop()
@@ -79,10 +78,10 @@ class SseTransport(Authorized):
             raise
 
     async def send(self, message: OutgoingMessage) -> None:
-        """Post a message, and return when the server has taken it, or answered it on the stream.
+        """Post a message, and return when the server has accepted it, or responded on the stream.
 
         Raises:
-            TransportError: The server has not taken it, or the stream has ended meanwhile.
+            TransportError: The server did not accept it, or the stream has ended meanwhile.
         """
         reader, endpoint = self._reader, self._endpoint
         if reader is None or endpoint is None or reader.done():
@@ -112,7 +111,7 @@ class SseTransport(Authorized):
                 await asyncio.wait((posting,))
 
     async def close(self) -> None:
-        """Close the stream, which ends the session; again it does nothing."""
+        """Close the stream, which ends the session. Closing it again does nothing."""
         reader, self._reader = self._reader, None
         try:
             if reader is not None:
@@ -124,7 +123,7 @@ class SseTransport(Authorized):
             await self._http.close()
 
     def _cancel(self, posting: asyncio.Task[None]) -> None:
-        """Cancel a POST, once: a second time would keep it from closing its connection."""
+        """Cancel a POST request once: a second cancellation would keep it from closing its connection."""
         if posting in self._posting:
             self._posting.remove(posting)
             self._cancelled.add(posting)
@@ -149,7 +148,7 @@ class SseTransport(Authorized):
             await response.aclose()
 
     async def _read(self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]) -> None:
-        """Pass on what comes on the stream, and tell of its end."""
+        """Pass on the messages of the stream, and report its end."""
         try:
             await self._follow(receiver, endpoint)
         except TransportError as error:

@@ -1,4 +1,4 @@
-"""What a server means that answers with anything but a message."""
+"""Interpretation of responses without a message."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _TAG = re.compile(r"<[^<>]{0,2000}>")
 
 
 class Refusal:
-    """An answer whose status is no success, with what was read of its body.
+    """An error response, with the beginning of its body.
 
     Args:
-        http: Who has asked.
-        response: The answer.
+        http: The HTTP client.
+        response: The response.
         body: The beginning of its body.
 
     Attributes:
-        status: Its status.
-        error: The JSON-RPC error that it is, whatever its id; None where it is none.
+        status: The HTTP status.
+        error: The JSON-RPC error in the body, with any id; None if there is none.
     """
 
     def __init__(self, http: HttpClient, response: httpx2.Response, body: bytes) -> None:
@@ -53,28 +53,28 @@ class Refusal:
         self._has_credentials = http.has_credentials
 
     def answer(self, *, has_session: bool) -> Json | None:
-        """Return the error as far as it is the answer to a request, rather than what HTTP says of it.
+        """Return the JSON-RPC error if it is the response to the request, and not about the HTTP exchange.
 
         Args:
-            has_session: Whether a session was named.
+            has_session: Whether the request had a session id.
         """
         is_of_http = not 400 <= self.status < 500 or self.status in _OF_HTTP
         return None if is_of_http or (has_session and self.knows_no_session) else self.error
 
     @property
     def knows_no_session(self) -> bool:
-        """Whether a session that was named has ended: 404; many servers say 400, and what is wrong with its id."""
+        """Whether the session has ended: 404, or 400 with an error about the session id, as many servers send."""
         if self.status == 400 and self.error is not None:
             return "session id" in str(self.error["error"]["message"]).lower().replace("-", " ")
         return self.status == 404
 
     def is_of_another_revision(self, revision: str | None) -> bool:
-        """Say whether a server that has agreed upon a revision speaks another one by now.
+        """Return whether a server with a negotiated revision uses another one by now.
 
-        Servers of the handshake era have many ways to say that they know nothing of a request without a session.
+        Servers of versions before 2026-07-28 reject a request without a session in many ways.
 
         Args:
-            revision: The revision; None where nothing has been agreed upon.
+            revision: The negotiated revision; None before the negotiation.
         """
         if self.error is None:
             return revision in STATELESS and self.status == 404
@@ -86,11 +86,11 @@ class Refusal:
         )
 
     def as_error(self, *, has_session: bool, is_of_another_revision: bool = False) -> StatusError:
-        """Say what has happened.
+        """Return the transport error for the response.
 
         Args:
-            has_session: Whether a session was named.
-            is_of_another_revision: Whether that is what the server says.
+            has_session: Whether the request had a session id.
+            is_of_another_revision: Whether the server uses another revision by now.
         """
         status = self.status
         if is_of_another_revision:
@@ -168,7 +168,7 @@ class Refusal:
 
 
 def retry_after(response: httpx2.Response) -> float | None:
-    """Return the seconds after which a server wants to be asked again; None where it does not say."""
+    """Return the seconds of a `Retry-After` header; None if there is none."""
     value = header(response, b"retry-after").decode("latin-1").strip()
     if _SECONDS.fullmatch(value):
         return float(value)
@@ -194,7 +194,7 @@ def answer_to(id_: RequestId, error: Json) -> bytes:
 
 
 async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
-    """Read an answer whose status is no success; what it does not send is left out."""
+    """Read an error response. Missing parts of its body are ignored."""
     try:
         body = await http.beginning(response)
     except TransportError:
@@ -204,7 +204,7 @@ async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
 
 
 async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError:
-    """Say that a server has answered with something else than messages."""
+    """Return the error for a successful response without JSON-RPC messages."""
     kind = media_type(response)
     try:
         text = excerpt(await http.beginning(response))

@@ -1,7 +1,7 @@
-"""One event stream of messages, joined again where it breaks (basic/transports, "Resumability and Redelivery").
+"""One event stream of messages, resumed after a lost connection (basic/transports, "Resumability and Redelivery").
 
-Up to 2025-11-25 a stream may go on after its connection has ended: the client waits as long as the server's `retry`
-says, and asks with GET for what comes after the last event that it has. In the stateless era it may not.
+Up to 2025-11-25 a stream may go on after its connection has ended. The client waits for the server's `retry` and
+requests the events after the last one with GET. In 2026-07-28 streams cannot be resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENT_STREAM = b"text/event-stream"
 RETRY = 1.0
 """Seconds until a stream is resumed if the server has sent no `retry`."""
 MOST_FAILURES = 5
-"""How often in a row a stream is joined again in vain before its answer is given up."""
+"""The most failed attempts in a row to resume a stream before its response is given up."""
 LONGEST_WAIT = 30.0
 """Maximum seconds that a call waits for an unavailable server that sends `Retry-After`."""
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP, as a client speaks it: every message is a POST of its own (basic/transports/streamable-http)."""
+"""The client side of Streamable HTTP: each message is a POST request (basic/transports/streamable-http)."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _POSTED: Pairs = [(b"Content-Type", _JSON), (b"Accept", b"application/json, text
 
 
 class HttpTransport(Authorized):
-    """Carries messages to a server at a URL, in both eras.
+    """Streamable HTTP transport to a server at a URL, for all protocol versions.
 
-    Redirects are followed where they keep method and body (307, 308) and lead to the same origin; others are errors
-    that say where they lead. It may be used by many tasks at once, and closed in another than it was opened in.
+    Redirects are followed if they keep method and body (307, 308) and lead to the same origin. Other redirects are
+    errors. Several tasks may use one transport, and any of them may close it.
 
     Args:
-        url: The URL of the server. A user and a password in it are sent as Basic authentication.
-        options: See `HttpClient`: `headers=`, `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=`,
+        url: The URL of the server. User and password in it are sent as Basic authentication.
+        options: The options of `HttpClient`: `headers=`, `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=`,
             `http_client=`, `app=`, `connect_timeout=` and `max_answer=`.
 
     Attributes:
-        missed: Called where something that the server said unasked may have been missed: the stream of a session
-            broke, and does not go on where it did.
+        missed: Called when notifications may have been missed: the stream of a session was lost and could not be
+            resumed.
 
     Raises:
-        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+        ValueError: The URL is not an HTTP URL, a header cannot be sent, or options contradict each other.
     """
 
     is_http = True
@@ -61,11 +61,11 @@ class HttpTransport(Authorized):
         self._has_several = False  # connections that may be kept
 
     def __repr__(self) -> str:
-        """Show the server, without what could be a secret."""
+        """Return a representation with the origin of the server, without secrets."""
         return f"HttpTransport({self._http.origin!r})"
 
     async def open(self, receiver: TransportListener) -> None:
-        """Make ready to send; nothing is connected yet.
+        """Prepare for sending. Nothing is connected yet.
 
         Raises:
             ImportError: httpx2 is not installed.
@@ -79,7 +79,7 @@ class HttpTransport(Authorized):
         return HttpSession(self._http, receiver, self._lose, self.missed.tell)
 
     async def close(self) -> None:
-        """End what is sent, the session, and the connections; again it does nothing."""
+        """Cancel pending requests, and close the session and the connections. Closing it again does nothing."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -90,7 +90,7 @@ class HttpTransport(Authorized):
             await self._http.close()
 
     async def listening(self) -> bool:
-        """Wait until what the server says unasked is heard, or it has no stream for that, and say which."""
+        """Wait until the stream of notifications is open or known to be unavailable, and return whether it is open."""
         return self._session is not None and await self._session.listening()
 
     def _lose(self, error: TransportError) -> None:
@@ -100,18 +100,18 @@ class HttpTransport(Authorized):
         self._interrupt(error)
 
     def _interrupt(self, error: TransportError) -> None:
-        """End all that is being sent with an error, unless it is ending already."""
+        """Fail all pending requests with an error."""
         for task, why in self._sending.items():
             if why is None:
                 self._sending[task] = error
                 task.cancel()
 
     async def send(self, message: OutgoingMessage) -> None:
-        """Send a message; of a request, pass on all that comes until its answer has come.
+        """Send a message. For a request, pass on all messages until its response.
 
         Raises:
-            TransportError: It could not be sent, or its answer cannot come. An `AuthorizationError` says what the
-                server wants to know of who asks; a `StatusError`, which other status it has answered with.
+            TransportError: The message could not be sent, or its response was lost. An `AuthorizationError` is raised
+                for 401 and 403, and a `StatusError` for other error statuses.
         """
         if message.method == "notifications/cancelled" and message.revision in STATELESS:
             return  # the response was closed, which says so (basic/patterns/cancellation)
@@ -187,7 +187,7 @@ class HttpTransport(Authorized):
         receiver: TransportListener,
         response: httpx2.Response,
     ) -> None:
-        """Pass on what comes until a request has its answer."""
+        """Pass on messages until the response to a request."""
         assert message.id is not None
         kind = media_type(response)
         if kind == EVENT_STREAM:

@@ -1,4 +1,4 @@
-"""How a server is known over TLS, and the client by it."""
+"""TLS settings: verification of the server and certificate of the client."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def tls_context(
     *,
     trust_env: bool,
 ) -> ssl.SSLContext:
-    """Return the context of connections; httpx2 itself wants no files any more.
+    """Return the TLS context of connections. httpx2 itself no longer accepts files.
 
     Args:
-        verify: Whether certificates are checked; or a file or folder of authorities; or a context.
+        verify: Whether certificates are verified; or a file or folder of certificate authorities; or a context.
         cert: A file with the client's certificate and key; or two files, and the key's password as a third item.
-        trust_env: Whether the environment names authorities.
+        trust_env: Whether environment variables may name certificate authorities.
 
     Raises:
         FileNotFoundError: There is no such file or folder.
-        OSError: It cannot be read.
-        ValueError: It does not hold what it should.
-        TypeError: It is no path.
+        OSError: The file cannot be read.
+        ValueError: The file has no certificate or key.
+        TypeError: The value is not a path.
     """
     import ssl
 
@@ -56,7 +56,7 @@ def tls_context(
 
 
 def _existing(option: str, path: object) -> str:
-    """Return the path that an option is, where there is something."""
+    """Return the path in an option, after checking that it exists."""
     if not isinstance(path, str | Path):
         raise TypeError(f"{option} must be a path, got {path!r}")
     if not Path(path).exists():

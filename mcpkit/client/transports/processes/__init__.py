@@ -1,4 +1,4 @@
-"""Messages over the standard streams of a process.
+"""Servers as child processes, over their standard streams.
 
-Internal: what is public of it stands in `mcpkit`.
+Internal: the public names are exported by `mcpkit.client`.
 """

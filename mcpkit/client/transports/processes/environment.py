@@ -1,4 +1,4 @@
-"""What a child process inherits of the environment: what it needs to run, and no secrets."""
+"""The environment of a child process: inherited variables that it needs, without secrets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ INHERITED: Final = (
 def environment(own: Mapping[str, str] | None) -> dict[str, str]:
     """Return the environment of a child process.
 
-    Functions of the shell, whose values begin with `()`, are left out.
+    Shell functions, with values that begin with `()`, are left out.
 
     Args:
-        own: Variables that are put on top.
+        own: Variables to add or replace.
     """
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     variables = {name: value for name, value in inherited.items() if not value.startswith("()")}

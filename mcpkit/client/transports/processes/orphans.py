@@ -1,4 +1,4 @@
-"""What ends child processes when this one ends without having closed them, however it ends."""
+"""Ends child processes when this process ends without closing them, in any way."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Child(Protocol):
         """Let it find the end of its standard input."""
 
     def signal(self, number: int) -> bool:
-        """Send a signal to its whole group, and say whether there was anybody."""
+        """Send a signal to the process group, and return whether the group exists."""
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its exit, blocking, and say whether it has come."""
+        """Block until its exit, and return whether it has exited."""
         ...
 
     def release(self) -> None:
         """Give everything back, as it has ended."""
 
     def forget(self) -> None:
-        """Let go of it in a forked child of this process, whose child it is not."""
+        """Release it in a forked child of this process, which is not its parent."""
 
 
 _living: set[Child] = set()
@@ -64,7 +64,7 @@ def forget(child: Child) -> None:
 
 
 def _end_all() -> None:
-    """End all together, as `Process.stop` would each; whoever interrupts this does not want to wait."""
+    """End all children together, as `Process.stop` does for each. An interrupt skips the waiting."""
     try:
         for child in list(_living):  # a loop in another thread may still run
             child.close_input()

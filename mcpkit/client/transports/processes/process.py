@@ -114,7 +114,7 @@ class Process:
             return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its exit, blocking, and say whether it has come."""
+        """Block until its exit, and return whether it has exited."""
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(seconds)
         return self._popen.returncode is not None
@@ -163,7 +163,7 @@ class Process:
         self._close_all()
 
     def forget(self) -> None:
-        """Let go of it in a forked child of this process, whose child it is not."""
+        """Release it in a forked child of this process, which is not its parent."""
         self._is_ours = False
         if self._guard is not None:
             self._guard.forget()
@@ -175,7 +175,7 @@ class Process:
             await asyncio.wait((self.exited, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     async def _stop_others(self) -> None:
-        """End whom the process has left behind."""
+        """End the processes that it has left behind."""
         deadline = self._loop.time() + self.grace
         number: int = signal.SIGTERM
         while self.signal(number):
@@ -191,7 +191,7 @@ class Process:
                 return
 
     def _watch(self) -> int | None:
-        """Hear of the exit, and return the descriptor that tells of it; None where a thread does."""
+        """Watch for the exit, and return the descriptor that signals it; None if a thread waits for it."""
         if sys.platform == "linux":
             with suppress(OSError, AttributeError):  # an old kernel, or one that does not let us
                 life = os.pidfd_open(self.pid)

@@ -1,4 +1,4 @@
-"""What a child process writes to standard error: passed on line by line, and its last words kept."""
+"""Passes on the standard error of a child process line by line, and keeps the last lines."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 class TextSink(Protocol):
-    """What text is written to, such as an open file."""
+    """A target of text, such as an open file."""
 
     def write(self, text: str, /) -> object:
-        """Take some text."""
+        """Write a text."""
 
 
 Stderr = TextSink | Callable[[str], object] | int | None
-"""Where lines go: None for this process's own standard error, or `subprocess.DEVNULL`."""
+"""The target of each line: None for the standard error of this process, `subprocess.DEVNULL`, a function or a file."""
 
 
 def check_stderr(target: object) -> None:
@@ -75,7 +75,7 @@ class StandardError:
         self._input = read_pipe(descriptor, self._take)
 
     def last_words(self) -> str:
-        """Return the last lines; nothing where nothing has been said."""
+        """Return the last lines; empty if there are none."""
         lines = self._last.decode(errors="replace").splitlines()
         return "\n".join(lines[-_LAST_LINES:]).strip()
 
@@ -129,14 +129,14 @@ class StandardError:
 
 
 class _Copy:
-    """A descriptor of an open file, written to without ever blocking the loop, whoever reads it and how slowly."""
+    """Writes to the descriptor of an open file without blocking the event loop, however slow its reader is."""
 
     def __init__(self, descriptor: int, on_room: Callable[[], None]) -> None:
         own = os.dup(descriptor)  # whoever opened the file may close it meanwhile
         self.output = PipeOutput(own, on_room=on_room, on_broken=on_room)
 
     async def aclose(self) -> None:
-        """Write what is left, as far as it is read in time."""
+        """Write the remaining text, within a time limit."""
         try:
             await asyncio.wait_for(self.output.flush(), _FLUSH_TIME)
         except asyncio.TimeoutError:
@@ -160,4 +160,4 @@ def _descriptor_of(target: TextSink) -> int | None:
 
 
 def _drop(line: bytes) -> None:
-    """Let nobody read it."""
+    """Discard a line."""

@@ -1,4 +1,4 @@
-"""How a child process starts, and why it does not."""
+"""Starts child processes, and explains why they cannot be started."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ else:
 
 
 def _why_not(error: OSError, program: str, environment: Mapping[str, str], cwd: Folder) -> str:
-    """Say why a process could not be started, and what to change."""
+    """Explain why a process could not be started, and what to change."""
     if cwd is not None and error.filename == cwd:
         return f"The server cannot be started in cwd={os.fspath(cwd)!r}: {error.strerror}"
     reason = f"{error.strerror}"

@@ -1,4 +1,4 @@
-"""A server that is started as a child process and talked to over its standard streams.
+"""The stdio transport: a server as a child process.
 
 Follows "stdio" of the specification (revision 2026-07-28; the same in all earlier ones).
 """
@@ -29,42 +29,42 @@ from .process import Process
 from .standard_error import StandardError, Stderr, check_stderr
 
 GRACE: Final = 2.0
-"""Seconds that a server has to end by itself, and once more after SIGTERM."""
+"""Seconds for the server to exit by itself, and again after SIGTERM."""
 
 _EXIT_TIME: Final = 1.0
-"""Seconds for a process to exit after it has closed its output, and for its last words after it has exited."""
+"""Seconds for a process to exit after closing its output, and to flush standard error after its exit."""
 
 _FLUSH_TIME: Final = 0.5
-"""Seconds in the end for what the server has not read yet."""
+"""Seconds at the end for input that the server has not read yet."""
 
 _SHOWN: Final = 200
-"""Bytes of a line that is no message which the log shows."""
+"""The most bytes of an invalid line that are logged."""
 
 _LAUNCHERS: Final = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
 _BEFORE: Final = frozenset({"-m", "-u", "-y", "--yes", "run"})
-"""What may stand before that which a launcher launches."""
+"""Arguments that may precede the program of a launcher."""
 
 logger = logging.getLogger(__name__)
 
 
 class StdioTransport:
-    """Starts a server as a child process, and talks to it over its standard streams.
+    """Runs a server as a child process and communicates over its standard streams.
 
-    Each `open` starts a process, which `close` ends as the specification has it (stdio, "Shutdown"): its input ends,
-    then come SIGTERM and SIGKILL, for all that it has started, too. The same happens when the event loop or the
-    interpreter ends without `close`.
+    Each `open` starts a process. `close` ends it as the specification requires (stdio, "Shutdown"): its input is
+    closed, then it and its descendants get SIGTERM and SIGKILL. The same happens when the event loop or the interpreter
+    ends without `close`.
 
     Args:
         command: The program and its arguments.
-        env: Environment variables, on top of the few that are inherited.
-        cwd: The folder in which it runs; None for that of this process.
-        stderr: Where what it writes to standard error goes, line by line: a function, something with `write` such as an
-            open file, `subprocess.DEVNULL`, or None for the standard error of this process.
-        max_answer: The longest message that is taken, in bytes.
-        grace: Seconds that the server has to end by itself, and once more after SIGTERM.
+        env: Environment variables in addition to the few that are inherited.
+        cwd: The working directory. None takes that of this process.
+        stderr: The target of each line of standard error: a function, an object with `write` such as an open file,
+            `subprocess.DEVNULL`, or None for the standard error of this process.
+        max_answer: The most bytes of a message from the server.
+        grace: Seconds for the server to exit by itself, and again after SIGTERM.
 
     Raises:
-        TypeError: An argument is of another type.
+        TypeError: An argument has the wrong type.
         ValueError: The command is empty, or a number is out of range.
     """
 
@@ -94,7 +94,7 @@ class StdioTransport:
         """Start the process, and return as soon as it runs.
 
         Raises:
-            TransportError: It cannot be started.
+            TransportError: The process cannot be started.
         """
         await self.close()  # one that was lost may still be on its way out
         process = Process(self._command, environment=environment(self._env), cwd=self._cwd, grace=self._grace)
@@ -110,23 +110,23 @@ class StdioTransport:
             raise
 
     def send(self, message: OutgoingMessage) -> Awaitable[None] | None:
-        """Send one message; while the server does not read, what is returned waits before it does.
+        """Send one message. The returned awaitable is done when the server has read enough to accept more.
 
         Raises:
-            TransportError: The server is gone; it has not got the message.
+            TransportError: The server has exited and did not receive the message.
         """
         if self._server is None:
             raise TransportError("the server process has not been started", may_have_begun=False)
         return self._server.send(message.line)
 
     async def close(self) -> None:
-        """End the process, and return when it has ended; when this is cancelled, it ends sooner."""
+        """End the process and wait for its exit. Cancelling this ends it sooner."""
         if self._server is not None:
             await self._server.aclose()
 
 
 class _Server:
-    """One process of the server, from its start to its end."""
+    """One process of the server, from its start to its exit."""
 
     def __init__(
         self, process: Process, name: str, receiver: TransportListener, stderr: Stderr, max_answer: int
@@ -148,10 +148,10 @@ class _Server:
         self._life = loop.create_task(self._live(), name="mcpkit-child")
 
     def send(self, line: bytes) -> Awaitable[None] | None:
-        """Send one line, or return what sends it once there is room for it.
+        """Send one line, or return a coroutine that sends it once there is room.
 
         Raises:
-            TransportError: The process is gone.
+            TransportError: The process has exited.
         """
         if self._output.is_full:
             return self._send_later(line)
@@ -166,7 +166,7 @@ class _Server:
         self.send(line)
 
     async def aclose(self) -> None:
-        """End the process, and return when it has ended; sooner, when this is cancelled."""
+        """End the process and wait for its exit. Cancelling this ends it sooner."""
         if self._receiver is not None:
             self._receiver = None
             if self._silence.done():
@@ -184,7 +184,7 @@ class _Server:
             raise cancelled
 
     async def _live(self) -> None:
-        """Wait until there is no server any more, say so, and end what is left; when cancelled, end it."""
+        """Wait for the exit of the server, report it, and end the remaining processes."""
         process = self._process
         process.guard()
         with suppress(asyncio.CancelledError):  # the loop is ending, and lets its tasks end
@@ -238,7 +238,7 @@ class _Server:
             )
 
     def _refuse(self, error: TooLongError) -> None:
-        """Say that an answer is too long to whoever waits for it; where that cannot be told, all is lost."""
+        """Fail the request whose response is too long; if its id is unknown, end the connection."""
         if is_call(error.beginning):
             logger.warning(
                 "ignored a message of the server (%s) with more than %d bytes",
@@ -286,7 +286,7 @@ class _Server:
 
 
 def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
-    """Check what is handed to the system."""
+    """Check the arguments for the operating system."""
     words = [*command]
     if isinstance(command, str) or not all(isinstance(word, str) for word in words):
         raise TypeError(
@@ -304,7 +304,7 @@ def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Name a server by its program, and by what a launcher launches; other arguments may be secret."""
+    """Return the name of a server: its program, or the program of a launcher. Other arguments may be secret."""
     program, *arguments = command
     name = PurePath(program).name
     if PurePath(program).stem.rstrip("0123456789.") in _LAUNCHERS:
@@ -322,4 +322,4 @@ def _signal_name(number: int) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing: those who wait for room are woken by the output."""
+    """Do nothing. Waiting senders are woken by the output."""

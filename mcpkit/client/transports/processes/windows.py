@@ -113,7 +113,7 @@ if sys.platform == "win32":
             self._process.terminate()  # where it is in no job
 
         def close(self) -> None:
-            """Give the job back, which ends whoever is left in it."""
+            """Close the job, which ends its remaining processes."""
             if self._handle:
                 _kernel.CloseHandle(self._handle)
                 self._handle = None
