@@ -1,4 +1,4 @@
-"""Who may use what: scopes that a request needs, and how whoever lacks them is told."""
+"""Access checks: the scopes that a request needs, and the challenge for a client that lacks them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 
 class Guarded(Protocol):
-    """What not everybody may use."""
+    """A component with access rules."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What whoever uses it must have been granted."""
+        """Scopes that the caller needs."""
         ...
 
     @property
     def optional_scopes(self) -> tuple[str, ...]:
-        """What it may ask for in its midst."""
+        """Scopes that the handler may require while it runs."""
         ...
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody need say who they are."""
+        """True if the component is open to callers without an access token."""
         ...
 
 
 def check_access(call: Call, guarded: Guarded) -> None:
-    """Refuse whoever may not use what a request is about, before it runs.
+    """Reject a request before it runs if its caller may not use the component.
 
     Raises:
-        ChallengeError: They have to say who they are, or to be granted more.
-        InsufficientScopeError: They have to be granted more, and that cannot be said by a status of HTTP.
+        ChallengeError: The caller must authenticate, or needs more scopes.
+        InsufficientScopeError: The caller needs more scopes, and no HTTP status can report it.
     """
     principal = call.channel.principal
     call.needs = guarded.scopes
@@ -49,10 +49,10 @@ def check_access(call: Call, guarded: Guarded) -> None:
 
 
 def check_identified(call: Call) -> None:
-    """Refuse whoever does not say who they are, as far as the channel wants it; of a protected server's requests.
+    """Reject a request without an access token to a protected server, unless the channel has none.
 
     Raises:
-        ChallengeError: They have to.
+        ChallengeError: The caller must authenticate.
     """
     channel = call.channel
     # A channel of the author's own, on which a call goes on alone, need not know of access tokens.
@@ -62,7 +62,7 @@ def check_identified(call: Call) -> None:
 
 
 def require(call: Call, scopes: Sequence[str]) -> None:
-    """Refuse to go on unless whoever asks has been granted scopes; see `Context.require`."""
+    """Raise an error unless the caller has been granted the scopes; see `Context.require_scopes`."""
     call.check_open()
     needed = scope_names("ctx.require_scopes", scopes)
     call.runtime.scopes.check("ctx.require_scopes needs", needed)
@@ -71,7 +71,7 @@ def require(call: Call, scopes: Sequence[str]) -> None:
 
 
 def shortfall(call: Call, scopes: Sequence[str]) -> Exception:
-    """Return what is raised where scopes lack: a challenge, as long as the client may repeat the request."""
+    """Return the error for missing scopes: a challenge, as long as the client may repeat the request."""
     needed = call.runtime.scopes.reduced(scopes)
     has_effects = call.dialogue is not None and call.dialogue.has_done
     challenge = None if has_effects else _challenge(call, needed)

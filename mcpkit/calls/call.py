@@ -1,4 +1,4 @@
-"""One request that is served: what the engine and the author's `Context` know of it."""
+"""One request that the server handles, and the base class of `Context`."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ NO_STATE = object()
 
 
 class Call(BaseCall):
-    """One request, from the moment that it has been read to its answer.
+    """One request, from its arrival to its response.
 
     Args:
-        runtime: What it runs with.
-        request: What has been read.
-        channel: Where the messages that belong to it leave.
+        runtime: Shared objects of the server.
+        request: The parsed request.
+        channel: Channel for the messages of the request.
 
     Attributes:
-        needs: The scopes without which it would not run.
-        state: What the lifespan of the component's server has yielded; `NO_STATE` outside of handlers.
-        turn: Its clock and its slot; None while it is limited by neither.
-        turn_since: When other requests had their turn last, in seconds of the event loop's clock.
-        sent: Its params as the client sent them, where a middleware has changed them.
-        reports: What it says by the way; None as long as it has said nothing.
-        dialogue: What its handler has asked, and how it does; None as long as it has asked nothing.
-        ref: What names its failure in the log; None where it has none.
-        exception: What its error result has been made of, for middleware.
-        sync_calls: What threads await for it in the event loop; None as long as they have awaited nothing.
-        stops: What stops its function in a thread; None as long as nothing does.
+        needs: Scopes that the component needs.
+        state: Value of the lifespan of the component's server; `NO_STATE` outside of handlers.
+        turn: Clock and slot of the call; None if it has neither timeout nor concurrency limit.
+        turn_since: Time when other requests last ran, in seconds of the event loop's clock.
+        sent: Params as the client sent them, if a middleware has changed them.
+        reports: Progress and log messages of the call; None before the first.
+        dialogue: Requests to the client; None before the first.
+        ref: Reference of the call's failure in the log; None if there is none.
+        exception: Exception behind the error result, for middleware.
+        sync_calls: Tasks in the event loop that worker threads of the call wait for; None if there were none.
+        stops: Functions that stop the handler in its thread; None if there are none.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Call(BaseCall):
         self.stops: list[Stop] | None = None
 
     def twin(self, channel: Channel) -> Call:
-        """Return a call of the same request that has not begun yet, and whose messages leave elsewhere."""
+        """Return a new call of the same request that sends its messages on another channel."""
         request = Request()
         request.envelope, request.id, request.method = self.envelope, self.request_id, self.method
         request.params, request.meta = self.params, self.meta
@@ -102,33 +102,33 @@ class Call(BaseCall):
 
     @property
     def known_state(self) -> Any:
-        """What the lifespan has yielded: that of the component's server in a handler, elsewhere the server's own.
+        """Value of the lifespan: of the component's server in a handler, else of the server itself.
 
         Raises:
-            BusyError: Outside of handlers: it is still being entered.
-            ProtocolError: Outside of handlers: it could not be entered.
+            BusyError: Outside of handlers: the lifespan is still starting.
+            ProtocolError: Outside of handlers: the lifespan failed to start.
         """
         return self.runtime.state_in(self.loop) if self.state is NO_STATE else self.state
 
     @property
     def deadline(self) -> float | None:
-        """When its time will be over, as `time.monotonic()` counts; None when it may take any."""
+        """End of the timeout, in seconds of `time.monotonic()`; None without a timeout."""
         return None if self.turn is None else self.turn.deadline
 
     def paused(self) -> AbstractAsyncContextManager[object]:
-        """Stop the clock, and lend the slot to other calls, for as long as the block lasts."""
+        """Return a context manager that stops the clock, and gives the slot to other calls."""
         return nullcontext() if self.turn is None else self.turn
 
     def render(self, result: Json, cache: CacheHint | None = None) -> bytes:
-        """Write a result with what the era wants of every result.
+        """Encode a result, with the members that the era requires.
 
         Args:
             result: The result object.
-            cache: How long it may be kept, and by whom, in place of what the method has. On a protected server what
-                is served to somebody is for them alone.
+            cache: Cache hint in place of the method's. A protected server makes it private for an authenticated
+                principal.
 
         Raises:
-            OutputError: Something in it cannot be written as JSON.
+            OutputError: A value has no JSON form.
         """
         runtime = self.runtime
         try:
@@ -143,10 +143,10 @@ class Call(BaseCall):
         return written
 
     def end(self, *, is_answered: bool) -> None:
-        """End it: what its handler has said is sent before its response, and nothing after that.
+        """End the call. Pending progress and log messages are sent before the response, and none after it.
 
         Args:
-            is_answered: Whether a response comes next.
+            is_answered: Whether a response follows.
         """
         self.is_ended = True
         self.exception = None  # whose traceback refers to the request
@@ -157,10 +157,10 @@ class Call(BaseCall):
     # What stops its function in a thread
 
     def stopped_by(self, function: Callable[[], object]) -> Stop:
-        """Take note of what stops the function, from its thread.
+        """Register a function that stops the handler; called in the handler's thread.
 
         Raises:
-            CallEndedError: It is too late for it.
+            CallEndedError: The call has ended.
         """
         from .workers.stops import Stop
 
@@ -172,18 +172,18 @@ class Call(BaseCall):
         return stop
 
     def take_stops_back(self) -> None:
-        """Take back what stops the function, which has returned."""
+        """Unregister all stop functions, after the handler has returned."""
         stops, self.stops = self.stops, None
         for stop in stops or ():
             stop.take_back()
 
     @property
     def is_stoppable(self) -> bool:
-        """Whether a function in a thread has said what stops it."""
+        """True if the handler has registered a stop function."""
         return any(stop.is_open for stop in self.stops or ())
 
     def leave(self, left: asyncio.Future[None]) -> None:
-        """Take note that a thread goes on alone, until `left` is done, and stop it as far as it has said how."""
+        """Record that the worker thread runs on until `left` is done, and call the registered stop functions."""
         self.left = left
         for task in tuple(self.sync_calls or ()):
             task.cancel()
@@ -194,7 +194,7 @@ class Call(BaseCall):
 
 
 class CallContext:
-    """What an author's function sees of a request; a parameter of this type is filled in.
+    """Request of the client, for a handler or middleware. It is passed to a parameter of this type.
 
     Args:
         call: The request.
@@ -217,22 +217,22 @@ class CallContext:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The request's params as the client sent them, or a middleware has changed them."""
+        """The params of the request: those that the client sent, or those of a middleware that changed them."""
         return self._call.params
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The `_meta` of the params; empty when there is none."""
+        """The `_meta` of the params; an empty dict if there is none."""
         return self._call.meta
 
     @property
     def client(self) -> Client:
-        """Who asks: `name`, `version`, `info` and `capabilities`, all as the client says."""
+        """Name, version, info and capabilities of the client, as it declares them (not verified)."""
         return self._call.client
 
     @property
     def principal(self) -> Principal:
-        """Who asks, as far as that has been verified: `id` and `scopes`; see `Principal`."""
+        """The verified principal of the request, with `id` and `scopes`; see `Principal`."""
         return self._call.principal
 
     @property
@@ -242,21 +242,21 @@ class CallContext:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, by name in any case; empty over other transports.
+        """Headers of the HTTP request, with case-insensitive names; empty on other transports.
 
-        They are as the client, or what stands before the server, has sent them. Of a list that came in
-        several lines, such as `Accept` or `X-Forwarded-For`, all values are there, with commas between; to
-        read any other that came more than once is an error, which the client is told (-32602). Over HTTP+SSE
-        they are those of the request that opened the stream.
+        The values are those that the client, or a proxy before the server, sent. The lines of a list header, such as
+        `Accept` or `X-Forwarded-For`, are joined with commas. Reading any other header that was sent more than once
+        raises an error that becomes the response (-32602). Over HTTP+SSE, they are the headers of the request that
+        opened the stream.
         """
         return self._call.headers
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both are of one request."""
+        """Return True if both belong to the same request."""
         return isinstance(other, CallContext) and call_of(other) is self._call
 
     def __hash__(self) -> int:
-        """Tell requests apart."""
+        """Return the hash of the request."""
         return hash(self._call)
 
 

@@ -24,12 +24,12 @@ class StandaloneChannel(Sender, Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client receives messages now."""
+        """True if the client receives messages now."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether the client will receive no more messages."""
+        """True if the client will receive no more messages."""
         ...
 
     def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -74,7 +74,7 @@ class Channel(Sender, Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether the transport has no access tokens, because the user who started the process is the client."""
+        """True if the transport has no access tokens, because the user who started the process is the client."""
         ...
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:

@@ -1,4 +1,4 @@
-"""Coroutines and their tasks: a first step that needs no task, and whose a cancellation is."""
+"""Coroutines and tasks: running a coroutine without a task of its own, and the origin of a cancellation."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Gene
 
 
 async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[], object] | None = None) -> T:
-    """Await something in the current task, but not for longer than that (`asyncio.timeout` came with Python 3.11).
+    """Await an object in the current task with a timeout (`asyncio.timeout` came with Python 3.11).
 
     Args:
-        seconds: The time.
-        awaitable: What is awaited.
-        is_paused: Says when the time is over whether it is to begin anew, as something else is waited for.
+        seconds: The timeout.
+        awaitable: The object.
+        is_paused: Called at the end of the timeout. If it returns True, the timeout begins again.
 
     Raises:
-        TimeoutError: The time is over.
-        BaseException: Whatever it raises.
+        TimeoutError: The timeout has ended.
+        BaseException: The exception of the awaitable.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -129,22 +129,22 @@ def cancellations(task: asyncio.Task[Any] | None) -> int:
 
 
 def is_cancelled_from_outside(error: BaseException) -> bool:
-    """Say whether an exception is the cancellation of the current task, and none that its code has caused.
+    """Return True if an exception is the cancellation of the current task from outside its code.
 
-    Before Python 3.11 nothing tells them apart; then it is taken for the code's, so that whoever asked is answered.
+    Before Python 3.11 this cannot be detected. Then the result is False, and the caller gets a response.
     """
     return isinstance(error, asyncio.CancelledError) and cancellations(asyncio.current_task()) > 0
 
 
 async def see_through(task: asyncio.Future[Any], may_leave: Callable[[], bool] = lambda: False) -> None:
-    """Wait until a task, or what a future stands for, has ended, however often the current one is cancelled meanwhile.
+    """Wait until a task or future is done, even if the current task is cancelled meanwhile.
 
     Args:
-        task: What to wait for.
-        may_leave: Says of a cancellation whether it ends the waiting.
+        task: The task or future.
+        may_leave: Returns whether a cancellation ends the wait.
 
     Raises:
-        CancelledError: The current one has been; the other one has ended.
+        CancelledError: The current task was cancelled; the other one is done.
     """
     interruption: asyncio.CancelledError | None = None
     while not task.done():
@@ -160,6 +160,6 @@ async def see_through(task: asyncio.Future[Any], may_leave: Callable[[], bool] =
 
 
 def kept_from_anyio() -> AbstractContextManager[object]:
-    """Keep away what a cancelled scope of anyio does: it cancels whoever waits in it in each turn of the loop."""
+    """Return a shield against a cancelled scope of anyio, which cancels its tasks again in each loop iteration."""
     anyio = sys.modules.get("anyio")  # who uses it has imported it
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)

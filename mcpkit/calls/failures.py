@@ -1,4 +1,4 @@
-"""What an exception becomes on the wire: the error table of the architecture page, in code."""
+"""Conversion of exceptions to errors on the wire: the error table of the architecture page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNSAYABLE = "its error message cannot be read"
 
 
 def error_response(call: Call, error: BaseException) -> bytes:
-    """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
+    """Return the error response for an exception. An unexpected exception is logged with a reference."""
     try:
         dialogue = call.dialogue
         if dialogue is not None and is_input_required(error) and (result := dialogue.result()) is not None:
@@ -47,7 +47,7 @@ def error_response(call: Call, error: BaseException) -> bytes:
 
 
 def is_input_required(error: BaseException) -> bool:
-    """Say whether a handler has only ended to ask: the signal itself, or a group of nothing else."""
+    """Return True if an exception is `InputRequired`, or a group of nothing else."""
     if isinstance(error, InputRequired):
         return True
     inner = _members(error)
@@ -55,11 +55,11 @@ def is_input_required(error: BaseException) -> bool:
 
 
 def spoken(error: BaseException) -> BaseException:
-    """Return what a group of exceptions, as task groups raise them, has to say to the client.
+    """Return the exception of a group, as task groups raise it, that the client receives.
 
     Returns:
-        The first of its exceptions that is for the client, where nothing but such, and questions, are in it;
-        else the error itself.
+        The first exception with a text for the client, if the group has only such exceptions and `InputRequired`; else
+        the error itself.
     """
     if _members(error) is None:
         return error
@@ -79,10 +79,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...] | None:
-    """Return what is in a group, which are never none; None where it is no group.
-
-    The class is not asked for: Python 3.10 has none, and others may have attributes of this name.
-    """
+    """Return the exceptions of a group, never an empty list; None if it is not a group."""
     inner: Any = getattr(error, "exceptions", None)
     if not isinstance(inner, tuple) or not inner:
         return None
@@ -118,24 +115,24 @@ def single(error: BaseException) -> BaseException:
 
 
 def is_masked(error: BaseException) -> bool:
-    """Say whether an exception says nothing that a client may read, so that it has a reference to the log instead."""
+    """Return True if the client gets a reference to the log in place of the text of an exception."""
     if isinstance(error, HandlerError):
         return said_by(error) is None
     return not isinstance(error, (OutputError, ProtocolError))
 
 
 def is_unmeant(error: BaseException) -> bool:
-    """Say whether an exception is no answer of anybody's, but what somebody should look into."""
+    """Return True if an exception is a fault that a developer should examine, and not a deliberate response."""
     return is_masked(error) or isinstance(error, (CallTimeoutError, OutputError, ProcessEndedError))
 
 
 def _explained(call: Call, error: BaseException) -> BaseException:
-    """Tell the author's hooks of what nobody has meant to happen; return what the client is to be told of."""
+    """Pass an unexpected exception to the error hooks of the server, and return the exception for the client."""
     return call.runtime.explain(call, error) if is_unmeant(error) else error
 
 
 def is_protocol_error(call: Call, error: BaseException) -> bool:
-    """Say whether an exception in a tool is no result but an answer of its own, that tells the client what to do."""
+    """Return True if an exception of a tool becomes a response of its own in place of a tool result."""
     if call.dialogue is not None and call.dialogue.has_rounds and is_input_required(error):
         return True
     return isinstance(error, MissingCapabilityError) and call.era == "stateless"
@@ -144,8 +141,8 @@ def is_protocol_error(call: Call, error: BaseException) -> bool:
 def internal(call: Call, error: BaseException) -> str:
     """Log an exception with its traceback, and return the text for the client.
 
-    It names the log entry and nothing else, unless the server shows errors, for development: then it has
-    type and text of the exception. The traceback stays here: it tells about the server, not about the call.
+    The text contains the reference of the log entry. With `mask_error_details=False`, for development, it contains the
+    type and the text of the exception too. The traceback is not sent, because it reveals internals of the server.
     """
     ref = ref_of(call)
     logger.error("%s%s failed (ref %s)", call.method, _about(call), ref, exc_info=error)
@@ -163,7 +160,7 @@ def _about(call: Call) -> str:
 
 
 def _unsent(call: Call, error: OutputError) -> str:
-    """Log that a function has run, but its result cannot be sent, and return the same for the client."""
+    """Log that a function has run but its result cannot be sent, and return the error text for the client."""
     ran = _RAN.get(call.method, "the method ran")
     text = readable(f"{ran}, but {error}")
     cause = error.__cause__
@@ -181,7 +178,7 @@ _RAN = {
 
 
 def ref_of(call: Call) -> str:
-    """Return what names the log entries of a request's failure, for clients and traces."""
+    """Return the reference of a request's failure in the log, for clients and traces."""
     if call.ref is None:
         import secrets
 

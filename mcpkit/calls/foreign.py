@@ -1,4 +1,4 @@
-"""Tokens of users for other services: those of the provider that they have logged in with."""
+"""Access tokens of users for other services, from the provider of their login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def token_for(call: Call, provider: str) -> str:
-    """Return the access token that whoever asks has at a provider; see `Context.token_for`."""
+    """Return the access token of the caller at a provider; see `Context.upstream_token`."""
     call.check_open()
     auth = call.runtime.auth
     if auth is None or provider not in auth.providers:
@@ -27,14 +27,14 @@ async def token_for(call: Call, provider: str) -> str:
 
 
 def _dismissal(call: Call) -> ChallengeError | None:
-    """Return how whoever asks is told to log in again and to send the request once more; None where it is too late."""
+    """Return the challenge to log in again and repeat the request; None if the request cannot be repeated."""
     dismissal = getattr(call.channel, "dismissal", None)  # a channel of an author's own need not know
     has_effects = call.dialogue is not None and call.dialogue.has_done
     return None if dismissal is None or has_effects else dismissal()
 
 
 def ground_of(runtime: Runtime) -> VerifierContext:
-    """Return what a server keeps and signs with."""
+    """Return the name, keys, storage and audit log of a server, for its token verifier."""
     from ..auth.verifier import VerifierContext
 
     return VerifierContext(runtime.name, runtime.keys, runtime.storage, runtime.audit)

@@ -1,4 +1,4 @@
-"""What a function has returned that is not there yet: it has to be awaited, or gone through."""
+"""Return values that must be awaited or iterated first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) ->
 
 
 def is_async_iterable(value: object) -> bool:
-    """Say whether a value gives items by `async for`."""
+    """Return True if a value supports `async for`."""
     return hasattr(type(value), "__aiter__")
 
 

@@ -1,4 +1,4 @@
-"""The author's lifespan: entered once for each event loop, in a task of its own."""
+"""The server's lifespan function: entered once for each event loop, in a task of its own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Lifespan:
-    """One stay in the author's context manager.
-
-    It is entered and left by the same task, as context managers with cancel scopes demand, no
-    matter which tasks start and stop it.
-
-    Args:
-        enter: Makes the context manager; it is entered at once.
-
-    Attributes:
-        users: How many transports keep it entered.
-        started: Has what it yielded, as soon as it has been entered, or why it could not be.
-    """
+    """The lifespan in one event loop."""
 
     def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         loop = asyncio.get_running_loop()
@@ -50,11 +39,11 @@ class Lifespan:
 
     @property
     def state(self) -> Any:
-        """What the context manager yielded.
+        """Value that the context manager yielded.
 
         Raises:
-            BusyError: It is still being entered.
-            ProtocolError: It could not be entered. That is logged, once, unless somebody has heard of it by `ready`.
+            BusyError: The context manager is still being entered.
+            ProtocolError: Entering it failed. The first access logs the error, unless `ready` has raised it before.
         """
         if not self.started.done():
             raise BusyError(
@@ -71,10 +60,10 @@ class Lifespan:
             ) from error
 
     async def stop(self) -> None:
-        """Leave the context manager; where it is still being entered, nobody waits for it any more.
+        """Exit the context manager; if it is still being entered, cancel that.
 
         Raises:
-            BaseException: Whatever leaving it raised.
+            BaseException: The exception of the exit.
         """
         self._stop.set()
         if self._is_entering:
@@ -111,10 +100,10 @@ Guard = Callable[[Sequence[Lifespan]], None]
 
 
 class Lifespans:
-    """The stays in one server's lifespan, by event loop, and who keeps them.
+    """The lifespans of one server, by event loop, with a count of their users.
 
     Args:
-        function: Makes the context manager; None where there is none.
+        function: Returns the context manager; None if the server has no lifespan function.
     """
 
     def __init__(self, function: Callable[[], AbstractAsyncContextManager[Any]] | None) -> None:
@@ -125,11 +114,11 @@ class Lifespans:
         self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
 
     def state_in(self, loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Return what it has yielded in an event loop, the running one when None; None where there is no lifespan.
+        """Return the yielded value in an event loop, by default the running one; None without a lifespan function.
 
         Raises:
-            BusyError: It has not been entered yet.
-            ProtocolError: It could not be.
+            BusyError: The lifespan has not started yet.
+            ProtocolError: The lifespan failed to start.
         """
         if self.function is None:
             return None
@@ -145,15 +134,15 @@ class Lifespans:
     async def serving(
         self, family: Sequence[Lifespans], guard: Guard, at_end: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Keep lifespans entered while this one's server serves.
+        """Return a context manager that keeps lifespans entered while the server runs.
 
         Args:
-            family: Its own, and those of what it includes; those come last that others need first.
-            guard: Lets requests wait for what is being entered in the running event loop, now and later.
-            at_end: Awaited before they are left, when nobody serves here any more.
+            family: Lifespans of the server and of what it includes. Those that others depend on come last.
+            guard: Makes requests wait for lifespans that are being entered in the running event loop, now and later.
+            at_end: Awaited before the lifespans are exited, when the server has no other user in this event loop.
 
         Raises:
-            BaseException: Whatever leaving one of them raised.
+            BaseException: The exception of an exit.
         """
         self._guard = guard
         loop = asyncio.get_running_loop()
@@ -173,20 +162,23 @@ class Lifespans:
                     stack.push_async_callback(at_end)
 
     async def ready(self) -> None:
-        """Wait until it has been entered here, where somebody keeps it.
+        """Wait until the lifespan has started in this event loop, if it is in use here.
 
         Raises:
-            BaseException: Whatever entering it raised.
+            BaseException: The exception of its start.
         """
         stay = self._stays.get(asyncio.get_running_loop())
         if stay is not None:
             await stay.ready()
 
     async def state_of(self, owner: Lifespans) -> Any:
-        """Wait for what `owner`, this lifespan or one of what its server includes, yields here; None where it is none.
+        """Wait for the yielded value of this lifespan, or of an included server's; None without a lifespan function.
+
+        Args:
+            owner: The lifespans.
 
         Raises:
-            ProtocolError: It could not be entered.
+            ProtocolError: The lifespan failed to start.
         """
         if owner.function is None:
             return None
@@ -199,7 +191,7 @@ class Lifespans:
         return stay.state
 
     def begin(self, family: Sequence[Lifespans]) -> None:
-        """Enter the lifespans of what is included while this one's server runs; from any thread."""
+        """Enter the lifespans of an included server while this server runs; from any thread."""
         here = running_loop()
         for loop, count in tuple(self._serving.items()):
             if count and loop is here:
@@ -218,11 +210,11 @@ class Lifespans:
                     self._guard([stay])
 
     def stay(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
-        """Return the stay in an event loop, where somebody keeps it."""
+        """Return the lifespan in an event loop; None if it is not in use there."""
         return self._stays.get(loop)
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
-        """Keep it entered in an event loop, for one more; return the stay, None where there is no lifespan."""
+        """Add a user in an event loop, and enter the lifespan for the first; None without a lifespan function."""
         if self.function is None:
             return None
         stay = self._stays.get(loop)
@@ -232,10 +224,10 @@ class Lifespans:
         return stay
 
     async def leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let go of it; it is left when nobody keeps it any more.
+        """Remove a user in an event loop, and exit the lifespan after the last.
 
         Raises:
-            BaseException: Whatever leaving it raised.
+            BaseException: The exception of the exit.
         """
         stay = self._stays.get(loop)
         if stay is not None:

@@ -1,4 +1,4 @@
-"""How long a call may take, and how many calls of one component run at a time."""
+"""Timeouts of calls, and the limit of concurrent calls of one component."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ INHERITED = Described("the server's")
 
 
 class CallLimits:
-    """What the author has said about the calls of one component.
+    """Limits for the calls of one component.
 
     Args:
-        timeout: The seconds that a call may take; None for any number.
-        slots: The places for its calls; None for any number.
+        timeout: Timeout of a call in seconds; None for no timeout.
+        slots: Slots for concurrent calls; None for no limit.
     """
 
     __slots__ = ("slots", "timeout")
@@ -74,17 +74,16 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLim
     """Run a component's function within its limits.
 
     Args:
-        run: Its run, not begun.
+        run: Coroutine of the run, not started.
         call: The request.
-        limits: The component's own; the server's timeout fills in for what they do not say.
+        limits: Limits of the component; the timeout of the server applies if they have none.
 
     Returns:
-        What the run returns.
+        The value of the run.
 
     Raises:
-        CallTimeoutError: Its time is over. What still runs has been cancelled, and goes on alone
-            if it does not care.
-        BaseException: Whatever the run raises.
+        CallTimeoutError: The timeout has ended. The run was cancelled, and continues alone if it ignores that.
+        BaseException: The exception of the run.
     """
     timeout, slots = (INHERITED, None) if limits is None else (limits.timeout, limits.slots)
     if timeout == INHERITED:

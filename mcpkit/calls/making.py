@@ -1,4 +1,4 @@
-"""What a function has returned becomes a result, where the function ran: within its time, and not in the event loop."""
+"""Conversion of a return value to a result, within the call's timeout and outside the event loop if it may block."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Unfinished:
-    """What a function in a thread has returned, where the event loop has to await it or go through it.
+    """Return value of a function in a thread that the event loop must await or iterate first.
 
     Attributes:
-        value: What it returned.
+        value: The return value.
     """
 
     __slots__ = ("value",)
@@ -33,7 +33,7 @@ class Unfinished:
 
 
 def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, call: Call) -> Any:
-    """Call a function in this thread, and make its result; `Unfinished` where the event loop comes first."""
+    """Call a function in this thread, and make its result; `Unfinished` if the event loop must await or iterate it."""
     try:
         value = function(**kwargs)
         if not is_at_hand(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
@@ -49,9 +49,9 @@ def make_result(value: Any, make: Make, call: Call) -> Any:
 
     Raises:
         LeaveLoop: It may block, and this is the thread of an event loop; nothing has been done yet.
-        InputRequired: The function has returned although the client has still to answer.
-        OutputError: It has no form in JSON.
-        BaseException: Whatever making it raises.
+        InputRequired: The function has returned, but an answer of the client is missing.
+        OutputError: The value has no JSON form.
+        BaseException: The exception of the conversion.
     """
     if call.dialogue is not None:
         call.dialogue.check_settled()
@@ -60,19 +60,19 @@ def make_result(value: Any, make: Make, call: Call) -> Any:
 
 
 async def finish(value: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
-    """Make a result of a value in the event loop: of plain data here, of what may block in a thread.
+    """Make a result of a value in the event loop. A conversion that may block runs in a thread.
 
     Args:
-        value: What a function has returned, and has been awaited.
+        value: The awaited return value of a function.
         make: Makes the result.
         call: The request.
-        in_thread: Calls a function in a thread; the server's threads where it is None.
+        in_thread: Calls a function in a thread; None for the server's worker threads.
 
     Returns:
         The result.
 
     Raises:
-        BaseException: Whatever making it raises.
+        BaseException: The exception of the conversion.
     """
     if is_async_iterable(value):
         value = await collected(value)
@@ -83,9 +83,9 @@ async def finish(value: Any, make: Make, call: Call, in_thread: InThread | None 
 
 
 async def finish_call(returned: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
-    """Make a result of what a function has returned in the event loop, something to await or not; see `finish`.
+    """Make a result of a return value in the event loop, awaitable or not; see `finish`.
 
-    What one that is not `async` yields is taken here, as its author wants it to run here.
+    The items of a generator that is not `async` are taken here, because its function was placed in the event loop.
     """
     if not is_at_hand(type(returned)):
         if inspect.isawaitable(returned):

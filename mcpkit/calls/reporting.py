@@ -1,4 +1,4 @@
-"""What a handler may say before its result: progress, log messages, notifications of extensions."""
+"""Messages of a handler before its result: progress, log messages, notifications of extensions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _making = threading.Lock()
 
 
 def reports_of(call: Call) -> Reports:
-    """Return the reports of a request, of which there is one object; from any thread."""
+    """Return the `Reports` of a request, created on first use; from any thread."""
     with _making:
         if call.reports is None:
             call.reports = Reports(call)
@@ -33,16 +33,16 @@ def reports_of(call: Call) -> Reports:
 
 
 def counted(call: Call) -> float:
-    """Return how far a request has said that it is; 0 where it has said nothing yet."""
+    """Return the progress that a request has reported; 0 before the first report."""
     return 0 if call.reports is None else max(0, call.reports.reported)
 
 
 def note_progress(call: Call, done: float, total: float | None, message: str | None) -> Reports | None:
-    """Take note of progress, from any thread; return who is to deliver it, where it is to be sent now.
+    """Record progress, from any thread. Return the `Reports` if it should be delivered now, else None.
 
     Raises:
-        CallEndedError: Nobody waits for the result any more.
-        TypeError: `done` or `total` is no number.
+        CallEndedError: The call has ended.
+        TypeError: `done` or `total` is not a number.
         ValueError: `done` or `total` is not finite.
     """
     call.check_open()
@@ -54,11 +54,11 @@ def note_progress(call: Call, done: float, total: float | None, message: str | N
 
 
 def _finite(number: float) -> float:
-    """Return a number of progress as JSON has it; it may be of numpy, a Decimal or the like.
+    """Return a progress number in a JSON form; it may be a NumPy number, a Decimal or similar.
 
     Raises:
-        TypeError: It is none.
-        ValueError: It is not finite, or too great for a double.
+        TypeError: It is not a number.
+        ValueError: It is not finite, or exceeds the range of a double.
     """
     try:
         if math.isfinite(number):
@@ -69,32 +69,31 @@ def _finite(number: float) -> float:
 
 
 class Reporting(Asking):
-    """The reports of a `Context`, beside its questions."""
+    """The methods of `Context` that report progress and log to the client."""
 
     __slots__ = ()
 
     async def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report how far the work has come (basic/patterns/progress).
+        """Report progress to the client (basic/patterns/progress).
 
-        Nothing is sent when the client did not ask for progress, nor when `progress` is not greater
-        than what was reported before, as the specification wants it to increase. Where reports come
-        too fast, the first, the one that reaches the total, and at most 50 a second are sent at
-        once; of the others the latest follows when its time comes, or before the result.
+        Nothing is sent if the client did not request progress, or if `progress` is not greater than before, because the
+        specification requires it to increase. The first report, the one that reaches `total`, and at most 50 a second
+        are sent at once. Of the others, the latest is sent when it is due, or before the result.
 
-        Other requests have their turn at least every 10 ms of what is done between reports, and this one is cancelled
-        here when it is to be.
+        This method also lets other requests run if more than 10 ms have passed since the last report. A cancellation of
+        the call takes effect here.
 
         Args:
-            progress: How much is done, in any unit.
-            total: How much there is, in the same unit; None when unknown.
-            message: A sentence for people; anything but a text is sent as its `repr`. Revision 2024-11-05 does not
-                have it.
+            progress: Amount of work done, in any unit.
+            total: Total amount of work, in the same unit; None if unknown.
+            message: A sentence for people. Anything but a string is sent as its `repr`. Protocol version 2024-11-05
+                does not have it.
 
         Raises:
             RuntimeError: The call has ended.
-            TypeError: `progress` or `total` is no number.
+            TypeError: `progress` or `total` is not a number.
             ValueError: `progress` or `total` is not finite.
         """
         call = self._call
@@ -112,39 +111,39 @@ class Reporting(Asking):
     def track(
         self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
     ) -> AsyncIterator[T]:
-        """Go through items by `async for`, and report how many are done; see `report_progress`.
+        """Iterate over items with `async for`, and report how many are done; see `report_progress`.
 
-        What was reported before counts: after 10 items of another loop, 5 more are 11 to 15 of 15.
+        Progress continues from earlier reports: after 10 items of another loop, 5 more are 11 to 15 of 15.
 
         Args:
-            items: Any items; those that come by `async for`, too.
+            items: An iterable or async iterable.
             message: A sentence for people, the same in each report.
-            total: How many there are; their `len`, where they have one, when None.
+            total: Number of items; None for their `len`, if they have one.
 
         Returns:
-            The items, in their order. An item is done when the next one is asked for. Others have their turn
+            An async iterator of the items. An item counts as done when the next one is requested. Other requests run
             meanwhile, as with `report_progress`.
 
         Raises:
-            TypeError: They are not iterable.
+            TypeError: The items are not iterable.
         """
         return Track(self, items, message, total)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the client (utilities/logging; deprecated since 2026-07-28).
 
-        Nothing is sent when the client asked for more severe messages only, or, in the stateless
-        era, for none.
+        Nothing is sent if the level is below the client's minimum level, or, in the stateless era, if the request sets
+        none.
 
         Args:
             level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
-            data: Any value, without secrets. What has no form in JSON, such as an exception or an object, is sent as
+            data: Any value, without secrets. A value without a JSON form, such as an exception or an object, is sent as
                 its `repr`, at any depth.
-            logger: The name of the logger.
+            logger: Name of the logger.
 
         Raises:
             RuntimeError: The call has ended, or the server does not declare `logging`.
-            ValueError: There is no such level.
+            ValueError: The level is unknown.
         """
         call = self._call
         call.check_open()
@@ -180,11 +179,11 @@ class Reporting(Asking):
 
 
 async def send_notification(call: Call, method: str, params: Mapping[str, Any] | None) -> None:
-    """Send a notification of an extension, which belongs to a request.
+    """Send a notification of an extension that belongs to a request.
 
     Raises:
         RuntimeError: The call has ended.
-        ValueError: The method is no notification, or one of the core protocol.
+        ValueError: The method is not a notification, or belongs to the core protocol.
     """
     call.check_open()
     if not method.startswith("notifications/") or method in NOTIFICATIONS:
@@ -197,7 +196,7 @@ async def send_notification(call: Call, method: str, params: Mapping[str, Any] |
 
 
 class HttpContext:
-    """What a handler can do with the HTTP response to its request: `ctx.http`."""
+    """Control of the HTTP response to a request: `ctx.http`."""
 
     __slots__ = ("_call",)
 
@@ -219,16 +218,16 @@ class HttpContext:
 
 
 class Track(Generic[T]):
-    """Goes through items, and reports how many are done, on top of what was done before: progress must increase.
+    """Async iterator over items that reports how many are done, added to earlier progress: progress must increase.
 
     Args:
-        context: What reports.
+        context: Context that reports.
         items: The items.
         message: A sentence for people.
-        total: How many there are; None asks the items themselves, where they can tell.
+        total: Number of items; None for their `len`, if they have one.
 
     Raises:
-        TypeError: There is no way to go through the items.
+        TypeError: The items are not iterable.
     """
 
     def __init__(
@@ -250,7 +249,7 @@ class Track(Generic[T]):
             self._items = iter(items)
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """Return this."""
+        """Return this object."""
         return self
 
     async def __anext__(self) -> T:

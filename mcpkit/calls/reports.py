@@ -1,4 +1,4 @@
-"""What one request says before its result without waiting: progress, as often as is useful, and log records."""
+"""Progress and log messages of one request that are sent without waiting; progress is limited in rate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reports:
-    """What one request says by the way; nobody has to wait for a client that does not keep up.
+    """Progress and log messages of one request. A slow client does not block the handler.
 
     Args:
         call: The request.
@@ -78,11 +78,11 @@ class Reports:
     # From any thread
 
     def note(self, done: float, total: float | None, message: str | None) -> bool:
-        """Take note of progress; it replaces what has not been sent yet.
+        """Record progress; it replaces progress that has not been sent yet.
 
         Returns:
-            Whether it is time to `deliver` it: for the first, the one that reaches the total, and where
-            the last ones are not too recent. Any other is sent when its time comes.
+            Whether to `deliver` it now: the first, the one that reaches the total, and any within the rate limit.
+            Others are sent by a timer.
         """
         if done <= self.reported:
             return False
@@ -108,7 +108,7 @@ class Reports:
         return False
 
     def post(self, record: bytes) -> None:
-        """Send a log record, after those that wait; it is dropped where too many do."""
+        """Send a log record, after those that wait; it is dropped if too many wait."""
         is_in_loop = running_loop() is self._loop
         with self._lock:
             if self._waiting >= MOST_WAITING:

@@ -1,4 +1,4 @@
-"""What the requests of one server run with and share, and what is known of a request before any of its code runs."""
+"""Objects that the requests of one server share, and the base class of a request."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """What the requests of one server run with, and share.
+    """Objects that the requests of one server share.
 
     Args:
-        server: Whose requests they are, for `ctx.server`.
-        name: The server's name.
-        threads: Where functions run that are not `async`.
-        processes: Where those run that are stopped whatever they do.
+        server: The server, for `ctx.server`.
+        name: Name of the server.
+        threads: Worker threads, for functions that are not `async`.
+        processes: Worker processes, for functions that must be stoppable.
         limits: Upper bounds of the server.
         timeouts: Time limits of the server.
         storage: Storage of the server.
         is_alone: Whether the storage belongs to this process alone.
-        scopes: What may be granted.
-        auth: What verifies access tokens; None where nobody has to say who they are. Where there is any, they have to,
-            unless what is asked for is open to anybody.
-        make_keys: Makes what signs, on first use.
-        options: Options of the server that few authors change.
+        scopes: Scopes that may be granted.
+        auth: Verifier of access tokens; None for a server without authentication. With a verifier, callers must
+            authenticate, except for anonymous components.
+        make_keys: Makes the signing keys, on first use.
+        options: Rarely used options of the server.
         mask_error_details: Whether clients get only a reference to the log for an unexpected exception.
-        cache: How long results may be kept, by method.
-        identity: Returns what the server says about itself in a revision.
-        declares: Says whether the server declares a capability.
-        state_in: Returns what the server's lifespan has yielded in an event loop, the running one when None.
-        explain: Hears of an exception that nobody has meant to happen, and returns what the client is to be told of.
+        cache: Cache hints for results, by method.
+        identity: Returns the server's name, version and other information for a protocol version.
+        declares: Returns whether the server declares a capability.
+        state_in: Returns the value of the server's lifespan in an event loop, by default the running one.
+        explain: Called with an unexpected exception; returns the exception for the client.
 
     Attributes:
-        running: The places that running requests take.
-        overrides: What stands for a function in a test, by the function's identity.
-        detached: The calls that go on alone, by event loop.
-        task_meters: What measures tasks.
-        presences: What knows of the other processes that serve the same, where they share something.
+        running: Shares of the running requests, by client.
+        overrides: Replacements of functions in a test, by the function's identity.
+        detached: Calls that run without a client, by event loop.
+        task_meters: Meters of tasks.
+        presences: Records of the other server processes that share the storage.
     """
 
     def __init__(
@@ -110,32 +110,32 @@ class Runtime:
 
     @cached_property
     def keys(self) -> Keys:
-        """What signs for the server."""
+        """Signing keys of the server."""
         return self._make_keys()
 
     @cached_property
     def audit(self) -> AuditLog:
-        """What hears of logins, refusals and the like, imported when somebody tells of one or listens."""
+        """Audit log of logins, refusals and similar events, imported on first use."""
         from ..state.audit import AuditLog
 
         return AuditLog(lambda: self.keys)
 
     def replicas(self) -> int:
-        """Return how many processes serve the same over HTTP and share a store, as far as is known: 1 or more."""
+        """Return the known number of server processes that serve over HTTP and share a store: 1 or more."""
         return max((each.count() for each in tuple(self.presences)), default=1)
 
     async def end_detached(self) -> None:
-        """End the calls of this event loop that go on alone, and wait until they have stopped."""
+        """End the calls of this event loop that run without a client, and wait until they have stopped."""
         detached = self.detached.pop(asyncio.get_running_loop(), ())
         await asyncio.gather(*[each.end() for each in tuple(detached)])
 
 
 class Alone:
-    """A call that goes on alone.
+    """A call that runs without a client.
 
     Attributes:
         end: Ends it, and waits until it has stopped.
-        cancel_of: Stops it where it is some principal's, who is told why.
+        cancel_of: Cancels it if its principal matches a predicate, with an error for the client.
     """
 
     __slots__ = ("cancel_of", "end")
@@ -150,17 +150,17 @@ class Alone:
 
 
 class BaseCall(Running):
-    """One request, as it was read: what is known of every `Call`, which alone is made.
+    """One request, as it was read: base class of `Call`, its only subclass.
 
     Attributes:
-        runtime: What it runs with.
-        channel: Where the messages that belong to it leave.
-        envelope: Who asks, and in which revision.
-        request_id: Its JSON-RPC id.
-        params: Its params as the client sent them, or as a middleware has changed them.
-        meta: The `_meta` of the params; empty when there is none.
-        loop: The event loop in which it is served; None as long as none of the author's code has run.
-        left: Done when the thread that goes on alone for it has ended; None where there is none.
+        runtime: Shared objects of the server.
+        channel: Channel for the messages of the request.
+        envelope: Client, protocol version and era of the request.
+        request_id: The JSON-RPC id.
+        params: The params that the client sent, or those of a middleware that changed them.
+        meta: The `_meta` of the params; an empty dict if there is none.
+        loop: The event loop of the request; None until a handler or middleware runs.
+        left: Done when the abandoned worker thread of the call has ended; None if there is none.
     """
 
     __slots__ = ("channel", "envelope", "left", "loop", "meta", "params", "request_id", "runtime")
@@ -176,17 +176,17 @@ class BaseCall(Running):
 
     @property
     def client(self) -> Client:
-        """Who asks, as the client says."""
+        """Information about the client, as it declares it (not verified)."""
         return self.envelope.client
 
     @property
     def principal(self) -> Principal:
-        """Who asks, as far as that has been verified."""
+        """The verified principal of the request."""
         return self.channel.principal
 
     @property
     def revision(self) -> str:
-        """The protocol revision that it is served in."""
+        """The protocol version of the request."""
         return self.envelope.revision
 
     @property
@@ -196,7 +196,7 @@ class BaseCall(Running):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request, by name in any case; empty over other transports."""
+        """Headers of the HTTP request, with case-insensitive names; empty on other transports."""
         from ..protocol.request_headers import RequestHeaders
 
         return RequestHeaders(self.channel.request_headers)

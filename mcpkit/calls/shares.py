@@ -1,4 +1,4 @@
-"""Places that all clients of a server share, so that none of them can take all."""
+"""Fair shares of a limit among all clients of a server, so that no client can take all."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ _ANONYMOUS = "clients without a token"
 
 
 class Anonymous(str):
-    """A client of a protected server that has not said who it is; together they have what one client may have."""
+    """Identifier of a client of a protected server without an access token; all of them share one client's part."""
 
     __slots__ = ()
 
 
 class Shares:
-    """How many of a number of places are taken, and by whom.
+    """Number of places in use, in total and by client.
 
-    A client that can be told apart has at most as many as are free for others: one that is alone half of them, each of
-    two a third. So whoever comes finds a place, and nobody has to say how many there are for each. Those who are
-    anonymous are one client, and share its part in the same way.
+    An identified client may use at most as many places as are free for others: a single client half of them, each of
+    two clients a third. So a new client finds a place, without a limit for each client. All anonymous clients count as
+    one client, and share its part in the same way.
 
     Attributes:
-        taken: How many are taken.
+        taken: Number of places in use.
     """
 
     __slots__ = ("_taken_by", "taken")
@@ -31,18 +31,18 @@ class Shares:
         self._taken_by: dict[str, int] = {}
 
     def has_room(self, limit: int, caller: str | None, amount: int = 1) -> bool:
-        """Say whether a client may take so many more.
+        """Return True if a client may use more places.
 
         Args:
-            limit: How many there are.
-            caller: The client; None for one that cannot be told apart, which may take all.
-            amount: How many more.
+            limit: Total number of places.
+            caller: The client; None for an unidentified client, which may use all.
+            amount: Number of additional places.
         """
         free = limit - self.taken - amount
         return free >= 0 if caller is None else self._excessive(free, caller) is None
 
     def _excessive(self, free: int, caller: str) -> str | None:
-        """Return who has more than there are for others: a client, or all who are anonymous."""
+        """Return the client that exceeds its share, `_ANONYMOUS` for all anonymous clients together, or None."""
         own = self._taken_by.get(caller, 0)
         if isinstance(caller, Anonymous):
             together = self._taken_by.get(_ANONYMOUS, 0)
@@ -77,16 +77,16 @@ class Shares:
         return f"({own}; one client has at most as many of {limit} as are left for others)"
 
     def taken_by(self, caller: str | None) -> int:
-        """Return how many a client has; 0 for one that cannot be told apart."""
+        """Return the number of places that a client uses; 0 for an unidentified client."""
         return 0 if caller is None else self._taken_by.get(caller, 0)
 
     def may_yield(self, limit: int, caller: str | None, holder: str | None) -> bool:
-        """Say whether a place may go from one client to another: to one that has its share, only its own.
+        """Return True if a place may go from one client to another. A client with a full share may only reuse its own.
 
         Args:
-            limit: How many there are.
-            caller: Who needs a place.
-            holder: Who has one.
+            limit: Total number of places.
+            caller: Client that needs a place.
+            holder: Client that has the place.
         """
         own = self.taken_by(caller)
         if isinstance(caller, Anonymous):

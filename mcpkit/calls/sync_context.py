@@ -1,4 +1,4 @@
-"""What a handler in a worker thread may say and ask: the same as in the event loop, without `await`."""
+"""`ctx.sync`: the methods of `Context` for a handler in a worker thread, without `await`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ C = TypeVar("C")
 def _waiting(
     method: Callable[Concatenate[Reporting, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncContext, P], T]:
-    """Return the method of a `SyncContext` that waits for what one of the `Context` does."""
+    """Return a method of `SyncContext` that runs a method of `Context` and waits for it."""
 
     def wait(self: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return in_loop(method(self.context, *args, **kwargs), call_of(self.context))
@@ -40,13 +40,13 @@ def _waiting(
 
 
 class SyncContext:
-    """The reports and questions of a `Context`, for a handler that runs in a worker thread.
+    """The methods of `Context` for a handler in a worker thread: `ctx.sync`.
 
-    A report waits until it is on its way, a question for its answer. What `done=` of `elicit_url` names is called in
-    the event loop.
+    Each method blocks until the message is sent or the answer has arrived. The function `done=` of `elicit_url` is
+    called in the event loop.
 
     Args:
-        context: Whose they are.
+        context: The context of the request.
     """
 
     __slots__ = ("_call", "context")
@@ -58,7 +58,7 @@ class SyncContext:
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report how far the work has come; see `Context.report_progress`."""
+        """Report progress to the client; see `Context.report_progress`."""
         worker_loop(self._call)
         reports = note_progress(self._call, progress, total, message)
         if reports is not None:
@@ -67,7 +67,7 @@ class SyncContext:
     def track(
         self, items: Iterable[T], message: str | None = None, *, total: float | None = None
     ) -> Iterator[T]:
-        """Go through items, and report how many are done; see `Context.track`."""
+        """Iterate over items, and report how many are done; see `Context.track`."""
         if total is None and isinstance(items, Sized):
             total = len(items)
         done = counted(self._call)
@@ -97,7 +97,7 @@ class SyncContext:
     @overload
     def ask(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
     def ask(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Ask the client several things at once; see `Context.ask`."""
+        """Send several requests to the client at once; see `Context.ask`."""
         return self._run(self.context.ask(*questions))
 
     @overload
@@ -111,7 +111,7 @@ class SyncContext:
     @overload
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]: ...
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form; see `Context.elicit`."""
+        """Request data from the user with a form; see `Context.elicit`."""
         return self._run(self.context.elicit(message, type_, key=key))
 
     def upstream_token(self, provider: str) -> str:
@@ -121,22 +121,22 @@ class SyncContext:
         return self._run(token_for(self._call, provider))
 
     def on_cancel(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
-        """Say what stops this function when nobody waits for it any more: `db.interrupt`, `process.kill`.
+        """Register a function that stops this handler, such as `db.interrupt` or `process.kill`.
 
-        It is called when the call is cancelled, out of time, or ended with the server; once, in a thread of its own,
-        and not after the function has returned. What it raises is logged. What the function raises then is
-        expected, and is not.
+        It is called when the call is cancelled, exceeds its timeout, or ends with the server: once, in a thread of its
+        own, and not after the handler has returned. Its exceptions are logged. Exceptions of the handler after that are
+        expected, and not logged as a warning.
 
         Args:
-            stop: What to call.
+            stop: The function, without parameters.
 
         Returns:
-            A context manager for a part of the function, `with ctx.sync.on_cancel(db.interrupt):`; after its block
-            `stop` is not called any more. Without `with` it may be until the function returns.
+            A context manager for a part of the handler, `with ctx.sync.on_cancel(db.interrupt):`. After its block,
+            `stop` is not called any more. Without `with`, it may be called until the handler returns.
 
         Raises:
-            RuntimeError: The call has ended already, or the function does not run in a worker thread.
-            TypeError: It cannot be called, or is async.
+            RuntimeError: The call has ended, or the handler does not run in a worker thread.
+            TypeError: `stop` is not callable, or is async.
         """
         worker_loop(self._call)
         given: object = stop
@@ -148,7 +148,7 @@ class SyncContext:
         return self._call.stopped_by(stop)
 
     def once(self, key: str, function: Callable[[], T]) -> T:
-        """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""
+        """Run a side effect, and repeat its result in later rounds; see `Context.once`. It runs in this thread."""
         call = self._call
 
         async def begin() -> tuple[Any] | None:

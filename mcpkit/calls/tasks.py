@@ -1,4 +1,4 @@
-"""The requests that run: each in a task of its own, which whoever asked can end at once."""
+"""Running requests: each in a task of its own, which the client can cancel at once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if sys.version_info >= (3, 12):
 
 
 class Calls:
-    """The running requests of one client, or of all that share nothing, by whatever tells them apart.
+    """The running requests of one client, or of all clients without sessions, by key.
 
     Attributes:
-        keys: What tells those that run now apart; a view, which follows them.
+        keys: Keys of the running requests; a live view.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Calls:
             raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
 
     def cancel(self, key: Hashable) -> bool:
-        """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop.
+        """Cancel a request. The client gets no response, and its key is free at once, even if the handler stops later.
 
         Returns:
             Whether it was running.
@@ -160,10 +160,10 @@ class Calls:
             await asyncio.shield(self._idle)
 
     def cancel_all(self, problem: ProtocolError | None = None) -> list[_Entry]:
-        """Stop every request, and return them.
+        """Cancel every request, and return them.
 
         Args:
-            problem: What whoever asked is told; None for no response.
+            problem: Error for the clients; None for no response.
         """
         calls = list(self._running.values())
         for entry in calls:
@@ -171,11 +171,11 @@ class Calls:
         return calls
 
     def cancel_of(self, is_meant: Callable[[Principal], bool], problem: ProtocolError) -> None:
-        """Stop the requests of some principals, who are told why.
+        """Cancel the requests of some principals, with an error response.
 
         Args:
-            is_meant: Says whose.
-            problem: What they are told.
+            is_meant: Returns whether a principal's requests are cancelled.
+            problem: Error for the clients.
         """
         for entry in tuple(self._running.values()):
             if is_meant(entry.call.channel.principal):
@@ -204,14 +204,14 @@ class Calls:
         return len(self._running)
 
     def check_room(self, call: Call, outcome: Coroutine[Any, Any, Outcome]) -> None:
-        """Refuse a request where too many are running, of all clients or of one.
+        """Reject a request if too many are running, in total or of one client.
 
         Args:
             call: The request.
-            outcome: Its result, which is not awaited then.
+            outcome: Coroutine of its result, which is closed if it is rejected.
 
         Raises:
-            BusyError: There are.
+            BusyError: Too many are running.
         """
         running, limit = call.runtime.running, call.runtime.limits.concurrent_requests
         if 4 * running.taken < limit:  # nobody has as many as are left for others
@@ -275,7 +275,7 @@ class Calls:
 
 
 def server_ended() -> BusyError:
-    """Return the error for a call that the end of the server cuts off."""
+    """Return the error for a call that is cut off by the end of the server."""
     return BusyError("The server stopped before the call finished")
 
 

@@ -1,4 +1,4 @@
-"""One call within its limits: its clock, and its place among the calls of its component."""
+"""Timeout and concurrency slot of one call."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _left_behind: set[asyncio.Task[None]] = set()
 
 
 class Slots:
-    """Places for calls that run at a time, taken in order of arrival; of any event loop and thread.
+    """Slots for concurrent calls, given in order of arrival; for any event loop and thread.
 
     Args:
-        number: How many there are.
+        number: Number of slots.
     """
 
     def __init__(self, number: int) -> None:
@@ -33,7 +33,7 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
-        """Wait for a place."""
+        """Wait for a slot."""
         place = self.ask()
         if not place.done():
             try:
@@ -43,13 +43,14 @@ class Slots:
                 raise
 
     def ask(self, *, is_next: bool = False) -> asyncio.Future[None]:
-        """Ask for a place.
+        """Request a slot.
 
         Args:
-            is_next: Whether the caller goes before all others that wait: it had a place already.
+            is_next: Whether the caller goes before all that wait, because it had a slot already.
 
         Returns:
-            What is done as soon as there is one. Then it is to be given back; or before, dropped.
+            A future that is done when there is a slot. Then the caller must give it back, or before that, drop the
+            future.
         """
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -63,14 +64,14 @@ class Slots:
         return place
 
     def drop(self, place: asyncio.Future[None]) -> None:
-        """Do without a place that was asked for, whether it is there or not."""
+        """Cancel the request of a slot, granted or not."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(place)
             return
         self.give_back()  # it is there, or on its way
 
     def give_back(self) -> None:
-        """Give a place to whoever waits for one; from any thread."""
+        """Release a slot, to the first call that waits for one; from any thread."""
         with self._lock:
             while self._waiting:
                 place = self._waiting.popleft()
@@ -88,15 +89,15 @@ def _hand_over(future: asyncio.Future[None]) -> None:
 
 
 class Turn:
-    """One call within its limits: its clock, and its slot.
+    """Timeout and concurrency slot of one call.
 
     Args:
         call: The request.
-        timeout: The seconds that it may take, in which no question is open; None for any number.
-        slots: Where it needs a place; None for nowhere.
+        timeout: Timeout in seconds, without the time in which requests to the client are open; None for no timeout.
+        slots: Slots of the component; None for no limit.
 
     Attributes:
-        is_over: Whether its time is over.
+        is_over: Whether the timeout has ended.
     """
 
     __slots__ = (
@@ -132,14 +133,17 @@ class Turn:
 
     @property
     def deadline(self) -> float | None:
-        """When its time will be over, as `time.monotonic()` counts; while a question is open, if it ended now."""
+        """End of the timeout, in seconds of `time.monotonic()`.
+
+        While a request to the client is open, the end that it would have if the client responded now.
+        """
         deadline, remaining = self._deadline, self._remaining
         if deadline is None and remaining is not None:
             return time.monotonic() + remaining
         return deadline
 
     async def work(self, run: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for a slot, and run. The slot is given back when nothing of the function runs any more."""
+        """Wait for a slot, and run. The slot is released when nothing of the function runs any more."""
         slots = self._slots
         if slots is not None:
             try:
@@ -165,7 +169,7 @@ class Turn:
                     left.add_done_callback(lambda _: slots.give_back())
 
     async def work_in_time(self, run: Coroutine[Any, Any, Any]) -> Any:
-        """Do what `work` does in a task of its own, which the caller does not wait for beyond the deadline."""
+        """Run `work` in a task of its own. The caller does not wait for it beyond the deadline."""
         loop = asyncio.get_running_loop()
         outcome = self._outcome = loop.create_future()
         self._start_clock()
@@ -227,7 +231,7 @@ class Turn:
     # While a question is open
 
     async def __aenter__(self) -> None:
-        """Stop the clock and lend the slot to others; of several questions at a time, the first does."""
+        """Stop the clock and release the slot, at the first of concurrent requests to the client."""
         self._pauses += 1
         if self._pauses == 1:
             self._stop_clock()
@@ -236,7 +240,7 @@ class Turn:
                 self._slots.give_back()
 
     async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        """Let the clock run on and take a slot again, before those who have had none yet."""
+        """Restart the clock and take a slot again, before calls that have had none yet."""
         self._pauses -= 1
         if self._pauses or self._call.is_ended or error_type is GeneratorExit:
             return
@@ -245,9 +249,9 @@ class Turn:
             await self._take_again(self._slots)
 
     async def _take_again(self, slots: Slots) -> None:
-        """Wait for a slot, of which there is one for all parts of the function that do.
+        """Wait for a slot, one for all parts of the function that wait.
 
-        What cancels such a part is put off: the rest of the function goes on, and must have its slot.
+        A cancellation of such a part is deferred: the rest of the function continues, and must have its slot.
         """
         place = self._place
         if place is None:

@@ -1,4 +1,4 @@
-"""What a handler asks the client: a request the other way, or the call made again with the answers.
+"""Requests of a handler to the client: as server requests, or by repeating the call with the answers.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""What a handler asks the client, alike in both eras: the part of `Context` that waits for answers."""
+"""Requests of a handler to the client, alike in both eras: the part of `Context` that waits for answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _QUESTIONS = {
 
 
 class TaskRun(NamedTuple):
-    """One run of a task, as its function sees it."""
+    """One run of a task, as the handler sees it."""
 
     id: str
     """The id of the task."""
@@ -59,12 +59,12 @@ class TaskRun(NamedTuple):
 
 
 class Asking(CallContext):
-    """The questions of a `Context`.
+    """The methods of `Context` that send requests to the client.
 
-    In the handshake era a question is a request to the client, on the stream of the call. In the stateless
-    era the call is answered with the question and made again with the answer: the handler runs from the
-    top, and what was answered is returned at once. So it must ask the same in each round, and what it does
-    before a question is done again unless `once` does it (basic/patterns/mrtr).
+    In the handshake era, the server sends a JSON-RPC request to the client on the stream of the call. In the stateless
+    era, the server answers the call with the request, and the client repeats the call with the answer. The handler then
+    runs from the start, and earlier answers are returned at once. So it must send the same requests in each round. Side
+    effects before a request happen again in each round, unless `once` runs them (basic/patterns/mrtr).
     """
 
     __slots__ = ()
@@ -78,20 +78,21 @@ class Asking(CallContext):
     @overload
     async def ask(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
     async def ask(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Ask the client several things at once.
+        """Send several requests to the client at once.
 
         Args:
-            questions: `ElicitRequest`, `UrlElicitRequest`, `SamplingRequest` and `ListRootsRequest`, in any number.
+            questions: Any number of `ElicitRequest`, `UrlElicitRequest`, `SamplingRequest` and `ListRootsRequest`.
 
         Returns:
-            The answers, in the order of the questions.
+            The answers, in the order of the requests.
 
         Raises:
-            MissingCapabilityError: The client cannot be asked this; let it pass, as the client is told.
-            ClientResponseError: The client refuses, takes too long, or answers with something else.
-            TypeError: Something else than questions is given.
-            ValueError: A question of this call has had the key of one of them.
-            RuntimeError: The call has ended, or its method has no place for questions.
+            MissingCapabilityError: The client does not declare a capability that a request needs. Do not catch it: the
+                client receives it as an error.
+            ClientResponseError: The client refuses, does not respond in time, or its response is invalid.
+            TypeError: An argument is not a request to the client.
+            ValueError: The key of a request was used before in this call.
+            RuntimeError: The call has ended, or its method cannot send requests to the client.
         """
         _check_questions(questions)
         call = self._call
@@ -115,21 +116,21 @@ class Asking(CallContext):
     @overload
     async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]: ...
     async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form (client/elicitation).
+        """Request data from the user with a form (client/elicitation).
 
         Args:
-            message: Why it is asked, for the user.
-            type_: What is asked for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text,
-                number, boolean, date or choice; or one such type, or a list of choices; or the form as a JSON
-                Schema, whose answer is a dict. No secrets: for those, see `elicit_url`.
-            key: See `Question`.
+            message: Reason for the request, for the user.
+            type_: Type of the data: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
+                boolean, date or choice; or one such type, or a list of choices. Or a JSON Schema, whose value is a
+                dict. Never use it for secrets: see `elicit_url`.
+            key: Name of the request; see `Question`.
 
         Returns:
-            The user's decision, true when accepted; `value` is what was entered.
+            The user's decision, true if accepted. `value` has the data that the user entered.
 
         Raises:
-            TypeError: The type cannot be asked for.
-            Exception: As `ask`.
+            TypeError: A form cannot have this type.
+            Exception: Those of `ask`.
         """
         from .questions import ElicitRequest
 
@@ -144,24 +145,24 @@ class Asking(CallContext):
         done: Callable[[], bool | Awaitable[bool]] | None = None,
         key: str | None = None,
     ) -> ElicitationResult[None]:
-        """Ask the user to visit a page, for what must not pass through the client (client/elicitation, "URL Mode").
+        """Request a visit to a page, for data that must not pass through the client (client/elicitation, "URL Mode").
 
         Args:
-            message: Why, for the user.
-            url: Where; http or https.
-            done: Says whether the user has done there what is needed: an accept is consent, not completion.
-                While it says no, the user is asked again, for `question_timeout` seconds from the first accept
-                on. None asks once.
-            key: See `Question`.
+            message: Reason for the request, for the user.
+            url: URL of the page, http or https.
+            done: Function that returns whether the user has completed the step on the page: `accept` is consent, not
+                completion. While it returns False, the user is asked again, for `Timeouts(client_request=...)` seconds
+                from the first accept on. With None, the user is asked once.
+            key: Name of the request; see `Question`.
 
         Returns:
-            The user's decision; with `done`, an accept means that it is done.
+            The user's decision. With `done`, an accepted result means that the step is complete.
 
         Raises:
-            ValueError: The URL is none.
-            TypeError: `done` is no function.
-            ClientResponseError: `done` still says no when the time is over.
-            Exception: As `ask`.
+            ValueError: The URL is not an http or https URL.
+            TypeError: `done` is not a function.
+            ClientResponseError: `done` still returns False at the end of the time.
+            Exception: Those of `ask`.
         """
         from .questions import UrlElicitRequest
 
@@ -201,18 +202,18 @@ class Asking(CallContext):
     async def sample(
         self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
     ) -> SamplingResult:
-        """Have the client's model say something (client/sampling; deprecated since 2026-07-28).
+        """Generate a message with the client's model (client/sampling; deprecated since 2026-07-28).
 
         Args:
-            messages: A text, or messages as `user(...)` and `assistant(...)` make them.
-            max_tokens: The most tokens that it may say.
-            options: See `SampleOptions`.
+            messages: A text, or messages made by `user(...)` and `assistant(...)`.
+            max_tokens: Maximum number of tokens to generate.
+            options: Optional parameters; see `SampleOptions`.
 
         Returns:
-            What it said; `text` is the text of it.
+            The message of the model; `text` has its text.
 
         Raises:
-            Exception: As `ask`.
+            Exception: Those of `ask`.
         """
         from .sampling import SamplingRequest
 
@@ -220,13 +221,13 @@ class Asking(CallContext):
         return answer
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
-        """Ask for the client's roots (client/roots; deprecated since 2026-07-28).
+        """Request the client's roots (client/roots; deprecated since 2026-07-28).
 
         Args:
-            key: See `Question`.
+            key: Name of the request; see `Question`.
 
         Raises:
-            Exception: As `ask`.
+            Exception: Those of `ask`.
         """
         from .questions import ListRootsRequest
 
@@ -241,7 +242,7 @@ class Asking(CallContext):
         """Run a side effect, such as an order, and repeat its result in later rounds: at least once.
 
         Args:
-            key: Its name in this request, of 1 to 100 characters.
+            key: Name of the side effect in this request, 1 to 100 characters.
             function: Runs the side effect and returns a JSON value. A function that is not `async` is called in a
                 worker thread. The client carries the value to the next round and can read it; a task stores it.
                 If the function raises, nothing is stored, and the key may be used again.
@@ -250,9 +251,9 @@ class Asking(CallContext):
             The value that the function returned, in this round or an earlier one.
 
         Raises:
-            TypeError: The value would come back as another one: it is a tuple or a date, for example.
-            ValueError: The key is none, or has been used in this call.
-            Exception: Whatever the function raises.
+            TypeError: The value differs after a JSON round trip, for example a tuple or a date.
+            ValueError: The key is invalid, or was used before in this call.
+            Exception: The exception of the function.
         """
         known = begin_once(self._call, key)
         if known is not None:
@@ -271,12 +272,12 @@ class Asking(CallContext):
 
     @property
     def idempotency_key(self) -> str:
-        """A text that is the same in all rounds and runs of this request, and in no other request."""
+        """String that is the same in all rounds and runs of this request, and differs for other requests."""
         return dialogue_of(self._call).call_id
 
     @property
     def task(self) -> TaskRun | None:
-        """The task that runs this function; None where the client waits for the result, and where a task is made."""
+        """The task that runs this function; None while the client waits for the result, or while a task is created."""
         dialogue = self._call.dialogue
         if dialogue is None or dialogue.task_id is None:
             return None
@@ -284,7 +285,7 @@ class Asking(CallContext):
 
 
 def begin_once(call: Call, key: str) -> tuple[Any] | None:
-    """Return what `once` has returned in an earlier round, alone in a tuple; None where there was none."""
+    """Return the stored value of `once` from an earlier round, as a tuple of one; None if there is none."""
     from .questions import check_key
 
     call.check_open()
@@ -295,26 +296,26 @@ def begin_once(call: Call, key: str) -> tuple[Any] | None:
 
 
 def end_once(call: Call, key: str, value: Any) -> Any:
-    """Keep what is returned under a key, and return it as every round gets it."""
+    """Store a value under a key, and return it in the form that later rounds get."""
     kept = _from_json(key, value)
     dialogue_of(call).remember(key, kept)
     return kept
 
 
 def forget_once(call: Call, key: str) -> None:
-    """Take note that nothing has come of what was to be done once; from any thread."""
+    """Release the key of a side effect that failed; from any thread."""
     dialogue_of(call).release("ctx.once", key)
 
 
 async def check_rounds(call: Call) -> None:
-    """Take over what a client brings from an earlier round, or refuse it before the handler runs.
+    """Read the state that a client brings from an earlier round, or reject it before the handler runs.
 
     Args:
         call: The request.
 
     Raises:
-        MalformedError: It is malformed, forged, expired, of another request, or used up.
-        BusyError: Whether it has been used up cannot be known now.
+        MalformedError: The state is malformed, forged, expired, of another request, or already used.
+        BusyError: The shared store does not respond, so the server cannot check whether the state was used.
     """
     dialogue = dialogue_of(call)
     if call.runtime.options.single_use_state:
@@ -334,7 +335,7 @@ def _check_questions(questions: tuple[object, ...]) -> None:
 
 
 def _instead_of(value: object) -> str:
-    """Say what to write where something stands for a question."""
+    """Return the correction for a wrong argument of `ctx.ask`."""
     if isinstance(value, str):
         return f"Write ctx.ask(ElicitRequest({value[:50]!r}, bool)), or another type in place of bool"
     method = getattr(value, "__name__", "") if asyncio.iscoroutine(value) else ""
@@ -359,7 +360,7 @@ def _check_done(done: object) -> None:
 
 
 def _kind(value: object) -> str:
-    """Say what something is; not what is in it, which may be an answer."""
+    """Return the name of a value's type for messages, without its content, which may be an answer of the user."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = type(value).__name__
@@ -367,13 +368,13 @@ def _kind(value: object) -> str:
 
 
 def _close(value: object) -> None:
-    """Close a coroutine that nobody will await."""
+    """Close a coroutine that is never awaited."""
     if asyncio.iscoroutine(value):
         value.close()
 
 
 async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[Json]:
-    """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
+    """Return the JSON of requests, if the client supports them. Files in them are read in a worker thread."""
     can_ask = dialogue_of(call).has_rounds or call.channel.questions is not None
     for question in questions:
         if not can_ask or call.revision not in CLIENT_METHODS[question.method]:

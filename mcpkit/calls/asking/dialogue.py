@@ -1,4 +1,4 @@
-"""What one call has asked its client and done once, and how it asks: most simply by requests of the server's."""
+"""Requests of one call to its client, and its side effects with `once`, in the handshake era."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class Dialogue:
-    """What one call has asked its client, and what it has done once.
+    """Requests of one call to its client, and its side effects with `once`.
 
-    The questions are requests to the client, on the channel of the call; it has one round, and what a client may have
-    brought as from an earlier round means nothing. `Rounds` are another way.
+    The requests are JSON-RPC requests to the client, on the channel of the call. There is one round, and state from an
+    earlier round is ignored. `Rounds` implements the stateless era.
 
     Args:
         call: The call.
-        paused: Keeps its clock still in a block.
+        paused: Returns a context manager that stops the clock of the call.
 
     Attributes:
-        attempt: Which run of the function this is, in order; 1 where it is no task.
-        has_done: Whether something has been done once in this round.
-        has_rounds: Whether the call is answered with its questions, and made again with the answers.
-        call_id: The same in all rounds of a request.
-        task_id: The id of the task whose run it is; None where it is none.
+        attempt: Number of the run of the function; 1 without a task.
+        has_done: Whether a side effect has run in this round.
+        has_rounds: Whether the call is answered with its requests, and repeated with the answers.
+        call_id: Id that is the same in all rounds of a request.
+        task_id: Id of the task; None if the call is not the run of a task.
     """
 
     has_rounds: ClassVar[bool] = False
@@ -90,7 +90,7 @@ class Dialogue:
         return key
 
     def page_id(self, name: str) -> str:
-        """Return what tells the page of a question from all others: the same in all runs, and no other request's."""
+        """Return an id for the page of a request, the same in all runs and unique to the request."""
         import hashlib
 
         return hashlib.sha256(f"{self.call_id} {name}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -127,18 +127,18 @@ class Dialogue:
     async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
     ) -> list[Any]:
-        """Return the answers to all the questions, asked at once; meanwhile the call's clock stands still.
+        """Return the answers to requests that are sent at once. The clock of the call stops until then.
 
         Args:
-            questions: What to ask.
-            requests: How they are said.
-            names: What tells them apart.
+            questions: The requests.
+            requests: Their JSON.
+            names: Their names.
 
         Raises:
-            InputRequired: Some answers are not there yet, and come with the next round.
-            ClientResponseError: The client does not answer, refuses, or answers with something else.
-            ProtocolError: An answer is malformed, or the handler asks something else under a name than before; or
-                the client has too many questions to answer.
+            InputRequired: Some answers are missing, and come with the next round.
+            ClientResponseError: The client does not respond, refuses, or its response is invalid.
+            ProtocolError: An answer is malformed; the handler sends another request under a name than before; or too
+                many requests to the client are open.
         """
         channel = self._call.channel
         assert channel.questions is not None, "there is a way to the client"
@@ -150,11 +150,11 @@ class Dialogue:
         """Have a question asked again that was answered."""
 
     async def redeem(self) -> None:
-        """Use up what the client has brought from the round before: nobody else may go on from it.
+        """Mark the state of the earlier round as used, so that no other request can continue from it.
 
         Raises:
-            MalformedError: It has been used, or that cannot be known here.
-            BusyError: The shared store does not answer.
+            MalformedError: The state was used before, or this server cannot check it.
+            BusyError: The shared store does not respond.
         """
 
     def result(self) -> Json | None:

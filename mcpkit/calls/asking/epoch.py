@@ -1,4 +1,4 @@
-"""Since when the shared store knows what has been used: it may have lost that, and then nobody can tell."""
+"""Epoch of the shared store: it changes when the store loses its record of used states, which are then unknown."""
 
 from __future__ import annotations
 

@@ -59,15 +59,15 @@ _SKEW = 300
 
 
 class Rounds(Dialogue):
-    """What is known of the rounds of one request.
+    """Requests to the client in the rounds of one stateless request.
 
     Args:
         call: The request, in its present round.
 
     Raises:
-        RuntimeError: Its method has no place for questions.
-        MalformedError: `inputResponses` is no such thing; or the state is none that was given here, has
-            expired, or belongs to another request.
+        RuntimeError: The method cannot send requests to the client.
+        MalformedError: `inputResponses` is malformed; or the state is not from this server, has expired, or belongs to
+            another request.
     """
 
     has_rounds = True
@@ -96,7 +96,7 @@ class Rounds(Dialogue):
             self._load(state)
 
     async def redeem(self) -> None:
-        """Use up the state that has come, if one has: nobody else may go on from it."""
+        """Mark the received state as used, so that no other request can continue from it."""
         try:
             await self._redeem(self._call.runtime)
         except OSError:
@@ -141,7 +141,7 @@ class Rounds(Dialogue):
 
     @property
     def answers(self) -> list[Json]:
-        """What has been answered: `digest`, which tells its question from others, and `result`."""
+        """The answers so far: `digest` identifies the request, `result` is the client's result."""
         return [{"digest": digest, "result": result} for digest, result in self._answered.values()]
 
     async def ask(
@@ -273,7 +273,7 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
 
 
 def _subject(call: BaseCall) -> str:
-    """Return what tells a request from others: who asks by which client, its method and params.
+    """Return a digest of a request: caller, client, method and params.
 
     Params that differ between the rounds are left out.
     """
@@ -285,13 +285,13 @@ def _subject(call: BaseCall) -> str:
 
 
 def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[str, str]) -> ProtocolError:
-    """Log that a handler has asked something else than before, and return what its client is told.
+    """Log that a handler sends another request than in an earlier round, and return the error for the client.
 
     Args:
         call: The call.
-        key: The name of the question.
-        request: What it asks now.
-        digests: What it has asked before, by the names of the questions.
+        key: The name of the request.
+        request: The request of this round.
+        digests: Digests of the requests of earlier rounds, by name.
     """
     asked = digest(request)
     other = next((name for name, before in digests.items() if before == asked), None)
@@ -326,7 +326,7 @@ def digest(request: Mapping[str, Any]) -> str:
 
 
 def _home(runtime: Runtime, epoch: str) -> str:
-    """Return what tells the store of claims, and what it knows, from others, and names none to who reads the state."""
+    """Return a digest of the store and its epoch. It does not reveal their names to a reader of the state."""
     return hashlib.sha256(f"{runtime.storage.store_id} {epoch}".encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Where functions run that would hold up the event loop: worker threads and worker processes.
+"""Worker threads and worker processes, for functions that would block the event loop.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""A child that a function has forked ends where the function does: what comes after that is its parent's to do."""
+"""Forked child processes of a function, which end when the function ends."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_child(error: BaseException | None) -> NoReturn:
-    """End this process, a child that a function has forked, as the interpreter would: it answers nobody.
+    """End this process, a child that a function has forked, as the interpreter would. It sends no response.
 
     Args:
-        error: What the function raised there, if it did.
+        error: Exception of the function in the child, or None.
     """
     status = 0
     with suppress(BaseException):

@@ -1,4 +1,4 @@
-"""What a function in a worker thread awaits in the event loop of its request."""
+"""Awaiting in the event loop of a request, from a function in a worker thread."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def in_loop(coroutine: Coroutine[Any, Any, T], call: Call) -> T:
 
 
 async def _known(coroutine: Coroutine[Any, Any, Any], call: Call) -> tuple[Any, BaseException | None]:
-    """Await something in the event loop, in the sight of the request, which cancels it when it is over.
+    """Await a coroutine in the event loop, in a task that the call cancels at its end.
 
-    What it raises is returned: a task that raises SystemExit would end the event loop.
+    Exceptions are returned, because a task that raises SystemExit would end the event loop.
     """
     task = asyncio.current_task()
     if call.sync_calls is None:

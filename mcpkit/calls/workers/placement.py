@@ -1,4 +1,4 @@
-"""Where an author's function runs, when it is neither the event loop for `async def` nor a thread for others."""
+"""Option `run_in`: the place of a handler, other than the event loop for `async def` and a thread for others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
 
     Args:
         what: The component, for messages.
-        function: The author's function.
-        options: The options that were given.
+        function: The handler.
+        options: The given options.
 
     Returns:
         The place; None for the default: the event loop for `async def`, a worker thread for others.
 
     Raises:
-        RegistrationError: The function cannot run there; the message says what to change.
+        RegistrationError: The function cannot run there; the message contains the correction.
     """
     place = options.get("run_in")
     if place not in {None, "thread", "process", "loop"}:
@@ -45,7 +45,7 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
 
 
 def is_async_generator_function(function: Callable[..., Any]) -> bool:
-    """Say whether a function yields by `async`: it belongs into the event loop, where nothing awaits its call."""
+    """Return True if a function is an async generator function, which runs in the event loop without being awaited."""
     return inspect.isasyncgenfunction(innermost(function))
 
 
@@ -62,7 +62,7 @@ def check_pickles(what: str, function: Callable[..., Any]) -> None:
     """Check that another process can import a function, once its own module has been executed.
 
     Raises:
-        RegistrationError: It cannot; the message says why.
+        RegistrationError: It cannot; the message has the reason.
     """
     import pickle
 
@@ -78,7 +78,7 @@ def check_name(what: str, function: Any) -> None:
     """Check that a function has a name by which another process can import it.
 
     Raises:
-        RegistrationError: It has none; the message says why.
+        RegistrationError: It has none; the message has the reason.
     """
     function = innermost(function)
     name = getattr(function, "__qualname__", "")

@@ -1,4 +1,4 @@
-"""Worker processes, for functions that must be stopped whatever they do."""
+"""Worker processes, for functions that must be stoppable."""
 
 from __future__ import annotations
 
@@ -202,12 +202,12 @@ class Worker:
 
     @property
     def is_of_parent(self) -> bool:
-        """Whether it belongs to the process that this one was forked from."""
+        """True if the worker belongs to the process that this one was forked from."""
         return os.getpid() != self._parent
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """True if the worker can receive requests."""
         return not self._is_killed and self._process.is_alive()
 
     def wait_until_ready(self) -> None:
@@ -229,17 +229,17 @@ class Worker:
         self._is_ready = True
 
     def ask(self, number: int, request: bytes) -> tuple[Any, Any]:
-        """Send a request and wait for its answer; an answer to another one is nobody's.
+        """Send a request and wait for its response. Responses to other requests are discarded.
 
         Args:
-            number: The number in the request.
-            request: What the worker is sent.
+            number: Number of the request.
+            request: The pickled request.
 
         Returns:
-            The result, and what was raised or None.
+            The result, and the exception or None.
 
         Raises:
-            ProcessEndedError: It has ended before.
+            ProcessEndedError: The worker ended without a response.
         """
         import pickle
 

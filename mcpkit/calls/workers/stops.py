@@ -1,4 +1,4 @@
-"""What stops a function in a worker thread when nobody waits for it any more: its author knows, as threads do not."""
+"""Functions that stop a handler in a worker thread after its call was cancelled; Python cannot stop a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stop:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still be called."""
+        """True if the function may still be called."""
         return self._function is not None
 
     def __enter__(self) -> None:
@@ -55,7 +55,7 @@ class Stop:
 
 
 def call_all(stops: Iterable[Stop]) -> None:
-    """Call them in a thread of their own, the latest first: they may block, as whoever they stop may hold a lock."""
+    """Call stop functions in a thread of their own, the latest first: they may block on a lock of the handler."""
 
     def call() -> None:
         for stop in reversed(list(stops)):

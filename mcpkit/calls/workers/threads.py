@@ -1,4 +1,4 @@
-"""How a handler runs: a coroutine in the event loop, anything else in a worker thread."""
+"""Execution of handlers: coroutines in the event loop, other functions in worker threads."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ logger = logging.getLogger(__name__)
 class Threads:
     """A bounded number of daemon threads for functions that block.
 
-    Daemons, so that a function that never returns cannot keep the process; the pools of the
-    standard library are joined at exit. Threads start on demand and wait a while for more work.
+    They are daemon threads so that a function that never returns cannot keep the process alive: Python joins the
+    threads of the standard library's pools at exit. Threads start on demand, and end after some time without work.
 
-    A thread whose caller is cancelled is given up: it goes on alone, another may take its place, and
-    once its function has returned it works again where there is a place.
+    A thread whose caller is cancelled is abandoned: its function runs on, and another thread may take its place. When
+    the function has returned, the thread takes new work if there is a free place.
 
     Args:
-        limit: The greatest number of threads, without those given up.
-        stuck: How many of those given up may still run when a new call comes.
+        limit: Maximum number of threads, without abandoned ones.
+        stuck: Maximum number of abandoned threads at which new calls are accepted.
 
     Attributes:
-        keep: Seconds for which a thread waits for another call before it ends.
-        given_up: How many of those given up still run.
+        keep: Seconds without work after which a thread ends.
+        given_up: Number of abandoned threads that still run.
 
     Raises:
-        TypeError: One of them is no whole number.
-        ValueError: There cannot be so few.
+        TypeError: An argument is not an integer.
+        ValueError: An argument is too small.
     """
 
     def __init__(self, limit: int, stuck: int = 40) -> None:
@@ -70,15 +70,15 @@ class Threads:
         Args:
             function: Any function.
             kwargs: Its arguments.
-            running: The request that it serves, which is told when its thread is given up.
+            running: The request that it serves, which is notified when its thread is abandoned.
 
         Returns:
-            What it returns. When the caller is cancelled it is free at once: the thread goes on
-            alone, what it returns is dropped, and what it raises is logged.
+            The return value. A cancelled caller continues at once. Then the thread runs on, its return value is
+            discarded, and its exception logged.
 
         Raises:
-            BusyError: Too many of the threads that were given up still run, or the system has no more threads.
-            BaseException: Whatever the function raises.
+            BusyError: Too many abandoned threads still run, or the system cannot start a thread.
+            BaseException: The exception of the function.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._process != os.getpid():
@@ -100,7 +100,7 @@ class Threads:
             raise
 
     def _take_place(self) -> bool:
-        """Reserve a place for one more thread, with the lock held; say whether there is one, and work for it."""
+        """Reserve a place for one more thread, with the lock held. Return False if there is none or no work for it."""
         if self._waiting <= self._idle or self._started >= self.limit:
             return False
         self._started += 1
@@ -108,7 +108,7 @@ class Threads:
         return True
 
     def _begin(self) -> bool:
-        """Start a thread in the place that is reserved for it; say whether somebody works for those who wait."""
+        """Start a thread in its reserved place. Return False if no thread runs."""
         try:
             threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
         except RuntimeError as error:
@@ -144,7 +144,7 @@ class Threads:
         )
 
     def _refuse_waiting(self) -> None:
-        """Refuse what no thread has taken yet, with the lock held: the next ones could get stuck as well."""
+        """Reject the calls that no thread has taken yet, with the lock held: they could get stuck as well."""
         with suppress(Empty):
             while True:
                 job = self._jobs.get_nowait()
@@ -196,7 +196,7 @@ class Threads:
             del job, work, outcome, error  # what a call holds must not live until the next one
 
     def _return(self, job: _Job) -> bool:
-        """Take note that a call has ended, with the lock held; say whether its thread may take another."""
+        """Record the end of a call, with the lock held. Return True if its thread may take another call."""
         job.is_running = False
         if job.left is not None:
             self.given_up -= 1
@@ -208,7 +208,7 @@ class Threads:
 
 
 class _Job:
-    """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
+    """A call to run in a thread, and the future of its caller; `work` is None if the caller was cancelled."""
 
     __slots__ = ("future", "is_running", "is_stopped", "left", "work")
 
@@ -238,9 +238,9 @@ def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | No
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Say whether an exception goes on through a request instead of becoming its answer.
+    """Return True if an exception ends the task of a request, and does not become its response.
 
-    That is so of an interrupt by the user, and of the end of a coroutine whose event loop has gone.
+    Those are an interrupt by the user, and the end of a coroutine after its event loop has gone.
     """
     if isinstance(error, GeneratorExit):  # a function may raise it as well
         return running_loop() is None
@@ -248,7 +248,7 @@ def is_fatal(error: BaseException) -> bool:
 
 
 def of_a_function(error: BaseException) -> BaseException:
-    """Return an exception from outside the event loop in a form that ends its call, and not the event loop."""
+    """Return a form of a function's exception that ends its call, and not the event loop."""
     # No coroutine may raise the first, and no signal can have brought the second.
     if isinstance(error, (StopIteration, KeyboardInterrupt, GeneratorExit)):
         wrapped = RuntimeError(f"the function raised {type(error).__name__}")
@@ -258,12 +258,12 @@ def of_a_function(error: BaseException) -> BaseException:
 
 
 def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> None:
-    """Log what was raised by something that nobody waits for any more: as a warning, unless it is a consequence.
+    """Log an exception after the end of its call: as a warning, unless it is a consequence of that end.
 
     Args:
-        what: What has raised it.
-        error: What was raised.
-        is_expected: Whether it was made to end.
+        what: Name of the function or task, for the message.
+        error: The exception.
+        is_expected: Whether it was stopped.
     """
     if is_expected or _is_about_the_end(error):
         logger.debug("%s stopped after its call had ended", what, exc_info=error)
@@ -272,7 +272,7 @@ def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> N
 
 
 def _is_about_the_end(error: BaseException | None) -> bool:
-    """Say whether an exception, or one that it has come of, is that its call has ended."""
+    """Return True if an exception, or a cause of it, is `CallEndedError`."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, CallEndedError):
@@ -283,5 +283,5 @@ def _is_about_the_end(error: BaseException | None) -> bool:
 
 
 async def finish_awaitable(value: Any) -> Any:
-    """Await what a function returned, when it is something to await after all."""
+    """Return a value, or the result of awaiting it if it is awaitable."""
     return await value if inspect.isawaitable(value) else value

@@ -1,4 +1,4 @@
-"""What runs inside a worker process: calls functions, one after the other, until the server is gone."""
+"""Main loop of a worker process: it calls functions, one after the other, until the server ends."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from .threads import finish_awaitable
 
 
 class Raised(NamedTuple):
-    """What a function raised, on its way to another process.
+    """Exception of a function, in a form for another process.
 
     Args:
-        pickled: The exception, where pickling keeps it as it is; else empty.
-        kind: Its class, or the nearest base that the other process can import.
+        pickled: The pickled exception; empty if pickling does not preserve it.
+        kind: Its class, or the nearest base class that the other process can import.
         arguments: Its `args`.
         state: Its other attributes.
         trace: Its traceback, as text.
-        cause: What made a result that cannot be sent so, where something was raised.
+        cause: Exception behind an `OutputError`, if any.
     """
 
     pickled: bytes
@@ -91,13 +91,13 @@ class WorkerTraceback(Exception):  # noqa: N818 - shows where an exception came 
 
 
 def serve(connection: Connection, function: bytes, main: str | None) -> None:
-    """Answer requests until the other side is gone.
+    """Answer requests until the server closes the connection.
 
     Args:
-        connection: Where requests come from: pickled, a number, a function with its keyword arguments, and what makes
-            the result. Each is answered with its number, the result, and None or what was raised.
-        function: One of those functions, pickled. It is here so that its module is imported before the first request.
-        main: The module, or the folder, that the server was started with, where multiprocessing has not imported it.
+        connection: Connection for requests. Each is a pickled number, a function with keyword arguments, and a function
+            that makes the result. The response is the number, the result, and the exception or None.
+        function: A pickled function, so that its module is imported before the first request.
+        main: Module or folder that the server was started with, if multiprocessing has not imported it.
     """
     _detach()
     if main is not None and b"__main__" in function:
@@ -161,7 +161,7 @@ def _import_main(main: str) -> None:
 
 @lru_cache(maxsize=64)
 def _load(pickled: bytes) -> Callable[[Any], Any] | None:
-    """Return what makes results, the same each time, as a schema may have to be read first."""
+    """Return the function that makes results. It is cached, because it may have to read a schema first."""
     make: Callable[[Any], Any] | None = pickle.loads(pickled)
     return make
 
