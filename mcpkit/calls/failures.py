@@ -79,7 +79,11 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...] | None:
-    """Return the exceptions of a group, never an empty list; None if it is not a group."""
+    """Return the exceptions of a group, never an empty list; None if it is not a group.
+
+    A group is recognized by its attribute: Python 3.10 has no class for it, and other classes may have such an
+    attribute.
+    """
     inner: Any = getattr(error, "exceptions", None)
     if not isinstance(inner, tuple) or not inner:
         return None

@@ -16,7 +16,18 @@ logger = logging.getLogger(__name__)
 
 
 class Lifespan:
-    """The lifespan in one event loop."""
+    """The lifespan in one event loop.
+
+    One task enters and exits the context manager, as context managers with cancel scopes require, whichever tasks start
+    and stop it.
+
+    Args:
+        enter: Returns the context manager, which is entered at once.
+
+    Attributes:
+        users: Number of transports that use it.
+        started: Future of the yielded value, or of the error at startup.
+    """
 
     def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What tells clients apart of whom nothing but the address is known."""
+"""Identification of clients by their address."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ _PORT = re.compile(r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*")
 
 
 def caller_at(host: str) -> str | None:
-    """Return what tells the client at an address from others.
+    """Return the identifier of the client at an address.
 
     Args:
-        host: The address, as text. Where it is that of a proxy, as the ASGI server believes none of its headers, all
-            of its clients are one.
+        host: The address, as text. All clients of a proxy count as one, if the ASGI server does not trust its headers.
 
     Returns:
-        The address, of IPv6 the network; None for one of this machine, where a proxy may stand for any number of
-        clients, and for none at all.
+        The IPv4 address or the IPv6 network. None for an address of this machine, where a proxy may serve any number of
+        clients, and for an empty one.
     """
     if ":" in host:
         try:

@@ -44,12 +44,12 @@ def decode_base64_text(text: str) -> bytes:
 
 
 def is_data_url(text: str) -> bool:
-    """Tell whether a text is a data URL."""
+    """Return True if a text is a data URL."""
     return text[:5].lower() == "data:"
 
 
 def is_plain_base64(text: str) -> bool:
-    """Tell whether a text is base64 in its standard form (RFC 4648, section 4), without decoding it."""
+    """Return True if a text is base64 in its standard form (RFC 4648, section 4), without decoding it."""
     if len(text) % 4 or not text.isascii():
         return False
     rest = text.encode("ascii").translate(None, _DIGITS)

@@ -1,7 +1,7 @@
-"""Validators and serializers that do what the given schema says, on every pydantic.
+"""Validators and serializers that follow a given core schema, in every version of pydantic.
 
-From 2.11 on pydantic puts what it has built for a class before what a schema says of the class. Ours say more, as they
-follow JSON Schema. From 2.13 on it can be told not to.
+From 2.11 on, pydantic prefers the validator that it has built for a class to the schema of the class. The schemas of
+mcpkit contain more, because they follow JSON Schema. From 2.13 on, an option turns that off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def validator(core: CoreSchema) -> SchemaValidator:
 
 
 def can_serialize(core: CoreSchema) -> bool:
-    """Say whether pydantic does all that a schema says: before 2.13 not with fields that no class names."""
+    """Return True if pydantic follows a whole schema: before 2.13 not with fields that no class declares."""
     from .core_nodes import nodes  # which most servers do not need
 
     return _CAN_BE_TOLD or not any("extras_schema" in node for node in nodes(core))

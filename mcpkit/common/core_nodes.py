@@ -1,4 +1,4 @@
-"""pydantic's core schemas, gone through, and copied with changes."""
+"""Traversal of pydantic's core schemas, and copies of them with changes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def nodes(core: object, skipped: Collection[str] = ()) -> Iterator[dict[str, Any
 
 
 def copied(core: Any, change: Callable[[Any], Any], kept: Collection[str] = ()) -> Any:
-    """Return a copy of a core schema with what it holds, if anything, changed.
+    """Return a copy of a core schema with changed inner values.
 
     Args:
         core: The schema, or several.
-        change: Returns what stands in the place of what the schema holds.
-        kept: Keys of schemas whose values stay what they are.
+        change: Returns the replacement of an inner value.
+        kept: Keys of schemas with unchanged values.
     """
     if _is_mapping(core):
         kept = kept if isinstance(core.get("type"), str) else ()
@@ -60,7 +60,7 @@ def _holds_several(core: object) -> TypeGuard[list[object] | tuple[object, ...]]
 
 
 def is_labelled(value: Any) -> TypeGuard[tuple[Any, Any]]:
-    """Tell whether a choice of a union comes with a label."""
+    """Return True if a choice of a union has a label."""
     return isinstance(value, tuple)
 
 
@@ -102,6 +102,6 @@ def instead_of(node: Node, built: Any) -> Any:
 
 
 def is_named_tuple(node: Node) -> bool:
-    """Tell whether a call is what pydantic before 2.14 makes of a NamedTuple, which then has a kind of its own."""
+    """Return True if a call schema is the form of a NamedTuple before pydantic 2.14, which has its own type for it."""
     cls = node.get("function")
     return isinstance(cls, type) and issubclass(cls, tuple)

@@ -1,4 +1,4 @@
-"""What runs for a request, as far as whatever runs for it must know."""
+"""The request that runs in the current thread or task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..common.errors import CallEndedError
 
 
 class Running:
-    """Something that runs, and that somebody may stop waiting for.
+    """A running request. Its caller may stop waiting for it.
 
     Attributes:
         method: The method of the request.
-        is_ended: Whether it has been answered, or nobody waits for its answer any more.
-        is_timed_out: Whether its time is over.
+        is_ended: Whether it has been answered or cancelled.
+        is_timed_out: Whether its timeout has ended.
     """
 
     __slots__ = ("is_ended", "is_timed_out", "method")
@@ -27,25 +27,25 @@ class Running:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for the result any more: it was cancelled, or its time is over."""
+        """True if no caller waits for the result any more: the request was cancelled, or its timeout has ended."""
         return self.is_ended or self.is_timed_out
 
     def check_open(self) -> None:
-        """Go on only while somebody waits for the result.
+        """Raise an error if no caller waits for the result any more.
 
         Raises:
-            CallEndedError: Nobody does any more.
+            CallEndedError: The request has ended.
         """
         if self.is_ended or self.is_timed_out:
             raise CallEndedError(self.method)
 
     @property
     def is_stoppable(self) -> bool:
-        """Whether a function in a thread has said what stops it."""
+        """True if the handler has registered a stop function."""
         return False
 
     def leave(self, left: asyncio.Future[None]) -> None:
-        """Take note that a thread goes on alone, until `left` is done, and stop it as far as it has said how."""
+        """Record that the worker thread runs on until `left` is done, and call the registered stop functions."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -1,4 +1,4 @@
-"""The end of a process at once, whatever else runs in it."""
+"""Immediate exit of a process, without cleanup."""
 
 from __future__ import annotations
 

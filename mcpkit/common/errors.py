@@ -32,7 +32,7 @@ def said_by(error: BaseException) -> str | None:
 
 
 class RegistrationError(Exception):
-    """A component cannot be registered; the message says what to change in its definition."""
+    """A component cannot be registered. The message contains the correction of its definition."""
 
 
 class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
@@ -135,7 +135,7 @@ class ChallengeError(ProtocolError):
 
 
 class HandlerError(Exception):
-    """Base class of errors whose text is sent to the client."""
+    """Base class of errors with a text for the client."""
 
 
 class ToolError(HandlerError):

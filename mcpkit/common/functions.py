@@ -1,4 +1,4 @@
-"""Functions that an author gives."""
+"""Checks of functions that are passed as options."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..common.errors import RegistrationError
 def check_function(
     name: str, given: object, of: str, *, or_else: str = "", may_be_async: bool = True
 ) -> None:
-    """Check that something can be called, where it is given.
+    """Check that an option is callable.
 
     Args:
-        name: What it is called.
+        name: Name of the option.
         given: The function, or None.
-        of: What it is a function of.
-        or_else: What may stand in its place, such as `or a SamplingHandler`.
-        may_be_async: Whether what it returns is awaited.
+        of: Parameter of the function, for messages.
+        or_else: Alternative type for messages, such as `or a SamplingHandler`.
+        may_be_async: Whether the return value is awaited.
 
     Raises:
-        TypeError: It cannot be called, or nobody would await it.
+        TypeError: It is not callable, or it is async and would not be awaited.
     """
     if inspect.iscoroutinefunction(given) and not may_be_async:
         raise TypeError(f"{name} must be a function of {of} that is not async, as it is not awaited")
@@ -29,16 +29,16 @@ def check_function(
 
 
 def check_hook(hook: object, name: str, argument: str, waits: str) -> None:
-    """Refuse what cannot be called with one argument, or would have to be awaited.
+    """Check that a hook is callable with one argument and is not async.
 
     Args:
         hook: The function.
-        name: What registers it, such as `on_error`.
-        argument: The class of what it is called with.
-        waits: What does not wait for it, in words.
+        name: Name of the method that registers it, such as `on_error`.
+        argument: Class of its argument.
+        waits: Reason why it cannot be async, for messages.
 
     Raises:
-        RegistrationError: It is no function of one argument, or it is async.
+        RegistrationError: It is not a function of one argument, or it is async.
     """
     call = getattr(hook, "__call__", None)  # noqa: B004 - an object's own
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call):

@@ -1,4 +1,4 @@
-"""Whoever hears of something: added from any thread, and gone again by the function that adding returns."""
+"""Listeners for an event: added from any thread, and removed by the function that `add` returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 
 class Listeners(Generic[P]):
-    """Functions that are called, in the order of their coming, in the thread that tells."""
+    """Functions that are called in the order in which they were added, in the thread of the event."""
 
     __slots__ = ("_all",)
 
@@ -30,10 +30,10 @@ class Listeners(Generic[P]):
         return partial(self._all.pop, key, None)
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call all; what one of them raises is raised here, and those after it are not called."""
+        """Call all listeners. An exception of one is raised here, and those after it are not called."""
         for listener in tuple(self._all.values()):
             listener(*args, **kwargs)
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of listeners."""
         return len(self._all)

@@ -90,7 +90,7 @@ class Home:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing can be done with it any more: its event loop was closed, or this process was forked since."""
+        """True if the object is unusable: its event loop was closed, or this process was forked since."""
         return self._loop is not None and (self._process != os.getpid() or self._loop.is_closed())
 
     def here(self) -> asyncio.AbstractEventLoop:

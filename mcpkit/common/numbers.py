@@ -1,4 +1,4 @@
-"""Numbers that an author sets: how many of something, and how many seconds."""
+"""Checks of numeric options: counts and seconds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from math import isfinite
 
 
 def check_count(name: str, count: object, *, least: int = 1, none: str = "", example: str = "") -> None:
-    """Check how many of something there may be.
+    """Check an option with a count.
 
     Args:
-        name: What it is called.
+        name: Name of the option.
         count: The number.
-        least: The least that it may be.
-        none: What None stands for, such as `one page`; empty where it is no number.
-        example: What it is a number of, for whoever has written something else.
+        least: The minimum.
+        none: Meaning of None, such as `one page`; empty if None is invalid.
+        example: Text after "must be an integer" in the message of the TypeError.
 
     Raises:
-        TypeError: It is no whole number.
-        ValueError: It is too small.
+        TypeError: It is not an integer.
+        ValueError: It is below the minimum.
     """
     or_none = f", or None for {none}" if none else ""
     if count is None and none:

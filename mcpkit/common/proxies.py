@@ -1,7 +1,7 @@
-"""Proxies for clients of httpx2: those that the environment names, and one that an option names.
+"""Proxies for clients of httpx2: those of the environment, and one of an option.
 
-httpx2 makes the connections to all proxies of the environment when a client is made, and fails where it cannot use one,
-even if no request goes through it. Here a proxy is only looked at when a request goes through it.
+httpx2 connects to all proxies of the environment when a client is created, and fails if one is unusable, even if no
+request goes through it. Here, a proxy is only checked when a request goes through it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 
 class ProxyTransport(httpx2.AsyncBaseTransport):
-    """Sends requests through a proxy, to which a connection is made for the first of them.
+    """Transport that sends requests through a proxy. The first request opens the connection to it.
 
     Args:
-        setting: The name of the environment variable or option that names the proxy, for errors.
-        url: The URL of the proxy; without a scheme it is `http`.
-        cure: What to do about a proxy that cannot be used.
-        verify: How servers are known over TLS.
-        limits: How many connections are kept.
+        setting: Name of the environment variable or option with the proxy, for errors.
+        url: URL of the proxy; without a scheme, `http`.
+        cure: Text with the correction of an unusable proxy.
+        verify: TLS verification.
+        limits: Limits of the connection pool.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ def client(
     mounts: Mapping[str, httpx2.AsyncBaseTransport] | None = None,
     **options: object,
 ) -> httpx2.AsyncClient:
-    """Return a client whose proxies are looked at when they are used; it has to be closed.
+    """Return a client that checks its proxies on first use. The caller must close it.
 
     Args:
-        verify: How servers are known over TLS; False where nothing is encrypted.
-        proxy: The URL of a proxy; None for those of the environment.
-        trust_env: Whether the environment names proxies and authorities.
-        limits: How many connections are kept.
-        mounts: Transports in place of the network, by the beginning of URLs.
+        verify: TLS verification; False for none.
+        proxy: URL of a proxy; None for those of the environment.
+        trust_env: Whether the environment may configure proxies and certificate authorities.
+        limits: Limits of the connection pool.
+        mounts: Transports in place of the network, by URL prefix.
         options: Other arguments of `httpx2.AsyncClient`.
     """
     proxies: dict[str, httpx2.AsyncBaseTransport | None] = {}

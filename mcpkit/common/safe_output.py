@@ -1,4 +1,4 @@
-"""Python's output streams, made safe to write to: what a function prints must not fail its call."""
+"""Safe versions of Python's output streams: a `print` in a function must not fail its call."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _DESCRIPTORS: Final = {"stdout": 1, "__stdout__": 1, "stderr": 2, "__stderr__": 
 
 
 class SafeOutput:
-    """A block in which printing fails for no cause that lies outside of the function that prints.
+    """Context in which printing does not fail for reasons outside of the function that prints.
 
-    Inside it, `sys.stdout` and `sys.stderr` write what their encoding lacks as escapes, drop what the system does not
-    take, and stay open when they are closed or detached. Streams of an author's own classes stay in place; wrappers of
-    Python's classes get the same error handler. All is as before when the block ends.
+    In it, `sys.stdout` and `sys.stderr` write unencodable characters as escapes, drop output that the system rejects,
+    and stay open when they are closed or detached. Streams of other classes than Python's stay in place, and wrappers
+    of Python's classes get the same error handler. The end of the context restores the streams.
 
     Attributes:
-        stdout: What `refresh` has found as `sys.stdout`, if that stays safe, as it cannot be closed.
-        stderr: The same of `sys.stderr`.
+        stdout: `sys.stdout` as found by `refresh`, if it stays safe because it cannot be closed.
+        stderr: The same for `sys.stderr`.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ def is_closed(stream: object) -> bool:
 if sys.platform == "win32":
 
     def _wait_for_room(descriptor: int) -> None:
-        """Return at once: a pipe of Windows tells nothing of its room."""
+        """Return at once: a pipe of Windows does not report its free space."""
 
 else:
 

@@ -1,4 +1,4 @@
-"""Signatures that are there to be read, by people, editors and type checkers, before what runs."""
+"""Decorators that keep a readable signature for people, editors and type checkers on a generic function."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ NO_GROUPS: Mapping[str, Any] = MappingProxyType({})
 
 
 def runs(function: Callable[..., Any]) -> Callable[[C], C]:
-    """Run a function in the place of the one below, whose signature and docstring say what it takes.
+    """Return a decorator that runs a function in place of the decorated one.
 
-    The one that runs gets what the caller has given and nothing else, so it can tell an option that was left out.
+    The decorated function only declares signature and docstring. The function that runs gets only the arguments that
+    the caller has passed, so it can detect an omitted option.
 
     Args:
-        function: The one that runs.
+        function: The function that runs.
     """
 
     def declare(declared: C) -> C:
@@ -32,11 +33,11 @@ def runs(function: Callable[..., Any]) -> Callable[[C], C]:
 
 
 def refuses_unknown(where: str, groups: Mapping[str, Any]) -> Callable[[C], C]:
-    """Refuse unknown options of the function below with a `TypeError` that suggests the right one.
+    """Return a decorator that rejects unknown options with a `TypeError` that suggests the right one.
 
     Args:
-        where: What was called, such as `Server()`.
-        groups: The dataclasses of its groups of options, by option.
+        where: Name of the call, such as `Server()`.
+        groups: Dataclasses of option groups, by option.
     """
 
     def declare(function: C) -> C:

@@ -1,4 +1,4 @@
-"""What is done to its end, also where whoever waits for it is cancelled."""
+"""Operations that continue when their caller is cancelled."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _RUNNING: set[asyncio.Task[object]] = set()
 
 
 async def to_the_end(work: Coroutine[object, None, T]) -> T:
-    """Return what comes of something that goes on in a task of its own when whoever waits for it is cancelled.
+    """Return the result of a coroutine. It runs in a task of its own, which continues when the caller is cancelled.
 
-    What it raises then is logged.
+    Then an exception is logged.
 
     Raises:
-        Exception: Whatever it raises, as long as somebody waits for it.
+        Exception: The exception of the coroutine, unless the caller was cancelled.
     """
     task = asyncio.get_running_loop().create_task(work)
     _RUNNING.add(task)
@@ -33,6 +33,6 @@ async def to_the_end(work: Coroutine[object, None, T]) -> T:
 
 
 def _tell(task: asyncio.Task[T]) -> None:
-    """Log what nobody hears of any more."""
+    """Log an exception that has no caller any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.error("a background operation failed after its caller was cancelled", exc_info=error)

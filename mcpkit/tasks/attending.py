@@ -250,7 +250,7 @@ class Attending:
 
 
 class _Relayed(Question[Json]):
-    """A request whose result is passed on unchanged."""
+    """A request that passes its result on unchanged."""
 
     method = ""
 

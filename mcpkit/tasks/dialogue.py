@@ -83,7 +83,7 @@ class TaskDialogue(Dialogue):
 
     @property
     def is_asking(self) -> bool:
-        """Whether the run has ended to send requests."""
+        """True if the run has ended to send requests."""
         return bool(self._asked)
 
     async def settled(self) -> None:

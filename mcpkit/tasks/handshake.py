@@ -250,7 +250,7 @@ class _AskedFirst(Dialogue):
 
 
 class _Kept(Question):
-    """A request whose result is kept unchanged."""
+    """A request that keeps its result unchanged."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question.key, *question.capabilities)

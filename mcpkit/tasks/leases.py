@@ -68,7 +68,7 @@ class Hold:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another worker may have the job; always true in a forked child."""
+        """True if another worker may have the job; always true in a forked child."""
         return self._is_told_lost or time.monotonic() >= self.lost_at or self._generation != forks.generation
 
     @property

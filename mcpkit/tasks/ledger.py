@@ -25,7 +25,7 @@ class Engine(PubSub, Queue, Protocol):
 
     @property
     def is_persistent(self) -> bool:
-        """Whether stored data outlives the process."""
+        """True if stored data outlives the process."""
         ...
 
 

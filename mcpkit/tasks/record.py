@@ -121,7 +121,7 @@ class Record:
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has ended."""
+        """True if the task has ended."""
         return self.status in ENDS
 
     def poll_interval(self, load: float = 1.0) -> int:

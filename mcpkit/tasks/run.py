@@ -1,4 +1,4 @@
-"""The runs of tasks: what becomes of a task from the moment that it is taken until it ends, asks, or is handed back."""
+"""Runs of tasks: from the moment that a job is taken until the task ends, sends requests, or is handed back."""
 
 from __future__ import annotations
 
@@ -50,37 +50,37 @@ _GONE = (
 
 
 class Serving(Protocol):
-    """What answers calls."""
+    """Parts of a server that answer calls."""
 
     @property
     def dispatch(self) -> Handler:
-        """Answers a call, through the middleware."""
+        """Handler that answers a call, through the middleware."""
         ...
 
     @property
     def revocations(self) -> Revocations | None:
-        """Who has been sent away; None where nobody can be."""
+        """Revocations of users' access; None if the server has none."""
         ...
 
     async def entered(self) -> bool:
-        """Wait until the lifespan has been entered in the running event loop, and say whether it could be."""
+        """Wait until the lifespan has started in the running event loop. Return False if it failed."""
         ...
 
 
 class Runs:
-    """What is done with tasks that are taken: the `Work` of a runner.
+    """Runs the tasks that a runner takes: the `Work` of a `Runner`.
 
     Args:
-        ledger: Where they are.
+        ledger: Storage of task records.
         catalog: The tools.
-        runtime: What calls run with.
-        serving: What answers their calls.
-        lease: Seconds of a lease.
+        runtime: Shared objects of the server.
+        serving: Parts of the server that answer calls.
+        lease: Lease in seconds.
 
     Attributes:
-        server: The name of the server.
-        patience: Seconds after which a task is given up whose tool nobody has.
-        sent_away: Cancels those whose owners are sent away.
+        server: Name of the server.
+        patience: Seconds after which a task fails if no process has its tool.
+        sent_away: Cancels tasks after a revocation of their owner's access.
     """
 
     def __init__(
@@ -98,30 +98,30 @@ class Runs:
         self.sent_away = SentAway(serving.revocations)
 
     def digest(self, tool: Tool) -> str:
-        """Return what tells this version of a tool from others."""
+        """Return a digest that identifies this version of a tool."""
         if tool not in self._digests:
             self._digests[tool] = digest_of(tool.schemas("2026-07-28")[0])
         return self._digests[tool]
 
     def queues(self) -> Sequence[str]:
-        """Return the queues of the tools that there are now."""
+        """Return the queues of the current tools."""
         tools = [tool for tool in self._catalog.tools if isinstance(tool, Tool) and tool.task is not None]
         return [self._ledger.queue_of(tool.name, self.digest(tool)) for tool in tools]
 
     def heard(self, id_: str, status: str) -> None:
-        """Take note that somebody has changed a task, which may run here; in the event loop."""
+        """Notify the run of a task, if it runs here, that the task has changed; in the event loop."""
         if (running := self._running.get(id_)) is not None:
             running.changed.set()
             if status == "cancelled":
                 running.stop()
 
     def look_again(self) -> None:
-        """Have all that run look at their tasks, as something may have been missed."""
+        """Make all runs read their tasks again, because a notification may have been missed."""
         for running in self._running.values():
             running.changed.set()
 
     async def give_up(self, job: Job, now: float) -> None:
-        """End a task whose tool nobody has any more."""
+        """End a task as failed because no process has its tool any more."""
         try:
             pen = Pen(self._ledger, self._ledger.opened(job), now)
             await _give_up(
@@ -160,10 +160,10 @@ class Runs:
                 await pen.fail(INTERNAL_ERROR, f"The task failed: {error}")
 
     async def _begin(self, pen: Pen, held: Held) -> bool:
-        """Write down that a run begins, or what has become of the one before; say whether it begins.
+        """Write the start of a run, or the failure of the task if it must not run again. Return True if the run starts.
 
         Raises:
-            LostError: It is another's.
+            LostError: Another run has the task.
         """
         record = held.record
         if record.run is not None:
@@ -197,7 +197,7 @@ class Runs:
         return True
 
     async def _work(self, pen: Pen, hold: Hold) -> str | None:
-        """Run the function, and return what has come of that; None for what the record says."""
+        """Run the function, and return the outcome; None for the outcome in the record."""
         record = pen.record
         channel = TaskChannel(pen, read(record.principal))
         call = Call(self._runtime, _request(record), channel)
@@ -227,7 +227,7 @@ class Runs:
         return None
 
     async def _hand_back(self, pen: Pen, *, has_begun: bool) -> None:
-        """Let others run a task whose run was stopped here, where it may be run again."""
+        """Let other processes run a task after its run was stopped here, if it may run again."""
         if has_begun and pen.record.run is None:  # its run has ended, to ask or to wait
             return
         if has_begun and pen.record.rerun == "never":
@@ -244,7 +244,7 @@ class Runs:
     async def _end(
         self, pen: Pen, call: Call, dialogue: TaskDialogue, channel: TaskChannel, message: bytes
     ) -> None:
-        """Write down what a run has come to; that is tried until it succeeds, as the work is done."""
+        """Write the outcome of a run, with retries until it succeeds, because the work is done."""
         answer = from_json(message)
         if dialogue.is_asking and "result" in answer:
             await dialogue.settled()  # a question may have ended the run beside what is being done once
@@ -272,14 +272,14 @@ class Runs:
 
 
 async def _give_up(pen: Pen, why: str) -> None:
-    """Have a task failed whose function has not said what became of it."""
+    """End a task as failed, without a result of its function."""
     await pen.fail(INTERNAL_ERROR, why)
     record = pen.record  # whose id may be all that it takes to ask for it
     logger.warning("a task of the tool %r (call_id %s) has failed: %s", record.tool, record.call_id, why)
 
 
 async def _surely(pen: Pen, call: Call, change: Callable[[Record], None], due: float | None) -> None:
-    """Write what a run has come to, whoever is cancelled meanwhile: nobody else can say it."""
+    """Write the outcome of a run, also if this task is cancelled meanwhile: no other process knows it."""
 
     async def write() -> None:
         try:
@@ -307,7 +307,7 @@ class _Running:
         call: Its call.
 
     Attributes:
-        changed: Set when somebody has changed the task.
+        changed: Set when the task has been changed.
     """
 
     def __init__(self, call: Call) -> None:
@@ -317,7 +317,7 @@ class _Running:
         self._answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
     def start(self, outcome: Coroutine[Any, Any, Outcome]) -> None:
-        """Begin.
+        """Start the call.
 
         Raises:
             BusyError: Too many requests are running.
@@ -329,20 +329,20 @@ class _Running:
             self._answered.set_result(message)
 
     def stop(self) -> None:
-        """Stop it: there will be no answer."""
+        """Cancel the call, without a response."""
         self._calls.cancel(self)
 
     async def answered(
         self, settled: Callable[[], Coroutine[Any, Any, None]], *, goes_on: bool
     ) -> bytes | None:
-        """Wait for its answer; None where it was stopped.
+        """Wait for the response of the call; None if it was cancelled.
 
         Args:
-            settled: Waits for what is not to be done again, before it is stopped.
-            goes_on: Whether it goes on where no more is to be run here, until its time there is over.
+            settled: Waits until completed steps of `ctx.once` are stored, before the call is cancelled.
+            goes_on: Whether the call continues after `drained`, until the end of the grace period.
 
         Raises:
-            CancelledError: It has been stopped, as whoever waits here was cancelled.
+            CancelledError: The call was cancelled, because this task was.
         """
         while True:
             try:
@@ -374,7 +374,7 @@ def _put_off(record: Record) -> None:
 
 
 def _request(record: Record) -> Request:
-    """Return the request that a task was made of, as the client sent it."""
+    """Return the request that created a task, as the client sent it."""
     request = Request()
     client = Client(record.info, record.capabilities)
     envelope: Envelope

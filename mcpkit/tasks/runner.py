@@ -1,4 +1,4 @@
-"""Works on jobs: takes them from a queue, runs so many at a time, and hands back what it does not finish."""
+"""Runner of jobs: takes them from a queue, runs a limited number at a time, and hands back unfinished ones."""
 
 from __future__ import annotations
 
@@ -36,43 +36,42 @@ _SHORTEST_PAUSE = 0.1
 
 
 class Work(Giving, Protocol):
-    """What is done with jobs: the other half of a `Runner`, which knows nothing of what is in them.
+    """Processing of jobs for a `Runner`, which does not know their content.
 
-    Where its queues change, `Runner.wake` is to be called.
+    Call `Runner.wake` when its queues change.
     """
 
     async def run(self, job: Job, now: float, hold: Hold) -> None:
-        """Work on a job, and end it, or hand it back, by a change.
+        """Process a job, and end it or hand it back with a change of its record.
 
-        It is cancelled with the message `lost` when the lease is lost: then it leaves the job alone. It is cancelled
-        with the message `drained` when no more is to be run here: then it hands the job back, or finishes soon.
-        `hold.is_lost` tells both apart, too. What it leaves as it is somebody takes when the lease is over.
+        It is cancelled with the message `lost` when the lease is lost; then it must not change the job. It is cancelled
+        with the message `drained` when this process stops running jobs; then it hands the job back, or finishes soon.
+        `hold.is_lost` distinguishes the two as well. Another process takes an unchanged job when the lease has ended.
 
         Args:
-            job: The job, with the fence under which it was taken.
-            now: What the clock of the queue said then.
-            hold: Its lease, which is prolonged until this returns.
+            job: The job, with its fencing token.
+            now: Time of the queue's clock when it was taken.
+            hold: Its lease, which is extended until this method returns.
 
         Raises:
-            Exception: Nothing that is expected: it is logged, and the job left to the end of its lease.
+            Exception: An unexpected error. It is logged, and the job is left until the end of its lease.
         """
         ...
 
 
 class Runner:
-    """Works on the jobs of some queues in the running event loop, so many at a time.
+    """Runs the jobs of some queues in the running event loop, a limited number at a time.
 
-    It takes as many at once as there is room for, when it hears that there are any, and looks once a second besides.
-    While the engine does not answer it goes on trying; what runs goes on until its lease is over.
+    It takes as many jobs as there are free slots, when the broker notifies it and once a second. While the engine does
+    not respond, it retries. Running jobs continue until their leases end.
 
     Args:
-        queue: Where the jobs are.
-        broker: What says that there are any.
-        work: What is done with them.
-        slots: How many run at a time.
-        lease: For how many seconds nobody else gets one that was taken here, unless that is prolonged, which a thread
-            does.
-        grace: Seconds in which they have to end when no more are to be run; None for as long as it takes.
+        queue: Queue of the jobs.
+        broker: Publishes notifications of new jobs.
+        work: Processes the jobs.
+        slots: Number of jobs that run at a time.
+        lease: Seconds for which no other process takes a job of this one. A thread extends it.
+        grace: Seconds for running jobs to end at shutdown; None for no limit.
     """
 
     def __init__(
@@ -95,10 +94,11 @@ class Runner:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Take jobs and run them, in a block.
+        """Take and run jobs while the context is active.
 
-        At its end no more are taken, and what runs is cancelled with the message `drained`. Whatever has been taken
-        and not begun is handed back. What has not ended when the grace is over goes on without a lease.
+        At its end, no more jobs are taken, and running jobs are cancelled with the message `drained`. Jobs that were
+        taken and have not begun are handed back. A job that has not ended after the grace period continues without a
+        lease.
         """
         here = self._here = _Running(self._queue, self._broker, self._work, self._slots, self._lease)
         try:
@@ -109,16 +109,16 @@ class Runner:
             await here.ended()
 
     def drain(self, grace: float | None) -> None:
-        """Begin with what the end of `running` does, in the event loop; there it is waited for.
+        """Begin the shutdown that the end of `running` waits for; in the event loop.
 
         Args:
-            grace: Seconds from now in which what runs has to end; None for as long as it takes.
+            grace: Seconds from now for running jobs to end; None for no limit.
         """
         if self._here is not None:
             self._here.drain(grace)
 
     def wake(self) -> None:
-        """Look whether there is anything to take, now; from any thread."""
+        """Look for jobs now; from any thread."""
         if self._here is not None:
             self._here.wake()
 
@@ -141,7 +141,7 @@ class _Run:
 
 
 class _Running:
-    """What takes and runs jobs, from its making until it is drained."""
+    """Takes and runs jobs, from its creation until it is drained."""
 
     def __init__(self, queue: Queue, broker: PubSub, work: Work, slots: int, lease: float) -> None:
         self._queue = queue
@@ -165,7 +165,7 @@ class _Running:
         self._giving_up = asyncio.create_task(orphans.keep_looking(), name="mcpkit-orphans")
 
     def wake(self) -> None:
-        """Look whether there is anything to take, now; from any thread."""
+        """Look for jobs now; from any thread."""
         if not self._is_due:
             with suppress(RuntimeError):  # the loop has been closed
                 self._loop.call_soon_threadsafe(self._look)
@@ -175,7 +175,7 @@ class _Running:
         self._changed.set()
 
     def drain(self, grace: float | None) -> None:
-        """Take no more, and cancel what runs, unless that has begun."""
+        """Take no more jobs, and cancel the running ones, unless that has begun."""
         if self._draining is not None:
             return
         waited = {self._taking, self._giving_up}
@@ -189,7 +189,7 @@ class _Running:
         self._draining = self._loop.create_task(self._drain(waited, grace), name="mcpkit-draining")
 
     async def ended(self) -> None:
-        """Wait until it is drained; whoever is cancelled meanwhile waits no longer for what runs."""
+        """Wait until it is drained. A cancelled caller does not wait for running jobs any longer."""
         assert self._draining is not None, "drain() must be called first"
         try:
             await asyncio.shield(self._draining)
@@ -234,7 +234,7 @@ class _Running:
             timer.cancel()
 
     async def _take(self, free: int) -> bool:
-        """Take as many jobs as there is room for, and say whether there may be more."""
+        """Take jobs for the free slots. Return True if there may be more."""
         queues = tuple(self._work.queues())
         if self._follow(queues):
             await self._broker.listening()
@@ -250,7 +250,7 @@ class _Running:
         return len(taken.jobs) >= free
 
     def _follow(self, queues: Collection[str]) -> bool:
-        """Hear of what gets ready in these queues, and no others; say whether any of them is new."""
+        """Subscribe to these queues, and unsubscribe from others. Return True if any of them is new."""
         for queue in self._unsubscribe.keys() - set(queues):
             self._unsubscribe.pop(queue)()
         new = [queue for queue in queues if queue not in self._unsubscribe]
@@ -259,7 +259,7 @@ class _Running:
         return bool(new)
 
     async def _hand_back(self, job: Job) -> None:
-        """Let others take a job that has not begun here."""
+        """Let other processes take a job that has not begun here."""
         try:
             await self._queue.change(job.key, job.value, version=job.version, fence=job.fence, due=0.0)
         except OSError:  # then they take it when the lease is over

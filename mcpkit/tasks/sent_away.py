@@ -1,4 +1,4 @@
-"""Tasks of those who have been sent away: none of them goes on."""
+"""Cancellation of tasks after a revocation of their owner's access."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class SentAway:
-    """Cancels the tasks of those who have been sent away since they have made them.
+    """Cancels running tasks after a revocation of their owner's access.
 
     Args:
-        revocations: Who has been sent away; None where nobody can be.
+        revocations: Revocations of users' access; None if the server has none.
     """
 
     def __init__(self, revocations: Revocations | None) -> None:
@@ -27,10 +27,10 @@ class SentAway:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def has_ended(self, pen: Pen) -> bool:
-        """Cancel a task that is about to run, where its owner has been sent away; say whether that was so.
+        """Cancel a task that is about to run, if its owner's access was revoked. Return True if it was.
 
         Raises:
-            OSError: The engine does not answer.
+            OSError: The engine does not respond.
         """
         revocations, record = self._revocations, pen.record
         id_: str | None = record.principal["id"]
@@ -41,7 +41,7 @@ class SentAway:
 
     @contextmanager
     def watching(self, pen: Pen) -> Generator[None]:
-        """Cancel a task when its owner is sent away during the block."""
+        """Cancel a task if its owner's access is revoked while the context is active."""
         self._running[pen] = asyncio.get_running_loop()
         try:
             yield
@@ -49,7 +49,7 @@ class SentAway:
             del self._running[pen]
 
     def listen(self) -> Callable[[], None]:
-        """Hear of who is sent away from now on, for what runs in this event loop; return what ends that."""
+        """Subscribe to revocations, for tasks that run in this event loop. Return a function that unsubscribes."""
         if self._revocations is None:
             return lambda: None
         loop = asyncio.get_running_loop()

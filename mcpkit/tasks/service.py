@@ -1,4 +1,4 @@
-"""Tasks on request: calls become tasks, and what clients ask of them is answered."""
+"""Creation of tasks from calls, and the requests of clients about tasks."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ class TaskService:
     """The tasks of one server.
 
     Args:
-        catalog: What the server offers.
-        runtime: What its calls run with.
-        serving: What answers calls.
-        hubs: What tells clients of changes, in each event loop.
-        options: Who runs tasks, and how many there may be.
+        catalog: Components of the server.
+        runtime: Shared objects of the server.
+        serving: Parts of the server that answer calls.
+        hubs: Notify clients of changes, in each event loop.
+        options: Options of tasks.
 
     Attributes:
-        slots: How many tasks run in each event loop at a time.
-        catalog: What the server offers.
-        runtime: What its calls run with.
-        polls: How many look for their tasks.
-        extension: What clients of 2026-07-28 declare, and what they listen to of it.
-        ledger: Where tasks are.
-        runs: Those that run here.
+        slots: Number of tasks that run at a time in each event loop.
+        catalog: Components of the server.
+        runtime: Shared objects of the server.
+        polls: Counter of polls.
+        extension: The tasks extension of 2026-07-28, with its subscription topic.
+        ledger: Storage of task records.
+        runs: Runs of tasks in this process.
 
     Raises:
-        TypeError: The server's engine lacks what tasks need.
-        ImportError: Tasks outlive the process, and what encrypts them is not installed.
+        TypeError: The engine of the server lacks methods that tasks need.
+        ImportError: Tasks outlive the process, and the package for their encryption is not installed.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TaskService:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Have tasks run in this event loop, and those who wait for them hear, for as long as the block lasts."""
+        """Run tasks and send notifications in this event loop while the context is active."""
         async with AsyncExitStack() as stack:
             stack.callback(self.telling.begin(self.runs))
             stack.callback(self.runs.sent_away.listen())
@@ -113,14 +113,14 @@ class TaskService:
             yield
 
     def drain(self, grace: float | None) -> None:
-        """Hand back the tasks that run in this event loop, as whoever has entered `running` is about to leave."""
+        """Hand back the tasks that run in this event loop, before a context of `running` ends."""
         self._working.drain(grace)
 
     def work_here(self, slots: int | None) -> None:
-        """Have tasks run in this process, whoever runs them elsewhere; to be called before `running`.
+        """Run tasks in this process, whatever `TaskOptions.by` is. Call it before `running`.
 
         Args:
-            slots: How many at a time; None for as many as the options say.
+            slots: Number of tasks that run at a time; None for the options' number.
         """
         self._is_working_here = True
         self.slots = slots or self.slots
@@ -136,7 +136,7 @@ class TaskService:
     # Making tasks
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
-        """Make a task of a call, where its client knows tasks, or call its tool; see `TaskKeeper`."""
+        """Create a task, if the client supports it, or call the tool; see `TaskKeeper`."""
         assert isinstance(tool, Tool), "the tool must be a Tool"
         if isinstance(call.dialogue, TaskDialogue):
             return await call.dialogue.run(tool, arguments)
@@ -144,7 +144,7 @@ class TaskService:
         return await tool.call(arguments, call) if begun is None else begun
 
     async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
-        """Make a task of a call, and return what its client gets; None where it is to be served as any other.
+        """Create a task for a call, and return the result for the client; None if the tool is to be called instead.
 
         Raises:
             Exception: See `TaskKeeper.call`.
@@ -159,17 +159,17 @@ class TaskService:
         return call.render({"resultType": "task", **handle(record, self.polls.load)})
 
     async def create(self, call: Call, tool: Tool, before: list[Json], keep: float | None = None) -> Record:
-        """Make a task of a call, or find the one that was made of it under the same idempotency key.
+        """Create a task for a call, or return the existing one with the same idempotency key.
 
         Args:
             call: The call.
-            tool: Its tool, which may be a task.
-            before: What the client has been asked before: digests of questions, and answers.
-            keep: For how many seconds its end is kept; None for as many as its author says.
+            tool: Its tool, with `task=`.
+            before: Requests that the client has answered before: digests and results.
+            keep: Seconds for which its result is kept; None for the tool's number.
 
         Raises:
-            BusyError: There are too many, or the engine does not answer.
-            MalformedError: The idempotency key is none, or the arguments are too large.
+            BusyError: Too many tasks are open, or the engine does not respond.
+            MalformedError: The idempotency key is invalid, or the arguments are too large.
         """
         task = tool.task
         assert task is not None, "the tool must have task="
@@ -245,13 +245,13 @@ class TaskService:
         return call.render({})
 
     async def find(self, call: Call) -> Held:
-        """Return the task that a request is about, where whoever asks may know of it.
+        """Return the task of a request, if its client may access it.
 
         Raises:
-            MalformedError: There is no such task of theirs.
-            ChallengeError: They have to be granted more.
-            InsufficientScopeError: They have to be granted more.
-            BusyError: The engine does not answer.
+            MalformedError: The client has no such task.
+            ChallengeError: The client needs more scopes.
+            InsufficientScopeError: The client needs more scopes.
+            BusyError: The engine does not respond.
         """
         id_: object = call.params.get("taskId")
         if not isinstance(id_, str):
@@ -268,24 +268,24 @@ class TaskService:
         return held
 
     def check(self, call: Call, record: Record) -> None:
-        """Refuse whoever may not do today what the task was made for.
+        """Reject a client that lacks the scopes that the task needs today.
 
         Raises:
-            ChallengeError: They have to be granted more.
-            InsufficientScopeError: They have to be granted more.
+            ChallengeError: The client needs more scopes.
+            InsufficientScopeError: The client needs more scopes.
         """
         check_access(call, self.needs(record))
 
     def needs(self, record: Record) -> Guarded:
-        """Return what it takes today to do what a task was made for."""
+        """Return the access rules that apply to a task today."""
         return self.catalog.tools.get(record.tool) or _Needs(record.needs)
 
     async def answer(self, held: Held, responses: Json) -> Held:
-        """Give a task what its client has answered, and return it as it is then; other keys are ignored.
+        """Store the client's responses in a task, and return it afterwards. Unknown keys are ignored.
 
         Raises:
-            MalformedError: An answer is no object.
-            BusyError: The engine does not answer.
+            MalformedError: A response is not an object.
+            BusyError: The engine does not respond.
         """
 
         def take(record: Record) -> bool:
@@ -306,10 +306,10 @@ class TaskService:
             raise MalformedError(f"inputResponses: {error}") from None
 
     async def refuse(self, held: Held, key: str, why: str) -> Held:
-        """Have a task know that its client will not answer a question, and return it as it is then.
+        """Store in a task that its client will not respond to a request, and return it afterwards.
 
         Raises:
-            BusyError: The engine does not answer.
+            BusyError: The engine does not respond.
         """
 
         def take(record: Record) -> bool:
@@ -324,10 +324,10 @@ class TaskService:
         return await self._change(held, take, _due_when_answered)
 
     async def cancel(self, held: Held) -> Held:
-        """Have a task cancelled, and return it as it is then; one that has ended stays as it is.
+        """Cancel a task, unless it has ended, and return it afterwards.
 
         Raises:
-            BusyError: The engine does not answer.
+            BusyError: The engine does not respond.
         """
 
         def cancel(record: Record) -> bool:
@@ -345,7 +345,7 @@ class TaskService:
     async def _change(
         self, held: Held, change: Callable[[Record], bool], due: Callable[[Record], float | None]
     ) -> Held:
-        """Change a task that may be changed by others meanwhile; one that has ended is left as it is."""
+        """Change a task, with retries after concurrent changes. A task that has ended stays unchanged."""
         try:
             for _ in range(_TRIES):
                 record = held.record.copy()
@@ -364,7 +364,7 @@ class TaskService:
         raise BusyError("The task was changed by other requests at the same time. Try again")
 
     def _accepted(self, keys: list[str], ctx: Context) -> list[str]:
-        """Return the ids that are whoever listens'; they are told at once how those tasks are."""
+        """Return the ids of the subscriber's own tasks. Their current state is sent soon."""
         owner = owner_of_call(call_of(ctx))
         accepted = [key for key in keys if is_of(self.runtime.keys, owner, key)]
         self.telling.tell_soon(accepted)
@@ -372,7 +372,7 @@ class TaskService:
 
 
 class _Needs:
-    """What a task needs whose tool there is no more."""
+    """Access rules of a task when its tool does not exist any more."""
 
     optional_scopes: tuple[str, ...] = ()
     is_anonymous = True
@@ -399,22 +399,22 @@ def _engine(runtime: Runtime) -> Engine:
 
 
 def owner_of_call(call: Call) -> str:
-    """Return what stands for whoever asks; empty for nobody."""
+    """Return the owner of a call's tasks; empty for an anonymous client."""
     return owner_of(call.principal) or ""
 
 
 def _stranger(call: Call) -> str:
-    """Return among whose tasks one counts of somebody who has not said who they are; empty where nobody can tell."""
+    """Return the owner of an anonymous client's tasks, for limits; empty if clients cannot be distinguished."""
     caller = call.channel.caller
     return "" if caller is None else f"~{digest_of(caller)[:31]}"
 
 
 async def _asked_before(call: Call, tool: Tool) -> list[Json]:
-    """Ask by rounds what the parameters of the function ask, and return the answers.
+    """Send the requests of the function's parameters, in rounds, and return the answers.
 
     Raises:
         InputRequired: The client has to answer first.
-        Exception: Whatever the answers lead to.
+        Exception: Errors of the answers.
     """
     questions = tool.questions
     if not questions:
@@ -438,16 +438,16 @@ def _idempotency_key(meta: Json) -> str | None:
 
 
 def _due_when_answered(record: Record) -> float | None:
-    """Return when a task may be run that has been given answers: at once where nothing waits for them."""
+    """Return the time when an answered task may run: 0, at once, if no run waits for the answers; else None."""
     return 0.0 if record.run is None and not record.asked else None
 
 
 def unknown(id_: str) -> MalformedError:
-    """Return what is raised where there is no such task of whoever asks."""
+    """Return the error for a task that the client does not have."""
     return MalformedError(f"Unknown task: {id_[:100]}. It has expired, or it is not a task of this client")
 
 
 def unreachable_by(error: Exception) -> BusyError:
-    """Log why tasks cannot be reached, and return what a client is told."""
+    """Log why tasks are unavailable, and return the error for the client."""
     logger.error("the state of tasks is not available: %s", error)
     return unreachable()

@@ -1,4 +1,4 @@
-"""What happens to tasks, told to whoever waits to hear of it, in each event loop."""
+"""Notifications of task changes, in each event loop."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _PAUSE = 1.0
 
 
 class Telling:
-    """Hears of what happens to the tasks of a server, in whichever process, and tells it in the event loops here.
+    """Receives changes of the tasks of a server from all processes, and publishes them in the event loops of this one.
 
     Args:
-        ledger: The tasks.
-        hubs: What tells clients, in each event loop.
-        needs: Returns the scopes that it takes today to hear of a task.
+        ledger: Storage of task records.
+        hubs: Notify clients, in each event loop.
+        needs: Returns the scopes that a client needs today to receive notifications of a task.
     """
 
     def __init__(self, ledger: Ledger, hubs: Hubs, needs: Callable[[Record], Sequence[str]]) -> None:
@@ -43,10 +43,10 @@ class Telling:
         self._here: dict[asyncio.AbstractEventLoop, _Here] = {}
 
     def begin(self, runs: Runs) -> Callable[[], None]:
-        """Hear of it from now on in the running event loop; return what ends that.
+        """Subscribe to changes in the running event loop. Return a function that unsubscribes.
 
         Args:
-            runs: What runs tasks, and hears of them, too.
+            runs: Runs of tasks, which receive changes too.
         """
         loop = asyncio.get_running_loop()
         here = self._here.get(loop)
@@ -63,13 +63,13 @@ class Telling:
         return end
 
     def tell_soon(self, ids: Iterable[str]) -> None:
-        """Tell those who listen in the running event loop how these tasks are, soon."""
+        """Publish the current state of tasks to subscribers in the running event loop, soon."""
         here = self._here.get(asyncio.get_running_loop())
         if here is not None:
             here.look_at(ids)
 
     def watch(self, id_: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function in the running event loop whenever a task may have changed; return what ends that."""
+        """Call a function in the running event loop whenever a task may have changed. Return a function to stop it."""
         here = self._here.get(asyncio.get_running_loop())
         if here is None:
             raise RuntimeError("this event loop does not serve tasks. Enter server.running() in it first")
@@ -77,7 +77,7 @@ class Telling:
 
 
 class _Here:
-    """What is heard in one event loop."""
+    """Subscription of one event loop."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Here:
         )
 
     def close(self) -> None:
-        """Hear no more."""
+        """Unsubscribe."""
         self._unsubscribe()
         if self._looking is not None:
             self._looking.cancel()
@@ -131,7 +131,7 @@ class _Here:
             self.look_at([id_])
 
     def _missed(self) -> None:
-        """Look at all that somebody waits for, as something may have been missed."""
+        """Read all watched tasks again, because a notification may have been missed."""
         self._runs.look_again()
         for watchers in tuple(self._watchers.values()):
             for changed in tuple(watchers.values()):
@@ -141,7 +141,7 @@ class _Here:
         )
 
     def watch(self, id_: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function whenever a task may have changed; return what ends that."""
+        """Call a function whenever a task may have changed. Return a function to stop it."""
         key = object()
         self._watchers.setdefault(id_, {})[key] = changed
 
@@ -154,7 +154,7 @@ class _Here:
         return end
 
     def look_at(self, ids: Iterable[str]) -> None:
-        """Look at tasks, and tell those who listen how they are."""
+        """Read tasks, and publish their state to subscribers."""
         self._due.update(dict.fromkeys(ids))
         if self._due and self._looking is None:
             self._looking = self._loop.create_task(self._look())
@@ -189,7 +189,7 @@ class _Here:
 
 
 def _audience(needs: Sequence[str]) -> Audience | None:
-    """Return who may hear of a task: whoever has the scopes that it needs."""
+    """Return the audience of a task: principals with the scopes that it needs. None for all."""
     if not needs:
         return None
 

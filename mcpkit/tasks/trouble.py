@@ -1,4 +1,4 @@
-"""What goes wrong again and again is told once, and once more when it is over."""
+"""Log messages for a repeated failure: one at its start, and one at its end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ logger = logging.getLogger(__name__)
 
 
 class Trouble:
-    """Something that is tried again until it can be done.
+    """An operation that is retried until it succeeds.
 
     Args:
-        there: What is logged when it has failed, and had not before.
-        over: What is logged when it has been done, and had failed before.
+        there: Message for the first failure.
+        over: Message for the first success after a failure.
 
     Attributes:
-        count: How many times it has failed since it was done last.
+        count: Number of failures since the last success.
     """
 
     def __init__(self, there: str, over: str) -> None:
@@ -24,14 +24,14 @@ class Trouble:
         self._over = over
 
     def begin(self, error: Exception) -> None:
-        """Take note that it has failed; of what is no fault of the engine's, it is logged where."""
+        """Record a failure. An error other than OSError is logged with its traceback."""
         if not self.count:
             is_known = isinstance(error, OSError)
             logger.warning("%s: %s", self._there, error, exc_info=None if is_known else error)
         self.count += 1
 
     def end(self) -> None:
-        """Take note that it has been done."""
+        """Record a success."""
         if self.count:
             logger.info("%s", self._over)
         self.count = 0

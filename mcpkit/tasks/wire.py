@@ -1,4 +1,4 @@
-"""A task as each generation of the protocol says it."""
+"""JSON forms of a task in each generation of the protocol."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_TOLD = 500
 
 
 def handle(record: Record, load: float = 1.0) -> Json:
-    """Return the `Task` of 2026-07-28: what every answer about one begins with (ext-tasks, "Tasks").
+    """Return the `Task` of 2026-07-28, with which every result about a task begins (ext-tasks, "Tasks").
 
     Args:
         record: The task.
-        load: By how much longer than usual its client is to wait between two looks.
+        load: Factor of the recommended time between two polls.
     """
     return optional(
         taskId=record.id,
@@ -29,7 +29,7 @@ def handle(record: Record, load: float = 1.0) -> Json:
 
 
 def detailed(record: Record, load: float = 1.0) -> Json:
-    """Return the `DetailedTask` of 2026-07-28: with what is asked, or what it has come to."""
+    """Return the `DetailedTask` of 2026-07-28: with the open requests, the result, or the error."""
     task = handle(record, load)
     if record.status == "input_required":
         task["inputRequests"] = {key: each["request"] for key, each in record.asked.items()}
@@ -41,7 +41,7 @@ def detailed(record: Record, load: float = 1.0) -> Json:
 
 
 def task_2025(record: Record, load: float = 1.0) -> Json:
-    """Return the `Task` of 2025-11-25, in which a tool that has failed is a task that has.
+    """Return the `Task` of 2025-11-25, in which a task with an error result of its tool is failed.
 
     Args:
         record: The task.
@@ -59,18 +59,18 @@ def task_2025(record: Record, load: float = 1.0) -> Json:
 
 
 def related(id_: str) -> Json:
-    """Return the `_meta` of what belongs to a task in 2025-11-25 and does not name it otherwise."""
+    """Return the `_meta` of a message of 2025-11-25 that belongs to a task and does not name it otherwise."""
     return {"io.modelcontextprotocol/related-task": {"taskId": id_}}
 
 
 def time_to_live(record: Record) -> int | None:
-    """Return the milliseconds from its creation for which it can be asked for; None while it is open."""
+    """Return the milliseconds from its creation for which a task is kept; None while it is open."""
     if not record.is_over:
         return None
     return round(1000 * (record.updated - record.created + record.keep))
 
 
 def moment(seconds: float) -> str:
-    """Return a time in Unix seconds as the protocol writes it."""
+    """Return a time in Unix seconds in the protocol's format."""
     text = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")

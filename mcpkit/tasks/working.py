@@ -1,4 +1,4 @@
-"""Who runs tasks in this process: one runner in each event loop in which their server serves."""
+"""Runners of tasks in this process: one in each event loop in which the server runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .runner import Runner
 
 
 class Working:
-    """Runs tasks in the event loops in which their server serves, in each by one runner, however often it is entered.
+    """Runs tasks in the event loops of a server, with one runner for each event loop.
 
-    None is taken before the lifespan has been entered there, nor where it cannot be.
+    No task is taken before the lifespan has started there, nor if it fails.
 
     Args:
         make: Makes a runner.
-        entered: Waits until the lifespan has been entered in the running event loop; says whether it could be.
+        entered: Waits until the lifespan has started in the running event loop; returns False if it failed.
     """
 
     def __init__(self, make: Callable[[], Runner], entered: Callable[[], Awaitable[bool]]) -> None:
@@ -26,7 +26,10 @@ class Working:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Have tasks run in this event loop, in a block; at the end of the last one they are handed back."""
+        """Run tasks in this event loop while the context is active.
+
+        At the end of the last context, unfinished tasks are handed back.
+        """
         loop = asyncio.get_running_loop()
         here = self._here.get(loop)
         if here is None:
@@ -42,10 +45,10 @@ class Working:
                 await here.end()
 
     def drain(self, grace: float | None) -> None:
-        """Say that one who has entered `running` in this event loop is about to leave; the last one's word counts.
+        """Announce that a context of `running` in this event loop is about to end. The last one drains the runner.
 
         Args:
-            grace: Seconds in which what runs has to end; None for as long as it takes.
+            grace: Seconds for running tasks to end; None for no limit.
         """
         loop = asyncio.get_running_loop()
         here = self._here.get(loop)
@@ -56,7 +59,7 @@ class Working:
                 here.drain(grace)
 
     def wake(self) -> None:
-        """Look whether there is anything to take, now; from any thread."""
+        """Look for tasks now; from any thread."""
         for here in tuple(self._here.values()):
             here.runner.wake()
 
@@ -70,8 +73,8 @@ class _Here:
 
     Attributes:
         runner: The runner.
-        users: How many have entered.
-        leaving: How many of them are about to leave.
+        users: Number of active contexts.
+        leaving: Number of contexts that are about to end.
     """
 
     def __init__(self, runner: Runner, entered: Callable[[], Awaitable[bool]]) -> None:
@@ -83,12 +86,12 @@ class _Here:
         self._task = asyncio.create_task(self._run(), name="mcpkit-tasks")
 
     def drain(self, grace: float | None) -> None:
-        """Begin to end."""
+        """Begin the shutdown."""
         self._is_over.set()
         self.runner.drain(grace)
 
     async def end(self) -> None:
-        """End, and wait for that; whoever is cancelled meanwhile waits no longer for what runs."""
+        """Shut down. A cancelled caller does not wait for running tasks any longer."""
         self._is_over.set()
         try:
             await asyncio.shield(self._task)
