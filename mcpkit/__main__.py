@@ -1,4 +1,4 @@
-"""`mcpkit COMMAND ...` and `python -m mcpkit COMMAND ...`."""
+"""The command line: `mcpkit COMMAND ...` and `python -m mcpkit COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what a command line says, and return the status of the process.
+    """Run a command of the command line, and return the exit status.
 
     Args:
-        arguments: What follows the name of the program; None for what this process was given.
+        arguments: Arguments after the name of the program; None for those of this process.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     is_completing = "_MCPKIT_COMPLETE" in os.environ  # a shell asks, in the environment

@@ -1,4 +1,4 @@
-"""Classes for extensions, and for servers with methods, transports or results of their own."""
+"""Classes for protocol extensions, and for servers with custom methods, tools or results."""
 
 from __future__ import annotations
 

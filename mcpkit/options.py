@@ -1,4 +1,4 @@
-"""Options of a server in groups: limits, timeouts, HTTP, and what few servers change."""
+"""Options of a server in groups: limits, timeouts, HTTP, and options that few servers change."""
 
 # No `from __future__ import annotations`: compiled hints would cost each start.
 
@@ -130,7 +130,7 @@ class Timeouts(Options):
 
     @classmethod
     def of(cls, value: "Timeouts | float | None") -> "Timeouts":
-        """Return the value of an option `timeouts=`, where a number stands for `call`."""
+        """Return the value of the option `timeouts=`, where a number is the time limit of calls."""
         return value if isinstance(value, Timeouts) else Timeouts(call=value)
 
 
@@ -228,14 +228,14 @@ def check_group(name: str, value: object, group: type[Options]) -> None:
     """Check that an option is a group of options.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is not an instance of the group.
     """
     if not isinstance(value, group):
         raise TypeError(f"{name} must be {group.__name__}(...), got {value!r}")
 
 
 def check_bool(name: str, value: object) -> None:
-    """Check a switch.
+    """Check a boolean option.
 
     Raises:
         TypeError: It is neither True nor False.
@@ -245,10 +245,10 @@ def check_bool(name: str, value: object) -> None:
 
 
 def check_path(name: str, path: object) -> None:
-    """Check a path of a URL.
+    """Check the path of a URL.
 
     Raises:
-        TypeError: It is not text.
+        TypeError: It is not a string.
         ValueError: It does not begin with a slash.
     """
     if not isinstance(path, str):

@@ -1,4 +1,4 @@
-"""The server: what it is made of, how a request finds its method, and how long it lives."""
+"""The `Server` class: its options, components, middleware and lifecycle."""
 
 from __future__ import annotations
 
@@ -57,12 +57,20 @@ _GROUPS = {"limits": Limits, "timeouts": Timeouts, "options": ServerOptions}
 class Server(Serving, Registry, ServerBase):
     """An MCP server: its components, and how requests are served.
 
+        server = Server("weather", version="1.2.0", instructions="Forecasts for any place.")
+
+        @server.tool
+        def get_forecast(city: str) -> str:
+            ...
+
+        server.run()
+
     Args:
         name: Name that clients get (`serverInfo`).
         version: Version that clients get.
         title: Display name.
-        description: What the server is for.
-        instructions: How a model should use the server; hosts may add it to their prompt.
+        description: Description that clients get: one or two sentences on the purpose of the server.
+        instructions: Instructions for the model; hosts may add them to their prompt.
         icons: Icons that a host may show.
         website_url: Page about the server.
         lifespan: Async context manager function of the server, entered once for each event loop. Handlers and
@@ -82,12 +90,14 @@ class Server(Serving, Registry, ServerBase):
             replicas; `TaskOptions(...)` sets more.
         mask_error_details: Whether clients get only a reference to the log for an unexpected exception. False sends its
             type and text too, never a traceback: for development.
-        options: What few servers change, see `ServerOptions`.
+        options: Options that few servers change, see `ServerOptions`.
 
     Attributes:
+        name: The name of the server.
         storage: The storage of the server.
         middleware: Functions around requests: `@server.middleware`.
         on_error: Functions that get unexpected exceptions: `@server.on_error`.
+        engine: Internal: serves the requests. Transports use it.
 
     Raises:
         TypeError: An argument has the wrong type; the message names it.
@@ -209,7 +219,7 @@ class Server(Serving, Registry, ServerBase):
         self.catalog.extension_listeners.add(self._lead)
 
     def _lead(self) -> None:
-        """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
+        """Rebuild the chain of middleware: that of the server outside, that of its extensions inside."""
         inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
@@ -244,24 +254,28 @@ class Server(Serving, Registry, ServerBase):
         outside_mount: bool = False,
         scopes: str | Collection[str] | None = None,
     ) -> Callable[[F], F]:
-        """Serve a path of the HTTP app with a function of one's own: `@server.route("/hello")`.
+        """Add a route to the HTTP app, such as a health check or a webhook.
+
+            @server.route("/hello")
+            async def hello(request: Request) -> Response:
+                return PlainTextResponse("hello")
 
         Args:
-            path: A path as Starlette has it, such as `/files/{name}`.
-            methods: HTTP methods; GET when None.
-            name: A name for `request.url_for`; the function's when None.
-            outside_mount: Whether the path begins at the root of the site, wherever the app is mounted, as those below
-                `/.well-known` must: `app.around(site)` serves it there.
-            scopes: What whoever asks must have been granted, by the same access tokens as the MCP endpoint takes; an
-                empty list for any good token, None for nobody's. The function finds them in
-                `request.state.principal`.
+            path: Path in the syntax of Starlette, such as `/files/{name}`.
+            methods: HTTP methods; None for GET.
+            name: Name for `request.url_for`; None for the name of the function.
+            outside_mount: Whether the path begins at the root of the site, wherever the app is mounted, as paths below
+                `/.well-known` must. `app.around(site)` serves it there.
+            scopes: Scopes that the route needs. The access tokens are those of the MCP endpoint. An empty list accepts
+                any valid token; None needs no token. The function finds the user in `request.state.principal`.
 
         Returns:
-            A decorator that returns the function unchanged. It takes a Starlette `Request` and returns a `Response`.
+            A decorator that returns the function unchanged. The function takes a Starlette `Request` and returns a
+            `Response`.
 
         Raises:
-            RegistrationError: The path does not begin with a slash, or `methods` is no list; or the server has no such
-                scope, or verifies no access tokens.
+            RegistrationError: The path does not begin with a slash, `methods` is a string, the server does not have one
+                of the scopes, or `scopes` is set and the server has no `auth=`.
         """
         if isinstance(methods, str):
             raise RegistrationError(
@@ -286,35 +300,38 @@ class Server(Serving, Registry, ServerBase):
         return register
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Keep the lifespans entered while a transport serves, in a block: `async with server.running():`.
+        """Return a context manager that keeps the lifespan entered in the running event loop, and runs tasks.
 
-        It nests, and does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
+        Use it to serve without `run` and `asgi`: `async with server.running():`. Blocks can be nested; the lifespan is
+        entered once. The block starts at once: requests wait for the lifespan, see `Timeouts.startup`.
 
         Raises:
             RegistrationError: Type hints of a component cannot be resolved.
-            BaseException: Whatever leaving a lifespan raised.
+            BaseException: Any exception that the lifespan raises when it is left.
         """
         return self.engine.running()
 
     async def revoke(self, principal: Principal | str, *, keep: float | None = None) -> None:
-        """Send somebody away, by whichever clients they have come: in all processes that share `shared`, within 1 s.
+        """Revoke the access of a user, for all of the user's clients: `await server.revoke("ada")`.
 
-        The access tokens that they have got until now are refused from then on (401). What they have here ends: their
-        sessions, the streams on which they listen, the calls that run for them, and their tasks. A token that is issued
-        later is let in, so that they may log in again; and so may their clients, by themselves, unless the
-        authorization server has revoked what it has granted them as well, as an `OAuthProxy` does, here and at the
+        From now on, the server refuses every access token that was issued before (401). It closes the user's sessions
+        and event streams, and cancels the user's calls and tasks. With a shared `storage=`, this holds in all processes
+        within 1 second. With an `OAuthProxy`, the grants of the user are revoked as well, here and at the upstream
         provider.
 
+        Tokens that are issued later are accepted, so the user can log in again. A client can also get one without the
+        user, unless the authorization server has revoked its grant.
+
         Args:
-            principal: Who, or the id of who it is; scopes and client do not matter.
-            keep: Seconds for which it holds, by default 30 days: longer than access tokens live. A token that does not
-                say when it was issued is refused as long.
+            principal: The user, or the id of the user. Scopes and client do not matter.
+            keep: Seconds for which the revocation is stored; None for 30 days, which is longer than access tokens live.
+                For this time, a token without a time of issue is refused.
 
         Raises:
-            TypeError: It is neither a Principal nor text.
-            ValueError: There is no id, or `keep` is not above 0.
+            TypeError: `principal` is neither a Principal nor a string.
+            ValueError: The principal has no id, or `keep` is not above 0.
             RuntimeError: The server has no `auth=`.
-            OSError: The shared store does not answer: try again, as others may not have heard of it.
+            OSError: The storage does not answer. Try again, as other processes may not know the revocation.
         """
         revocations = self.engine.revocations
         if revocations is None:
@@ -336,11 +353,11 @@ class Server(Serving, Registry, ServerBase):
 
     @property
     def on_audit(self) -> AuditLog:
-        """Hears of logins, refusals, revocations and the like: `@server.on_audit`."""
+        """The audit log: `@server.on_audit` registers a function that gets logins, refusals and revocations."""
         return self.engine.runtime.audit
 
     def _adopt(self, component: Component) -> None:
-        """Check a component against the options of the server, and apply these to it."""
+        """Check a component against the options of the server, and apply these options to it."""
         if self._drops_unknown_arguments and (drop := getattr(component, "drop_unknown_arguments", None)):
             drop()
         if needed := (*component.scopes, *component.optional_scopes):
@@ -359,7 +376,7 @@ def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> 
 
 
 def _verifier_of(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
-    """Return what verifies tokens as one, imported where there is any."""
+    """Return one verifier for all that are given; the module is imported only if there is one."""
     if auth is None:
         return None
     from .auth.given import verifier_of

@@ -1,4 +1,4 @@
-"""What a server offers: components by kind, in order, and whoever must hear of a change."""
+"""The catalog of a server: components by kind, in order of registration, and notifications of their changes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,13 @@ Listener = Callable[["Components[Any]", str, Component], None]
 
 
 class Catalog:
-    """Tools, resources, resource templates, prompts and methods, which come and go while they are served.
+    """Tools, resources, resource templates, prompts and methods, which may change while they are served.
 
-    Everything may be called at any time and from any thread; each change is announced to every
-    client that listens.
+    All methods may be called at any time and from any thread. Every client that listens is notified of each change.
 
     Args:
-        lifespans: The stays in the lifespan whose state is found by what is registered here; None for that of
-            whoever serves it.
-        check: Raises a RegistrationError for what cannot be served here; None for nothing.
+        lifespans: The lifespan whose state the registered handlers get; None for that of the server that serves them.
+        check: Raises a RegistrationError for a component that cannot be served here; None for no check.
 
     Attributes:
         replaces_duplicates: Whether a component replaces another of the same name or URI.
@@ -46,10 +44,10 @@ class Catalog:
         resource_templates: The resource templates by template.
         prompts: The prompts by name.
         methods: The methods outside the core protocol by name.
-        changes: How many changes there have been.
-        lifespans: As given.
-        lock: Held while anything changes here.
-        listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
+        changes: Number of changes so far.
+        lifespans: The lifespan of the handlers, or None.
+        lock: Lock that each change holds.
+        listeners: Functions that get each change of which clients may be notified, in the thread that makes it.
     """
 
     replaces_duplicates = False
@@ -85,18 +83,18 @@ class Catalog:
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
-        """All kinds."""
+        """The collections of all kinds of components."""
         return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
 
     def add(self, component: Component, *, replace: bool = False) -> None:
         """Add a ready-made `Tool`, `BaseTool`, `Resource`, `ResourceTemplate`, `Prompt` or `CustomMethod`.
 
         Args:
-            component: What to add.
-            replace: Whether it takes the place of another with the same name or URI.
+            component: The component.
+            replace: Whether it replaces another with the same name or URI.
 
         Raises:
-            RegistrationError: There is one already, or it cannot be served.
+            RegistrationError: The name or URI is taken, or the component cannot be served.
         """
         self.part_of(component).add(component, replace=replace or self.replaces_duplicates)
 
@@ -109,21 +107,24 @@ class Catalog:
                 part.switch_tags(frozenset(tags), is_hidden=is_hidden)
 
     def resolve(self) -> None:
-        """Read the type hints that could not be resolved when their function was registered.
+        """Resolve the type hints that could not be resolved when their function was registered.
 
-        From then on a function whose hints cannot be resolved is refused when it is added.
+        From then on, a function with unresolvable type hints is refused when it is added.
 
         Raises:
-            RegistrationError: One of them still cannot; the message names it.
+            RegistrationError: A type hint still cannot be resolved; the message names it.
         """
         for part in self.parts:
             part.resolve()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` at each change, in the thread that makes it and while it is being made.
+        """Call a function at each change, in the thread that makes the change and before the change is complete.
+
+        Args:
+            listener: Gets the collection that changed, `added`, `removed` or `switched`, and the component.
 
         Returns:
-            A function that ends it.
+            A function that removes the listener.
         """
         ends = ExitStack()
         for part in self.parts:
@@ -131,10 +132,10 @@ class Catalog:
         return ends.close
 
     def part_of(self, component: Any) -> Components[Any]:
-        """Return where a component belongs.
+        """Return the collection to which a component belongs.
 
         Raises:
-            RegistrationError: It is none.
+            RegistrationError: It is not a component.
         """
         for part in self.parts:
             if part.takes(component):
@@ -151,7 +152,7 @@ class Catalog:
 
 
 class CatalogOwner(ABC):
-    """A registry, extension or server: it has a catalog, and announces changes of its components."""
+    """Base class of registries, extensions and servers: it has a catalog, and notifies clients of changes."""
 
     @property
     @abstractmethod
@@ -161,8 +162,7 @@ class CatalogOwner(ABC):
     def disable(self, *, tags: Collection[str]) -> None:
         """Hide all components that have one of these tags: those registered now, and those registered later.
 
-        Clients are notified of the lists that change. One component is hidden by `catalog.tools.disable(name)` and
-        the like.
+        Clients are notified of the lists that change. `catalog.tools.disable(name)` and the like hide one component.
 
         Args:
             tags: The tags, as in `@server.tool(tags={...})`.
@@ -186,19 +186,20 @@ class CatalogOwner(ABC):
     def notify_resource_updated(
         self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
     ) -> None:
-        """Notify the clients that subscribed to a resource that its data have changed.
+        """Notify the subscribers of a resource that its data have changed: `notify_resource_updated("notes://1")`.
 
-        Updates of one URI that come faster than a client takes them are sent once.
+        It does not block, and may be called from any thread. Updates of one URI that come faster than a client reads
+        them are sent once.
 
         Args:
-            uri: The URI as it is registered here. Where this registry is included under a prefix, clients get the URI
-                with the prefix.
-            to: The subscribed users that are notified: a Principal, known by its id, or a predicate, which must be
-                quick and may be called in any thread. None notifies all. With `storage=` it holds for the clients of
-                all processes.
+            uri: The URI as it is registered here. If this registry is included under a prefix, clients get the URI with
+                the prefix.
+            to: The subscribed users to notify: a Principal, compared by its id, or a predicate, which must be quick and
+                may be called in any thread. None notifies all. With `storage=` it applies to the clients of all
+                processes.
 
         Raises:
-            TypeError: `to` is neither.
+            TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
         from ..state.audience import Audience
@@ -207,7 +208,7 @@ class CatalogOwner(ABC):
 
 
 class ServerBase(CatalogOwner):
-    """A server, as its handlers find it: `ctx.server`.
+    """The server as handlers get it in `ctx.server`.
 
     Attributes:
         name: The server's name.

@@ -1,4 +1,4 @@
-"""What a handler may ask of the request that it serves, and say before its result."""
+"""The `Context` of a request, which handlers use to read the request and to send messages to its client."""
 
 from __future__ import annotations
 
@@ -21,33 +21,40 @@ State = TypeVar("State", default=Any)
 
 
 class Context(Reporting, Generic[State]):
-    """One request, as its handler sees it.
+    """The current request: its parameters and user, and the messages that its handler sends to the client.
 
-    A parameter annotated with it is filled in and stays out of the schema;
-    `Context[Database]` types the lifespan's state. It ends with its call: whatever would send
-    something afterwards raises RuntimeError. Two of one request are equal.
+    mcpkit passes it to a parameter with this annotation, which is not part of the input schema. `Context[Database]`
+    gives `ctx.state` the type of what the lifespan yields:
+
+        @server.tool
+        async def count(table: str, ctx: Context[Database]) -> int:
+            await ctx.info(f"counting {table}")
+            return await ctx.state.count(table)
+
+    It is valid until the call ends. A method that sends something later raises RuntimeError. Two contexts of one
+    request are equal.
     """
 
     __slots__ = ()
 
     @property
     def server(self) -> ServerBase:
-        """The server of the request: its components, and `notify_resource_updated`."""
+        """The server of the request, for `ctx.server.catalog` and `ctx.server.notify_resource_updated`."""
         server = self._call.runtime.server
         assert isinstance(server, ServerBase), "every server is one"
         return server
 
     @property
     def state(self) -> State:
-        """What the server's lifespan yielded; None without a lifespan.
+        """The object that the server's lifespan yielded; None without a lifespan.
 
-        In a handler it is that of the server whose component it is, in a middleware that of the server which
-        has the middleware.
+        In a handler, it belongs to the server of the component. In middleware, it belongs to the server of the
+        middleware.
 
         Raises:
-            BusyError: In a middleware alone: the lifespan is still being entered, after the server's
-                `Timeouts.startup`. Let it pass, as the client is told to try again.
-            ProtocolError: In a middleware alone: it could not be entered.
+            BusyError: Only in middleware: the lifespan is still being entered after the server's `Timeouts.startup`. Do
+                not catch it; the client gets a retryable error.
+            ProtocolError: Only in middleware: the lifespan failed.
         """
         return typing.cast("State", self._call.known_state)
 
@@ -58,53 +65,58 @@ class Context(Reporting, Generic[State]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the call was cancelled, or its time is over.
+        """True if the result is no longer needed, because the call was cancelled or its time limit has passed.
 
-        Code that does not await, such as a loop in a worker thread, asks from time to time.
+        Code that does not await, such as a loop in a worker thread, should check it regularly.
         """
         return self._call.is_over
 
     @property
     def deadline(self) -> float | None:
-        """When the call's time will be over, as `time.monotonic()` counts; None when it may take any.
+        """The time at which the call times out, on the clock of `time.monotonic()`; None if it has no time limit.
 
-        While a question to the client is open, the clock stands still.
+        The clock stops while the call waits for an answer of the client (elicitation, sampling, roots).
         """
         return self._call.deadline
 
     def require_scopes(self, *scopes: str) -> None:
-        """Go on only for whoever has been granted scopes; call it before anything has been done, from any thread.
+        """Refuse the request unless its access token has these scopes: `ctx.require_scopes("notes:write")`.
 
-        Over HTTP who lacks one is challenged (403), gets it granted, and sends the request again, as long as nothing
-        has been sent and no `once` has been done in this round; `optional_scopes=` of the component alone delays the
-        response until then. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
-        challenge in `_meta["mcp/www_authenticate"]` (basic/authorization, "Scope Challenge Handling").
+        Call it before the handler changes anything, from any thread. Over HTTP, the client gets a challenge (403),
+        obtains the scopes, and sends the request again. This works as long as the response has not begun and no `once`
+        has run in this round; `optional_scopes=` of the component delays the response until then. Later, or without
+        HTTP, the call fails: a tool with `isError: true` and the challenge in `_meta["mcp/www_authenticate"]`
+        (basic/authorization, "Scope Challenge Handling").
 
         Args:
-            scopes: All that what comes next needs: clients are asked for them at once.
+            scopes: All scopes that the next steps need. The client requests them at once.
 
         Raises:
-            ChallengeError: One is missing; let it pass.
-            InsufficientScopeError: One is missing, and it is too late to challenge whoever asks; let it pass.
-            RegistrationError: The server has no such scope.
+            ChallengeError: A scope is missing. Do not catch it.
+            InsufficientScopeError: A scope is missing, and a challenge is no longer possible. Do not catch it.
+            RegistrationError: The server does not have such a scope.
+            RuntimeError: The call has ended.
         """
         require(self._call, scopes)
 
     async def upstream_token(self, provider: str) -> str:
-        """Return the access token that whoever asks has at the provider they have logged in with (`OAuthProxy`).
+        """Return the user's access token at the provider of the login: `await ctx.upstream_token("github")`.
 
-        It is good for a minute at least, where the provider lets it be: it is refreshed when that is due, once for all
-        who ask at that time. Send it to that provider and to nobody else, and say nothing of it in a result or a log.
+        It needs a server with `auth=OAuthProxy(...)`. The token is valid for at least a minute, if the provider allows
+        that. mcpkit refreshes it when needed, once for all requests that wait for it. Send it only to this provider,
+        and keep it out of results and logs.
 
         Args:
-            provider: The name of the provider, such as `"github"`.
+            provider: Name of the provider, such as `"github"`.
 
         Raises:
-            LoginNeededError: Whoever asks has not logged in there, as over stdio or by another provider, or has to do
-                so again; let it pass.
-            ProviderUnavailableError: The provider does not answer; let it pass.
-            RegistrationError: Users of this server do not log in there.
-            OSError: The shared store does not answer.
+            LoginNeededError: The user has not logged in at this provider, or must log in again. Do not catch it.
+            ChallengeError: The login has ended, and the client can log in again and repeat the request. Do not catch
+                it.
+            ProviderUnavailableError: The provider does not answer. Do not catch it.
+            RegistrationError: Users of this server do not log in at this provider.
+            OSError: The storage does not answer.
+            RuntimeError: The call has ended.
         """
         from ..calls.foreign import token_for
 
@@ -112,26 +124,26 @@ class Context(Reporting, Generic[State]):
 
     @property
     def http(self) -> HttpContext:
-        """What the handler can do with the HTTP response."""
+        """Access to the HTTP response of the request, see `HttpContext`."""
         return HttpContext(self._call)
 
     @property
     def sync(self) -> SyncContext:
-        """The same reports and questions for functions that are not `async`."""
+        """The same methods for functions that are not `async`: `ctx.sync.info("...")`."""
         from ..calls.sync_context import SyncContext
 
         return SyncContext(self)
 
     def __repr__(self) -> str:
-        """Show the request."""
+        """Return the method, the id and the protocol version of the request."""
         return f"Context({self.method!r}, id={self.request_id!r}, protocol_version={self.protocol_version!r})"
 
 
 def current_context() -> Context[Any]:
-    """Return the Context of the request that is being served.
+    """Return the `Context` of the current request, for helpers that a handler calls.
 
     Raises:
-        RuntimeError: No request is being served here.
+        RuntimeError: No request is being handled here.
     """
     call = current.get(None)
     if not isinstance(call, Call):

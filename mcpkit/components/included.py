@@ -1,4 +1,4 @@
-"""What one `include` has brought, and how it is taken back."""
+"""The result of `include`, which can be removed again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing_extensions import Self
 
 
 class Inclusion:
-    """What `include` has brought: `remove` takes it back, and so does the end of a `with` block.
+    """The result of `include`. `remove()`, or the end of a `with` block, undoes it.
 
     Args:
-        source: What is included.
-        take_back: Takes it back; called again, it does nothing.
+        source: The included object.
+        take_back: Function that undoes the inclusion; further calls have no effect.
 
     Attributes:
-        source: What is included.
+        source: The included object.
     """
 
     def __init__(self, source: object, take_back: Callable[[], None]) -> None:
@@ -23,22 +23,22 @@ class Inclusion:
         self._take_back = take_back
 
     def remove(self) -> None:
-        """Take back all that came by it, at once: components, extensions with their middleware, later changes.
+        """Remove in one step what was included: components, extensions with their middleware, later changes.
 
-        What has been removed or replaced since stays as it is, and calls that run go on. A lifespan of a server
-        that is taken back is left when the server that included it ends. It may be called in any thread, and
-        again: then nothing happens.
+        Components that were removed or replaced meanwhile stay as they are, and running calls continue. The lifespan of
+        an included server is left when the outer server ends. It may be called from any thread; further calls have no
+        effect.
         """
         self._take_back()
 
     def __enter__(self) -> Self:
-        """Return this: what it has brought is there inside the block."""
+        """Return this object; the components are included within the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it back."""
+        """Remove what was included."""
         self.remove()
 
     def __repr__(self) -> str:
-        """Show what is included."""
+        """Return the included object."""
         return f"<Included {self.source!r}>"

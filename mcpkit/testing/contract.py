@@ -1,4 +1,4 @@
-"""What the fixtures `mcp_lock` and `mcp_check` do with a server."""
+"""The comparison and the checks behind the fixtures `mcp_lock` and `mcp_check`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
     Args:
         target: The server, as `Client` takes it.
         path: The file.
-        is_updated: Whether it is written as the server is now.
-        allows_compatible: Whether changes that break no client are fine.
+        is_updated: Whether to write the current contract to the file instead.
+        allows_compatible: Whether changes that break no client are accepted.
 
     Returns:
-        Why the test fails; None where it passes.
+        The message of the failed test; None if it passes.
 
     Raises:
-        ValueError: The file is no contract.
+        ValueError: The file does not contain a contract.
     """
     contract = contract_of(_surfaces(target))
     if is_updated:
@@ -51,19 +51,19 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
 
 
 def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: bool) -> str | None:
-    """Look for what hosts and models will stumble over, by the settings of the project in a folder.
+    """Check a server for problems with hosts and models, with the settings of the project in a folder.
 
     Args:
         target: The server, as `Client` takes it.
         folder: The project's folder.
-        ignore: Codes that are of no interest, besides those of the settings.
+        ignore: Codes of findings to ignore, besides those of the settings.
         is_strict: Whether advice fails the test, too.
 
     Returns:
-        Why the test fails; None where it passes.
+        The message of the failed test; None if it passes.
 
     Raises:
-        ValueError: A setting is none, or there is no rule of a code.
+        ValueError: A setting is invalid, or a code is unknown.
     """
     said = settings(folder)
     looked = Looked(
@@ -87,7 +87,7 @@ def _told(change: Change) -> str:
 
 
 def _surfaces(target: object) -> list[Surface]:
-    """Ask a server in a thread of its own: the test may have an event loop that runs."""
+    """Fetch the lists of a server in a separate thread, as an event loop may be running in the test."""
 
     async def ask() -> list[Surface]:
         async with client_for(target) as client:  # type: ignore[arg-type]  # it says what is wrong

@@ -1,4 +1,4 @@
-"""The fixtures `mcp_client`, `mcp_lock` and `mcp_check` for pytest; what they need is imported when one is used."""
+"""The pytest fixtures `mcp_client`, `mcp_lock` and `mcp_check`; their modules are imported when a test uses one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LOCK = "mcp.lock.json"
 
 
 class McpLock(Protocol):
-    """Fails the test where a server differs from its contract, see `mcp_lock`."""
+    """Type of the fixture `mcp_lock`: a function that fails the test if a server differs from its contract."""
 
     def __call__(self, target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
-        """Compare them."""
+        """Compare a server with its contract."""
 
 
 class McpCheck(Protocol):
-    """Fails the test for what hosts and models will stumble over, see `mcp_check`."""
+    """Type of the fixture `mcp_check`: a function that fails the test if a server has problems with hosts or models."""
 
     def __call__(self, target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
-        """Look for it."""
+        """Check a server."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,11 +45,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def mcp_client(request: pytest.FixtureRequest) -> Iterator[McpClient]:
-    """Connect clients that are closed when the test ends, by the function that the test is given.
+    """Return a function that connects a client for the test, and close the clients when the test ends.
 
-    What it returns is called with the target and the options of `mcpkit.SyncClient`, and returns an open one, whose
-    methods wait for their results. Without a target it is that of the setting `mcp_target`, relative to the folder of
-    pytest's configuration.
+        def test_add(mcp_client):
+            client = mcp_client("server.py")
+            assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
+
+    The function takes the target and the options of `mcpkit.SyncClient`, and returns a connected `SyncClient`. Without
+    a target, it takes the setting `mcp_target`, relative to the folder of pytest's configuration.
     """
     from ..client.sync import SyncClient
 
@@ -65,11 +68,11 @@ def mcp_client(request: pytest.FixtureRequest) -> Iterator[McpClient]:
 
 @pytest.fixture
 def mcp_lock(request: pytest.FixtureRequest) -> McpLock:
-    """Compare a server with its contract, by the function that the test is given.
+    """Return a function that fails the test if a server differs from its contract: `mcp_lock("server.py")`.
 
-    It takes the target, as `mcp_client` does; the file, `mcp.lock.json` by default, relative to the folder of pytest's
-    configuration; and `compatible=True` where changes that break no client are fine. With `--mcp-lock-update` it
-    writes the file instead.
+    The function takes the target, as `mcp_client` does, and the path of the contract: `mcp.lock.json` by default,
+    relative to the folder of pytest's configuration. With `compatible=True`, changes that break no client pass. With
+    the option `--mcp-lock-update`, the contract is written instead.
     """
 
     def compare_them(target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
@@ -90,10 +93,10 @@ def mcp_lock(request: pytest.FixtureRequest) -> McpLock:
 
 @pytest.fixture
 def mcp_check(request: pytest.FixtureRequest) -> McpCheck:
-    """Look for what hosts and models will stumble over, by the function that the test is given.
+    """Return a function that fails the test if a server has problems with hosts or models: `mcp_check("server.py")`.
 
-    It takes the target, as `mcp_client` does; codes of findings that are of no interest; and `strict=True` where advice
-    fails the test, too. `[tool.mcpkit.check]` in pyproject.toml counts as well.
+    The function takes the target, as `mcp_client` does. `ignore` has codes of findings to ignore. With `strict=True`,
+    advice fails the test, too. The settings `[tool.mcpkit.check]` in pyproject.toml apply as well.
     """
 
     def look(target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
@@ -108,7 +111,7 @@ def mcp_check(request: pytest.FixtureRequest) -> McpCheck:
 
 
 def _target(config: pytest.Config, target: object, fixture: str) -> object:
-    """Return the target of a test; without one that of the setting."""
+    """Return the target of a test; if it is None, the one of the setting."""
     if target is not None:
         return target
     configured: str = config.getini("mcp_target")

@@ -1,4 +1,4 @@
-"""How a server is served: `run` and `asgi`, with their options."""
+"""Methods that serve a server: `run`, `asgi` and `as_sdk_server`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _host(options: dict[str, Any]) -> Principal:
     """Return the user of the host among the options of `run("stdio")`.
 
     Raises:
-        TypeError: There is another option.
+        TypeError: An option is not `http`, or its `principal` is not a Principal.
     """
     for name in options:
         if name != "http":
@@ -77,10 +77,10 @@ def _host(options: dict[str, Any]) -> Principal:
 
 
 class Serving:
-    """What serves a server.
+    """Base class of servers with the methods that serve them.
 
     Attributes:
-        engine: What answers its requests.
+        engine: Serves the requests.
     """
 
     engine: Engine
@@ -100,30 +100,31 @@ class Serving:
         http: HttpOptions = HttpOptions(),  # noqa: B008 - frozen
         **uvicorn: Unpack[UvicornOptions],
     ) -> None:
-        """Serve until standard input ends or a signal comes.
+        """Serve until standard input ends or a signal arrives: `server.run("http", port=8080)`.
 
         Args:
-            transport: `stdio` for a host that starts this process (`python server.py`, basic/transports/stdio);
-                `http`, or `streamable-http`, for clients that connect to a port, with uvicorn; `sse` is the same,
-                and turns `HttpOptions(sse=True)` on.
-            host: Address to listen on. This and all that follow are for http and sse.
+            transport: `stdio` for a host that starts this process (`python server.py`, basic/transports/stdio); `http`,
+                or `streamable-http`, for clients that connect to a port, with uvicorn; `sse` is `http` with
+                `HttpOptions(sse=True)`.
+            host: Address to listen on. This and all further options are for http and sse.
             port: Port to listen on; 0 takes a free one.
             path: See `asgi`, as for the next five.
-            public_url: See `asgi`. On a protected server at this machine's own address, it is that address by default.
+            public_url: See `asgi`. On a protected server that listens on a loopback address, this address is the
+                default.
             allowed_hosts: See `asgi`.
             allowed_origins: See `asgi`.
             stateless: See `asgi`.
             http: See `asgi`. Over stdio, its `principal` is the user of the host.
             uvicorn: More options of `uvicorn.Config`, such as `log_level="warning"` or `ssl_certfile=...`.
-                `reload=True` starts the program anew when one of its Python files is edited.
+                `reload=True` restarts the program when one of its Python files is edited.
 
         Raises:
-            TypeError: There is no such option for the transport, or it has the wrong type.
-            ValueError: The transport is unknown, or an option does not have the form that it must have.
+            TypeError: The transport does not have such an option, or an option has the wrong type.
+            ValueError: The transport is unknown, or an option is invalid.
             RegistrationError: With stdio, type hints of a component cannot be resolved.
-            RuntimeError: An event loop is running in this thread already.
-            SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
-            BaseException: What entering or leaving the lifespan raised.
+            RuntimeError: An event loop is already running in this thread.
+            SystemExit: With stdio, a signal ended the server; the code is 128 plus the signal's number.
+            BaseException: Any exception that the lifespan raises.
         """
         raise NotImplementedError
 
@@ -141,54 +142,57 @@ class Serving:
         """Return the server as an ASGI app: `app = server.asgi()`, then `uvicorn server:app`.
 
         It serves clients of every protocol version at `/mcp`, and those of 2024-11-05 at `/sse` and `/messages` too
-        (basic/transports/streamable-http; basic/transports of the older versions). It can be mounted anywhere in
-        another app, and needs no further wiring. Modules of HTTP are imported at its first event.
+        (basic/transports/streamable-http; basic/transports of the older versions). It can be mounted in another app
+        without further wiring. The HTTP modules are imported at its first event.
 
         Args:
             path: Path of the MCP endpoint.
-            public_url: URL by which clients reach the endpoint, such as `https://example.com/mcp`: its host and origin
+            public_url: URL by which clients reach the endpoint, such as `https://example.com/mcp`. Its host and origin
                 are allowed.
             allowed_hosts: Values of the header `Host` that are accepted: `example.com`, `example.com:8080`,
                 `example.com:*`, or `*` for any.
             allowed_origins: Values of the header `Origin` that are accepted, such as `https://example.com`, or `*` for
                 any.
             stateless: Whether clients of versions with `initialize` are served without sessions.
-            http: What few deployments change, see `HttpOptions`.
+            http: Options that few deployments change, see `HttpOptions`.
+
+        Returns:
+            The ASGI app.
 
         Raises:
-            TypeError: There is no such option, or it has the wrong type; the message says which.
-            ValueError: An option does not have the form that it must have; the message says what to write.
-            RegistrationError: A route of the author has a path of the protocol, or of a probe.
+            TypeError: There is no such option, or it has the wrong type; the message names it.
+            ValueError: An option is invalid; the message gives the expected form.
+            RegistrationError: A route added by `server.route` has a path of the protocol or of a probe.
         """
         raise NotImplementedError
 
     def as_sdk_server(self, *, principal: Principal | None = None) -> SdkServer[Self]:
-        """Return the server as agent SDKs take one into their process, with no process or port of its own.
+        """Return the server for an agent SDK, which serves it in its own process, without a port.
 
-        It is what `claude-agent-sdk` and `qoder-agent-sdk` want as `instance`:
+        `claude-agent-sdk` and `qoder-agent-sdk` take it as `instance`:
 
             weather = {"type": "sdk", "name": "weather", "instance": server.as_sdk_server()}
             options = ClaudeAgentOptions(mcp_servers={"weather": weather})  # or QoderAgentOptions
 
-        Any number of agents may have it at a time, in any event loop of asyncio, one after the other and again. Agents
-        of `claude-agent-sdk` have a session each (`run`). Those of `qoder-agent-sdk` open none: they call the functions
-        in `request_handlers`, for tools alone, and the lifespan stays entered until their event loop ends, or until
-        `await instance.aclose()` is called there.
+        Any number of agents can use it, at the same time or one after the other, in any event loop of asyncio. Each
+        agent of `claude-agent-sdk` has its own session (`run`). Agents of `qoder-agent-sdk` open no session: they call
+        the functions in `request_handlers`, for tools only. Their lifespan stays entered until the event loop ends, or
+        until `await instance.aclose()` is called in it.
 
-        Neither SDK carries what a server says unasked: logs, progress and changes are dropped. Neither carries a
-        question: one that a tool asks fails at once, with an error that says so.
+        Neither SDK delivers notifications of a server, so logs, progress and changes are dropped. Neither delivers
+        requests of a server: a tool that sends one (elicitation, sampling, roots) fails at once, with an error that
+        names the reason.
 
-        It needs the package `mcp`, which every such SDK brings, from 1.23 on; nothing of it is imported before an agent
-        comes.
+        It needs the package `mcp` from 1.23 on, a dependency of every such SDK. It is imported when an agent connects.
 
         Args:
-            principal: Who the agent is; None for nobody in particular, who has no scopes.
+            principal: The user of the agent; None for an anonymous one without scopes.
 
         Returns:
-            The object, in the shape of `mcp.server.Server` as far as the SDKs use it.
+            An object with the attributes of `mcp.server.Server` that the SDKs use.
 
         Raises:
-            TypeError: `principal` is no Principal.
+            TypeError: `principal` is not a Principal.
         """
         from ..state.principal import checked_principal
         from .agent_sdk.sdk_server import SdkServer
