@@ -34,7 +34,7 @@ class Catalog:
     All methods may be called at any time and from any thread. Every client that listens is notified of each change.
 
     Args:
-        lifespans: The lifespan whose state the registered handlers get; None for that of the server that serves them.
+        lifespans: The lifespan that provides the state of the handlers; None for that of the server that serves them.
         check: Raises a RegistrationError for a component that cannot be served here; None for no check.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Options of a tool whose calls may run as tasks."""
+"""Options of tools that may run as tasks."""
 
 from __future__ import annotations
 

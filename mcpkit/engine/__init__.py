@@ -1,4 +1,4 @@
-"""What serves: each request finds its method here, whatever it came by, and each change its listeners.
+"""The engine of a server: it dispatches requests to methods, and delivers changes to listeners.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""A tool that has no function behind it: a tool of another server, or an operation of a web interface."""
+"""A tool without a function: a tool of another server, or an operation of a web API."""
 
 from __future__ import annotations
 
@@ -32,27 +32,36 @@ _SUCH_AS = 'such as {"content": [{"type": "text", "text": "..."}]}'
 
 
 class BaseTool(AnyTool):
-    """A tool that has no function behind it; a class of one's own says in `execute` what it does.
+    """Base class for tools with explicit schemas, such as a tool of another server or an operation of a web API.
 
-    Both schemas are published as they are. `server.add(tool)` registers it. All else is as for other tools: who may see
-    it, its limits, middleware, and what its Context can do.
+    A subclass implements `execute`, and `server.include(tool)` adds an instance:
+
+        class Echo(BaseTool):
+            async def execute(self, arguments, ctx):
+                return {"content": [{"type": "text", "text": arguments["text"]}]}
+
+        schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+        server.include(Echo("echo", input_schema=schema))
+
+    Both schemas are published unchanged. Access, limits, middleware and the methods of its Context are as for other
+    tools.
 
     Args:
         name: 1 to 128 of `A-Z a-z 0-9 _ - .`.
-        input_schema: The JSON Schema of its arguments, which says `"type": "object"`.
-        output_schema: The JSON Schema of its structured content; None promises none. Results are not held against it.
-            Revisions before 2026-07-28 have it only where it says `"type": "object"`.
-        annotations: Hints on its behaviour.
-        validates: Whether arguments are held against `input_schema`, which takes the extra `jsonschema`; False leaves
-            that to `execute`.
-        options: `title`, `description` and what else every component has, as the decorator takes it.
+        input_schema: JSON Schema of the arguments, with `"type": "object"`.
+        output_schema: JSON Schema of the structured content; None for none. Results are not validated against it.
+            Clients of versions before 2026-07-28 get it only if it has `"type": "object"`.
+        annotations: Hints on the behaviour of the tool.
+        validates: Whether arguments are validated against `input_schema`, which needs the extra `jsonschema`. False
+            leaves that to `execute`.
+        options: `title`, `description` and the other options of components, as in the decorator.
 
     Attributes:
-        input_schema: The JSON Schema of its arguments.
-        output_schema: That of its structured content, or None.
+        input_schema: JSON Schema of the arguments.
+        output_schema: JSON Schema of the structured content, or None.
 
     Raises:
-        RegistrationError: The definition cannot be served; the message says what to change.
+        RegistrationError: The definition is invalid; the message contains the fix.
     """
 
     def __init__(
@@ -93,11 +102,11 @@ class BaseTool(AnyTool):
 
     @property
     def takes_context(self) -> bool:
-        """That `execute` may log."""
+        """True, as `execute` gets a Context and may log."""
         return True
 
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
-        """Return both schemas; one of no object is kept from revisions that only know objects."""
+        """Return both schemas. The output schema is None if it is not of an object and the revision requires that."""
         output = self.output_schema
         if output is not None and revision in OBJECTS_ONLY and output.get("type") != "object":
             output = None
@@ -105,22 +114,23 @@ class BaseTool(AnyTool):
 
     @abstractmethod
     async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
-        """Do what the tool is for.
+        """Execute the tool.
 
         Args:
-            arguments: JSON values by name: those that fit `input_schema`, or with `validates=False` what was sent.
+            arguments: JSON values by name. They match `input_schema`; with `validates=False` they are as the client
+                sent them.
             ctx: The request.
 
         Returns:
-            The `CallToolResult`, with `content` at least. It reaches the client as it is, with all that it holds; only
-            what an older revision cannot say is said in the way of that revision.
+            The `CallToolResult`, a dict with at least `content`. The client gets it unchanged; members that its
+            protocol version does not have are converted.
 
         Raises:
-            ToolError: What the model is to read; and whatever else a function of a tool may raise.
+            ToolError: The tool failed; the model gets the message. Other exceptions are handled as in a tool function.
         """
 
     def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
-        """Validate the arguments where that is wanted, and execute it within its limits; see `AnyTool.call`."""
+        """Validate the arguments, unless `validates` is False, and execute the tool; see `AnyTool.call`."""
         if self._arguments is not None:
             arguments = self._arguments.validate(arguments)
         return run_limited(self._run(dict(arguments), call), call, self._limits)
@@ -145,10 +155,10 @@ class BaseTool(AnyTool):
 
 
 def _checked(result: Any) -> Json:
-    """Return the result of a tool, whose members that the specification has are as every revision needs them.
+    """Return a `CallToolResult` after checks of its members against the specification.
 
     Raises:
-        OutputError: It is no `CallToolResult`, or something in it has no form in JSON.
+        OutputError: It is not a `CallToolResult`, or a value cannot be written as JSON.
     """
     if not is_object(result):
         raise OutputError(f"result is {described(result)}. Return a CallToolResult, {_SUCH_AS}")

@@ -1,4 +1,4 @@
-"""The chain of middleware that a request passes through, and its result on the way back."""
+"""The middleware chain: requests pass through it to the handler, and results pass back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .methods import Handler, becomes_result, is_of_extension
 
 
 def through(hooks: Hooks, handler: Handler) -> Handler:
-    """Return what answers requests through middleware, the first of it outermost."""
+    """Return a function that serves requests through middleware, the first hook outermost."""
 
     def answer(call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
         method = call.method
@@ -31,13 +31,13 @@ def through(hooks: Hooks, handler: Handler) -> Handler:
 
 
 async def _answer(call: Call, hooks: Hooks, handler: Handler) -> Outcome:
-    """Answer a request through its middleware."""
+    """Serve a request through its middleware."""
     result = await _pass(Request(Context(call), call.params), hooks, 0, handler)
     return result.outcome
 
 
 async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) -> Result:
-    """Give a request to the middleware at an index, or to its handler where there is none left."""
+    """Call the middleware at an index, or the handler after the last one."""
     call = call_of(request.ctx)
     make = ToolCallResult if call.method == "tools/call" else Result
     if index == len(hooks):
@@ -85,7 +85,7 @@ async def _handled(request: Request, handler: Handler) -> Outcome:
 
 
 def _taken(call: Call) -> tuple[BaseException | None, str | None]:
-    """Return the exception that a tool's error result has been made of, and its reference; once."""
+    """Return and clear the exception behind a tool's error result, with its reference in the log."""
     exception, call.exception = call.exception, None
     return exception, None if exception is None or not is_masked(exception) else ref_of(call)
 
@@ -105,7 +105,7 @@ def _has_blocks(result: Json) -> bool:
 
 
 def _completed(call: Call, hook: Any, result: Json) -> Outcome:
-    """Give a result that a middleware has made what the revision and the era want of it.
+    """Convert a result that a middleware created to the form of the revision and the era.
 
     Raises:
         TypeError: It is the result of a tool, and has no content blocks.

@@ -1,4 +1,4 @@
-"""What not everybody may see of a catalog, or hear of, held against lists and subscriptions alike."""
+"""Access rules for lists and subscriptions: components that only some users may see or use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .registry import CompositeCatalog
 
 
 class Conditional:
-    """The components of a registry that not everybody sees.
+    """The components of a registry that only some users see.
 
     Args:
-        catalog: The registry; it must outlive this.
-        is_closed: Whether the server is protected, so that its components are for whoever says who they are, unless
-            they are open to anybody.
+        catalog: The catalog; it must outlive this object.
+        is_closed: Whether the server is protected, so that users must authenticate for components that do not allow
+            anonymous clients.
     """
 
     def __init__(self, catalog: CompositeCatalog, *, is_closed: bool) -> None:
@@ -28,10 +28,10 @@ class Conditional:
         self._found: dict[tuple[str, ...], tuple[int, tuple[Component, ...]]] = {}
 
     def among(self, *parts: str) -> tuple[Component, ...]:
-        """Return those that are enabled, found once for each state of the catalog.
+        """Return the enabled components with a `visible=` predicate; computed once for each state of the catalog.
 
         Args:
-            parts: The kinds of components: attributes of the catalog.
+            parts: Kinds of components: attributes of the catalog.
         """
         changes = self._catalog.changes
         found = self._found.get(parts)
@@ -47,11 +47,13 @@ class Conditional:
         return found[1]
 
     def check_hearing(self, call: Call, uris: Iterable[str]) -> None:
-        """Refuse whoever wants to hear of what they may not use; what they may not see anybody may wait for.
+        """Check that a user may subscribe to URIs.
+
+        A URI that only hidden components serve is accepted, so that the response does not reveal them.
 
         Raises:
-            ChallengeError: They have to say who they are, or to be granted more: all that the URIs need.
-            InsufficientScopeError: They have to be granted more, and that cannot be said by a status of HTTP.
+            ChallengeError: The client must authenticate or get more scopes; the challenge has the scopes of all URIs.
+            InsufficientScopeError: The client needs more scopes, and no HTTP status can report it.
         """
         principal, is_closed = (
             call.principal,
@@ -69,7 +71,7 @@ class Conditional:
             check_identified(call)
 
     def guards(self, uri: str) -> Guards | None:
-        """Return what says who may hear of a URI; None where everybody may.
+        """Return the access rules for notifications of a URI; None if every user may get them.
 
         Args:
             uri: A URI, or the text of a template.
@@ -114,11 +116,11 @@ class Conditional:
 
 
 class Guards:
-    """What serves a URI, and so says who may hear that this has changed.
+    """The components that serve a URI. Their access rules apply to notifications of its changes.
 
     Attributes:
         serving: The components.
-        is_closed: Whether nobody may who does not say who they are, unless it is open to anybody.
+        is_closed: Whether anonymous clients are excluded, except by components that allow them.
     """
 
     __slots__ = ("is_closed", "serving")
@@ -129,27 +131,27 @@ class Guards:
 
 
 class Hearer(Protocol):
-    """Whoever wants to hear of changes."""
+    """A subscriber to changes."""
 
     @property
     def principal(self) -> Principal:
-        """Who that is."""
+        """The user."""
         ...
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody has to say who they are there; see `Channel`."""
+        """True if the transport has no access tokens, so that the user need not authenticate; see `Channel`."""
         ...
 
 
 def may_hear(hearer: Hearer, guards: Guards | None) -> bool:
-    """Say whether somebody may hear that what a URI stands for has changed.
+    """Return True if a subscriber may be notified of changes of a URI.
 
-    What nobody serves whoever is known may wait for, so that waiting tells nothing.
+    Every authenticated user may subscribe to a URI that no component serves, so that the response reveals nothing.
 
     Args:
-        hearer: Who listens.
-        guards: What `Conditional.guards` returned for the URI.
+        hearer: The subscriber.
+        guards: The return value of `Conditional.guards` for the URI.
     """
     if guards is None:
         return True
@@ -161,6 +163,6 @@ def may_hear(hearer: Hearer, guards: Guards | None) -> bool:
 
 
 def _may_use(principal: Principal, component: Component, is_closed: bool) -> bool:
-    """Say what `check_access` would of somebody who sees a component."""
+    """Return True if `check_access` lets a user pass who can see the component."""
     is_known = principal.id is not None or component.is_anonymous or not is_closed
     return is_known and principal.scopes.issuperset(component.scopes)

@@ -1,7 +1,7 @@
-"""One client at the other end of a pipe: its session, its running requests and its subscriptions.
+"""One client on a pipe: its session, its running requests and its subscriptions.
 
-What stdio, Unix sockets, HTTP+SSE and the in-memory transport have in common. It reads whole messages
-and writes whole messages; how they are framed and carried is the transport's.
+Common to stdio, Unix sockets, HTTP+SSE and the in-memory transport. It reads and writes whole messages. The transport
+frames and carries them.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from .subscriptions.pipe import Places, Subscriptions
 
 
 class Connection(Peer):
-    """One client at the other end of a pipe, in either era or both.
+    """One client on a pipe, with a session or without one.
 
-    All methods are for the event loop's thread.
+    All methods must be called in the event loop's thread.
 
     Args:
-        server: Who answers.
-        send: Takes one JSON message without a newline; must not block.
-        ready: Returns once the other side keeps up with what is sent; None when it always does.
+        server: The server.
+        send: Sends one JSON message without a newline; must not block.
+        ready: Returns when the client has read enough of what was sent; None if it always has.
         request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
-        principal: Who is at the other end.
-        caller: What tells it from other clients that share the server; see `Shares`.
-        is_local: Whether there are no access tokens at the other end, so that nobody has to say who they are.
-        places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
-            bounds them by `Limits.concurrent_requests` alone.
-        may_begin_again: Whether another `initialize` opens the session anew, rather than being refused; what runs goes
-            on.
+        principal: The user.
+        caller: Key that distinguishes the client from others of the server; see `Shares`.
+        is_local: Whether the pipe has no access tokens, so that the user need not authenticate.
+        places: Limit of `subscriptions/listen` streams that several pipes share; None for `Limits.concurrent_requests`
+            alone.
+        may_begin_again: Whether another `initialize` opens a new session instead of being refused. Running requests
+            continue.
     """
 
     def __init__(
@@ -80,12 +80,11 @@ class Connection(Peer):
         )
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
-        """Take one message and begin to serve it.
+        """Receive one message and begin to serve it. It returns at once and never raises.
 
         Args:
-            line: One JSON text without its newline, or the error to answer where the transport could
-                not even frame one. Whatever it holds, this returns at once and raises nothing.
-            principal: Who is at the other end now, where each message says it: the same with other scopes.
+            line: One JSON text without its newline, or the error to send if the transport could not frame it.
+            principal: The current user, on transports where each message has one: the same user with other scopes.
         """
         channel = self._channel
         if principal is not None:
@@ -106,22 +105,22 @@ class Connection(Peer):
             self._receive(message, self._reply, channel)
 
     async def move(self, server: Served) -> None:
-        """Let another server answer from now on, for a client that need not notice.
+        """Move the client to another server without a new connection.
 
-        Both must be running, and the one before until this returns: what it has begun it ends, and until then the
-        client hears of its changes. The session, the subscriptions and the questions that are open stay. The client
-        is told of each list that differs, or may: where a template has `entries=`, and where a provider lists. What
-        the one before has declared the other declares, too: it was negotiated. Where it has nothing of that, its
-        lists are empty.
+        Both servers must be running; the previous one must keep running until this returns. It completes its running
+        requests, and the client gets its changes until then. The session, the subscriptions and the open requests to
+        the client stay. The client is notified of each list that differs, or may differ because of `list_entries=` or a
+        provider. The new server declares all capabilities of the previous one, as they were negotiated. It serves empty
+        lists for those that it does not have.
 
         Args:
-            server: Who answers.
+            server: The new server.
 
         Returns:
-            When all that the one before has begun has ended.
+            None, when all requests of the previous server have ended.
 
         Raises:
-            RegistrationError: Type hints of a component of the other cannot be resolved. Then nothing changes.
+            RegistrationError: Type hints of a component of the new server cannot be resolved. Then nothing changes.
         """
         engine, before = server.engine, self._engine
         if engine is before:
@@ -144,26 +143,26 @@ class Connection(Peer):
             await asyncio.sleep(0)  # for what has just changed
 
     def end_listening(self) -> None:
-        """End the subscriptions, of which the client is told; what runs goes on."""
+        """End the subscriptions and notify the client of it. Running requests continue."""
         self._subscriptions.close(graceful=True)
 
     def cancel_all(self, problem: ProtocolError) -> None:
-        """Cancel what runs; whoever waits for it is told why."""
+        """Cancel the running requests, and send the reason to the client."""
         self._calls.cancel_all(problem)
 
     async def aclose(self, *, graceful: bool = False) -> None:
-        """Cancel what runs and end the subscriptions.
+        """Cancel the running requests and end the subscriptions.
 
         Args:
-            graceful: Whether the client is told: whoever waits for a call that the server has ended, and
-                subscribers that their stream ends (basic/patterns/subscriptions, "Graceful Closure").
+            graceful: Whether the client gets an error for each running request, and the end of each subscription stream
+                (basic/patterns/subscriptions, "Graceful Closure").
         """
         self._channel.has_ended = True
         self._subscriptions.close(graceful=graceful)
         await self._calls.aclose(server_ended() if graceful else None)
 
     def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
-        """Route by the envelope, never by the method: with a protocolVersion in `_meta`, stateless."""
+        """Return the envelope of a request. A protocolVersion in `_meta` makes it stateless, whatever its method."""
         if PROTOCOL_VERSION in meta:
             return Stateless.receive(meta)
         if self.session is not None:
@@ -192,7 +191,7 @@ class Connection(Peer):
         self._subscriptions.initialized()
 
     def has_request(self, id_: RequestId) -> bool:
-        """Say whether a request runs, or listens, under an id."""
+        """Return True if a request or a subscription stream with this id is open."""
         return id_ in self._calls.keys or id_ in self._subscriptions.streams
 
     def _cancel(self, id_: RequestId) -> None:
@@ -200,7 +199,10 @@ class Connection(Peer):
             self._subscriptions.cancel(id_)
 
     def _refuse_unread(self, problem: ProtocolError, message: bytes) -> None:
-        """Refuse a message that was not read, under its id where it has one; an answer ends its question."""
+        """Send an error for a message that could not be read, with its id if it has one.
+
+        If it is a response, the request to the client fails.
+        """
         from ..protocol.unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message
 
         if len(self.questions) and looks_like_message(message) and not is_call(message):
@@ -213,7 +215,7 @@ class Connection(Peer):
 
 
 class _PipeChannel:
-    """The channel of a pipe: all messages leave the same way."""
+    """The channel of a pipe, on which all messages leave."""
 
     __slots__ = (
         "_ready",
@@ -249,20 +251,20 @@ class _PipeChannel:
 
     @property
     def standalone(self) -> _PipeChannel:
-        """The pipe, whoever asks."""
+        """The channel of the pipe's own user."""
         return self._whole
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody is at the other end."""
+        """True until the connection is closed."""
         return not self.has_ended
 
     def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Do nothing: it is heard from the beginning."""
+        """Do nothing: a pipe can send from the beginning."""
         return lambda: None
 
     def of(self, principal: Principal) -> _PipeChannel:
-        """Return the same channel for what somebody else asks."""
+        """Return the same channel for requests of another user."""
         assert self.questions is not None
         channel = _PipeChannel(
             self._send,
@@ -277,22 +279,22 @@ class _PipeChannel:
         return channel
 
     def challenge(self, scopes: Sequence[str], revision: str) -> None:
-        """Return None: there is no status to tell."""
+        """Return None: a pipe has no HTTP status."""
 
     def defer_response(self) -> None:
-        """Do nothing: there is no status to tell."""
+        """Do nothing: a pipe has no HTTP status."""
 
     def send(self, message: bytes) -> None:
         """Send one message."""
         self._send(message)
 
     async def ready(self) -> None:
-        """Wait until the other side keeps up."""
+        """Wait until the client has read enough of what was sent."""
         if self._ready is not None:
             await self._ready()
 
     async def close(self) -> None:
-        """Leave the pipe open: it is not the call's alone."""
+        """Do nothing: other calls use the pipe too."""
 
 
 _BEFORE_INITIALIZE = Handshake(LATEST_HANDSHAKE, Client({}, {}))

@@ -1,4 +1,4 @@
-"""What serves the requests of one server: whatever transport they come by, they are answered here."""
+"""The engine of one server, which serves the requests of all transports."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Served(Protocol):
-    """What transports serve: a `Server`, or whatever else has an engine."""
+    """An object that transports can serve: a `Server`, or another object with an engine."""
 
     @property
     def engine(self) -> Engine:
-        """What answers its requests."""
+        """The engine that serves the requests."""
         ...
 
 
@@ -42,25 +42,25 @@ class Engine:
     """Serves the requests of one server.
 
     Args:
-        catalog: What the server offers.
-        runtime: What its requests run with.
-        declared: What it says about itself.
-        lifespans: The stays in its lifespan.
-        version: The server's version.
-        auth: What verifies the access tokens of requests over HTTP; None where nobody needs one.
-        make_tasks: Makes what looks after tasks, when there is the first one.
+        catalog: Components of the server.
+        runtime: Limits, workers, storage and the like for running calls.
+        declared: Identity and capabilities of the server.
+        lifespans: The lifespan of the server.
+        version: Version of the server.
+        auth: Verifier of access tokens over HTTP; None if the server is not protected.
+        make_tasks: Creates the task keeper, when the server has its first tool with `task=`.
 
     Attributes:
-        dispatch: Answers a request: at once, or with a coroutine when the author's code has to run. Raises
-            ProtocolError where the request is refused.
-        has_middleware: Whether requests are led through middleware.
-        heard: Hears of each notification of a client that has begun a session: its method and its params, unchecked.
-        entrance: Where requests wait while lifespans are being entered.
-        hubs: What tells its changes, in each event loop.
-        listing: Answers its lists.
-        methods: Answers requests by their methods.
+        dispatch: Serves a request. It returns the result, or a coroutine if it runs the author's code. Raises
+            ProtocolError if the request is refused.
+        has_middleware: Whether requests pass through middleware.
+        heard: Listeners that get the method and the unchecked params of each notification in a session.
+        entrance: Delays requests while lifespans are being entered.
+        hubs: Delivers changes, one hub for each event loop.
+        listing: Serves the list methods.
+        methods: The method table.
         routes: Routes that the author added to the HTTP app.
-        revocations: Who has been sent away; None where nobody verifies access tokens.
+        revocations: Revoked principals; None if the server is not protected.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Engine:
         self._lock = threading.Lock()
 
     def lead_to(self, handler: Handler) -> None:
-        """Have requests answered by a function from now on, such as one that leads them through middleware."""
+        """Set the function that serves requests, such as one that passes them through middleware."""
         self._handler = handler
         self.has_middleware = handler != self.methods.dispatch
         self._choose_way()
@@ -120,7 +120,7 @@ class Engine:
             self.dispatch = self.entrance.way_to(self._handler, self.methods.is_there)
 
     def is_open(self) -> bool:
-        """Say whether there is anything that whoever does not say who they are may use."""
+        """Return True if an enabled component allows anonymous clients."""
         changes = self.catalog.changes
         if self._openness is None or self._openness[0] != changes:
             is_open = any(
@@ -130,10 +130,11 @@ class Engine:
         return self._openness[1]
 
     def listen(self, call: Call) -> Listen:
-        """Read `subscriptions/listen`, whose stream the transport opens.
+        """Parse a `subscriptions/listen` request. The transport opens the stream.
 
         Raises:
-            Exception: What `Listen` raises, or that they may not hear of it; it is answered as what a handler raises.
+            Exception: The request is invalid (see `Listen`), or the user may not subscribe to a URI. The client gets
+                the same error as for an exception of a handler.
         """
         # What a lifespan registers is declared when it has been entered.
         is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
@@ -148,13 +149,13 @@ class Engine:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep the lifespans entered while a transport serves; nests, and costs nothing without one.
+        """Keep the lifespans entered, and run tasks, while a transport serves. Blocks can be nested.
 
-        It does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
+        It does not wait until the lifespans have been entered; `await ready()` does.
 
         Raises:
             RegistrationError: Type hints of a component cannot be resolved.
-            BaseException: Whatever leaving a lifespan raised.
+            BaseException: Any exception that a lifespan raises when it is left.
         """
         self.catalog.resolve()
         async with AsyncExitStack() as stack:
@@ -176,16 +177,19 @@ class Engine:
             yield
 
     async def ready(self) -> None:
-        """Wait until the lifespans of the server and of those it includes have been entered.
+        """Wait until the lifespans of the server and of included servers have been entered.
 
         Raises:
-            BaseException: Whatever entering one of them raised.
+            BaseException: Any exception that a lifespan raised when it was entered.
         """
         for lifespans in family(self.catalog):
             await lifespans.ready()
 
     async def entered(self) -> bool:
-        """Wait until the lifespans have been entered here, and say whether all could be; `ready` says why not."""
+        """Wait until the lifespans have been entered or have failed, and return True if none failed.
+
+        `ready` raises the exception instead.
+        """
         loop = asyncio.get_running_loop()
         stays = [stay for each in family(self.catalog) if (stay := each.stay(loop)) is not None]
         if stays:
@@ -193,12 +197,12 @@ class Engine:
         return all(stay.started.exception() is None for stay in stays)
 
     def drain(self, grace: float | None) -> None:
-        """Take no more tasks in this event loop, and hand back those that run, as a transport is about to end.
+        """Start no more tasks in this event loop, and release the running ones, before a transport ends.
 
-        They are waited for at the end of `running`. Where others serve in the same event loop, they run on.
+        The end of `running` waits for them. They continue if another transport serves in the same event loop.
 
         Args:
-            grace: Seconds in which what runs has to end; None for as long as it takes.
+            grace: Seconds that running tasks may take to end; None for no limit.
         """
         if self.declared.has("tasks"):
             self.methods.tasks.drain(grace)

@@ -1,4 +1,4 @@
-"""Where requests wait while the lifespans of a server are being entered: components may be registered there."""
+"""A gate where requests wait while lifespans are being entered, as a lifespan may register components."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ logger = logging.getLogger(__name__)
 
 
 class Entrance:
-    """The way of requests into one server.
+    """Delays the requests of one server while its lifespans are being entered.
 
-    While lifespans are being entered in an event loop, its requests wait here, all but `ping` (basic/utilities/ping).
-    When the wait has been too long, the rest is announced later: lists are answered with what there is, and
-    whatever may still come is declared. What names a component that is there goes on waiting, as it finds the state
-    of the lifespan. Otherwise nobody comes by here.
+    In such an event loop, all requests except `ping` wait (basic/utilities/ping). After `seconds`, lists are served
+    with the components that exist, all capabilities are declared, and later components are announced by notifications.
+    Requests that name an existing component continue to wait, as its handler needs the state of the lifespan. Once all
+    lifespans have been entered, requests do not pass through this class.
 
     Args:
         name: The server's name, for the log.
-        seconds: How long they wait, from the beginning; None for as long as it takes.
-        declared: What the server says about itself.
-        on_change: Called when `way_to` may give another answer than before; in any thread.
+        seconds: Maximum time that requests wait, from the start; None for no limit.
+        declared: Identity and capabilities of the server.
+        on_change: Called, in any thread, when `way_to` may return another function than before.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class Entrance:
         self._entering: WeakKeyDictionary[asyncio.AbstractEventLoop, _Entering] = WeakKeyDictionary()
 
     def way_to(self, handler: Handler, is_there: Callable[[Call], bool]) -> Handler:
-        """Return what answers requests now.
+        """Return the function that serves requests now.
 
         Args:
-            handler: What answers them as soon as they need not wait any more.
-            is_there: Says whether the component that a request names is there.
+            handler: Serves them when they need not wait.
+            is_there: Returns True if the component that a request names exists.
         """
         with self._lock:
             return partial(self._answer, handler, is_there) if self._entering else handler
 
     def guard(self, lifespans: Sequence[Lifespan]) -> None:
-        """Let what comes in the running event loop wait for lifespans that are being entered in it."""
+        """Delay requests in the running event loop until these lifespans have been entered."""
         entering = [each.started for each in lifespans if not each.started.done()]
         if not entering:
             return
@@ -75,11 +75,11 @@ class Entrance:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether lifespans are being entered in the running event loop."""
+        """True while lifespans are being entered in the running event loop."""
         return asyncio.get_running_loop() in self._entering
 
     async def passed(self) -> None:
-        """Wait until requests are answered in the running event loop."""
+        """Wait until requests are served in the running event loop."""
         here = self._entering.get(asyncio.get_running_loop())
         if here is not None:
             await here.is_passable.wait()
@@ -126,13 +126,13 @@ class Entrance:
 
 
 class _Entering:
-    """The time in which lifespans are being entered in one event loop.
+    """The state of one event loop while lifespans are being entered in it.
 
     Attributes:
-        is_passable: Set when lists and the like are answered: in the end, or when that takes too long.
-        is_over: Set in the end, whether they have been entered or failed.
-        left: How many are still being entered.
-        timer: Says when it takes too long.
+        is_passable: Set when lists and the like are served: at the end, or after the maximum time.
+        is_over: Set when all lifespans have been entered or have failed.
+        left: Number of lifespans that are still being entered.
+        timer: Timer of the maximum time.
     """
 
     def __init__(self) -> None:

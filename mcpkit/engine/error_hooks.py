@@ -1,4 +1,4 @@
-"""The author's functions that hear of what went wrong though nobody meant a client to read it."""
+"""Hooks for unexpected exceptions: `@server.on_error`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 class ErrorEvent(NamedTuple):
-    """A request that has failed, as `@server.on_error` hears of it.
+    """A failed request, the argument of functions that are registered by `@server.on_error`.
 
     Args:
         ctx: The request: `ctx.method`, `ctx.params`, `ctx.principal` and the like.
-        exception: What was raised. Of a group with a single exception in it, as a task group raises it, that one.
-        ref: What names it in the log and to the client ("Internal error (ref ...)"). None where the client reads what
-            it was: that a call took too long, that its worker process has ended, or that its result cannot be sent.
+        exception: The exception. A group with a single exception, as task groups raise it, is replaced by that
+            exception.
+        ref: Reference in the log and in the client's message ("Internal error (ref ...)"). None if the client gets the
+            actual reason: a time limit, a worker process that ended, or a result that cannot be sent.
     """
 
     ctx: Context[Any]
@@ -41,22 +42,25 @@ H = TypeVar("H", bound=ErrorHook)
 
 
 class ErrorHooks:
-    """What `@server.on_error` has registered, in that order.
+    """Functions that get unexpected exceptions, such as a hook that reports them to an error tracker.
 
-    A hook is a function of one `ErrorEvent`, called in the event loop, so that it must not block. It hears of every
-    request that ends with an exception which no client was meant to read, of calls that took too long
-    (`CallTimeoutError`), whose worker process has ended (`ProcessEndedError`) or whose result cannot be sent
-    (`OutputError`); not of what says itself
-    what the client is to read, such as a `ToolError` or a `ProtocolError`, nor of arguments that do not fit, nor of
-    what was cancelled. A tool's exception is told before middleware sees its result; any other exception when it
-    has passed all middleware, unless one of them has answered.
+        @server.on_error
+        def report(event: ErrorEvent) -> None:
+            tracker.capture(event.exception, tags={"method": event.ctx.method})
 
-    Where it returns a `ToolError`, `ResourceError`, `PromptError` or another error of their kind, the client reads
-    that instead, as if the handler had raised it from the exception: the hooks after it are not called, and nothing is
-    logged. What a hook raises is logged, and changes nothing.
+    A hook takes one `ErrorEvent`. It runs in the event loop, so it must not block. It gets each exception that ends a
+    request and is not a message for the client. It also gets time limits (`CallTimeoutError`), worker processes that
+    ended (`ProcessEndedError`) and results that cannot be sent (`OutputError`). It does not get errors with a message
+    for the client, such as `ToolError` and `ProtocolError`, nor invalid arguments and cancelled calls. For a tool, it
+    runs before middleware gets the result. For other methods, it runs after all middleware, unless a middleware has
+    handled the exception.
+
+    A hook may return a `ToolError`, `ResourceError`, `PromptError` or a similar error. The client then gets this error,
+    as if the handler had raised it; further hooks are not called, and nothing is logged. An exception of a hook is
+    logged and otherwise ignored.
 
     Attributes:
-        hooks: The functions.
+        hooks: The registered functions, in order of registration.
     """
 
     def __init__(self) -> None:
@@ -65,21 +69,24 @@ class ErrorHooks:
     def __call__(self, hook: H, /) -> H:
         """Register a hook: `@server.on_error`.
 
+        Args:
+            hook: The function.
+
         Returns:
             The function unchanged.
 
         Raises:
-            RegistrationError: It is no function of one argument, or it is async.
+            RegistrationError: It is not a function of one argument, or it is `async`.
         """
         check_hook(hook, "on_error", "ErrorEvent", "the response does not wait for it")
         self.hooks = (*self.hooks, hook)
         return hook
 
     def explain(self, call: BaseCall, exception: BaseException) -> BaseException:
-        """Tell the hooks of an exception that nobody meant a client to read.
+        """Call the hooks with an exception that is not a message for the client.
 
         Returns:
-            What the client is to be told of: what one of them says, or else the exception itself.
+            The error for the client: the one that a hook returned, or the exception itself.
         """
         if not self.hooks:
             return exception

@@ -1,4 +1,4 @@
-"""What a server says about itself: who it is, and what it can do."""
+"""The identity of a server: its `Implementation` and its capabilities."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
 class Declared:
-    """What a server declares (basic/lifecycle, "Capability Negotiation"; server/discover).
+    """The declarations of a server (basic/lifecycle, "Capability Negotiation"; server/discover).
 
-    What has been declared once stays so: a list that has become empty is a list.
+    A declared capability stays declared, even if its list becomes empty.
 
     Args:
-        catalog: What the server offers.
-        implementation: Who it is, as the newest revision has it.
-        offers: What it declares before anything is registered for it.
-        instructions: What it tells clients of its use; None for nothing.
+        catalog: Components of the server.
+        implementation: The `Implementation` in the form of the newest revision.
+        offers: Capabilities to declare before a component needs them.
+        instructions: Instructions for clients; None for none.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Declared:
         catalog.listeners.add(lambda change: self.add(change.kind))
 
     def identity(self, revision: str) -> Identity:
-        """Return its `Implementation` with the members that `revision` knows."""
+        """Return the `Implementation` with the members of a revision."""
         identity = self._identities.get(revision)
         if identity is None:
             identity = Identity(narrow("Implementation", self._implementation, revision))
@@ -49,11 +49,11 @@ class Declared:
         return identity
 
     def add(self, capability: str) -> None:
-        """Declare a capability, as something has been registered for it."""
+        """Declare a capability, after a component that needs it was registered."""
         self._names.add(capability)
 
     def has(self, capability: str) -> bool:
-        """Say whether it declares a capability."""
+        """Return True if the server declares a capability."""
         if capability in self._names:
             return True
         catalog = self._catalog
@@ -75,11 +75,11 @@ class Declared:
         return is_offered
 
     def capabilities(self, revision: str, *, is_identified: bool = False) -> Json:
-        """Return its `ServerCapabilities` with the members that `revision` knows.
+        """Return the `ServerCapabilities` with the members of a revision.
 
         Args:
             revision: The revision.
-            is_identified: Whether it is known who asks: tasks are listed for them alone whose they are.
+            is_identified: Whether the user is known. Only then a client can list tasks.
         """
         declared: Json = {name: how for name, how in SERVER_CAPABILITIES.items() if self.has(name)}
         extensions = {name: each.settings for name, each in self._catalog.extensions.items()}

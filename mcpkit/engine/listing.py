@@ -1,4 +1,4 @@
-"""The four lists, rendered to bytes once for each state of the catalog, revision, page and audience."""
+"""The four list methods, rendered to bytes once for each state of the catalog, revision, page and audience."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ _position = attrgetter("position")
 
 
 class Listing:
-    """Answers the list methods of one server.
+    """Serves the list methods of one server.
 
     Args:
-        catalog: What is listed.
-        runtime: What its requests run with.
-        lifespans: Fills the state that its providers find.
+        catalog: Components of the server.
+        runtime: Limits, workers, storage and the like for running calls.
+        lifespans: The lifespan that provides the state of providers.
         page_size: Entries in one page; None puts all in one.
 
     Attributes:
-        conditional: What not everybody sees.
+        conditional: The components that only some users see.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Listing:
         self.conditional = Conditional(catalog, is_closed=runtime.is_protected)
 
     def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
-        """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
+        """Return the rendered result of a list method, or an awaitable of it if functions must be called for entries.
 
         Raises:
-            ProtocolError: -32602 for a cursor that is none of ours.
+            ProtocolError: -32602 for an invalid cursor.
         """
         cursor = call.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
@@ -122,7 +122,10 @@ class Listing:
         return page
 
     def shown(self, name: ListName, revision: str, principal: Principal) -> list[Json] | None:
-        """Return all that a client is shown of a list, templates among resources; None where only functions know it."""
+        """Return all entries of a list that a user sees, with templates among resources.
+
+        It returns None if functions provide some of the entries.
+        """
         catalog = self._catalog
         from .provider import lists_of
 
@@ -144,7 +147,7 @@ class Listing:
         cache: CacheHint | None,
         provided: Sequence[Provided],
     ) -> bytes:
-        """Answer with what is registered, what `entries=` list, and after it what providers do; nobody keeps it."""
+        """Return the result with registered components, entries of `list_entries=` and entries of providers. It is not cached."""
         catalog, kind = self._catalog, _PART[call.method]
         part: Iterable[Listed] = getattr(catalog, kind)
         taken = {each.key: each.origin for each in part if each.is_enabled}
@@ -229,13 +232,13 @@ def encode_cursor(position: Position) -> str:
 
 
 def decode_cursor(cursor: str) -> Position:
-    """Return the position that a cursor stands for.
+    """Return the position of a cursor.
 
-    It names the last entry that was seen, not a number of entries, so it stays good when entries
-    come and go.
+    A cursor names the last entry of a page instead of a number of entries, so it stays valid when entries are added or
+    removed.
 
     Raises:
-        ProtocolError: -32602, when the cursor is none of ours (utilities/pagination).
+        ProtocolError: -32602 if this server did not create the cursor (utilities/pagination).
     """
     try:
         place, separator, uri = (

@@ -1,4 +1,4 @@
-"""The method table: what each request does once its era is out of the way."""
+"""The method table: the handler of each method, independent of the era of the request."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ Handler = Callable[["Call"], Ready | Coroutine[Any, Any, Outcome]]
 
 
 class Methods:
-    """Answers the requests of one server by their methods, once their era is out of the way.
+    """Serves the requests of one server by method.
 
     Args:
-        catalog: What the server offers.
-        declared: What it says about itself.
-        listing: Answers its lists.
-        lifespans: Fills the state of its handlers.
-        make_tasks: Makes what looks after tasks, when there is the first one.
+        catalog: Components of the server.
+        declared: Identity and capabilities of the server.
+        listing: Serves the list methods.
+        lifespans: The lifespan that provides the state of handlers.
+        make_tasks: Creates the task keeper, when the server has its first tool with `task=`.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class Methods:
 
     @cached_property
     def tasks(self) -> TaskKeeper:
-        """What looks after tasks."""
+        """The task keeper."""
         return self._make_tasks()
 
     def dispatch(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
-        """Look the method of a request up and begin to answer.
+        """Look up the method of a request and begin to serve it.
 
         Args:
             call: The request.
 
         Returns:
-            The result, or an awaitable of it when the author's code has to run.
+            The result, or an awaitable of it if it runs the author's code.
 
         Raises:
-            ProtocolError: -32601 for a method that the revision does not have or whose capability
-                is not declared, or whatever the method refuses at once.
+            ProtocolError: -32601 if the revision does not have the method or the server does not declare its
+                capability, or an error of the method.
         """
         revisions, capability = METHODS.get(call.method, ((), None))
         if call.envelope.revision not in revisions:
@@ -125,7 +125,7 @@ class Methods:
         return self._handlers[call.method](call)
 
     def initialize(self, call: Call) -> Ready:
-        """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
+        """Serve `initialize`, after its session was opened (basic/lifecycle)."""
         _session(call).lists = frozenset(filter(self._declared.has, LIST_NAMES))
         return optional(
             protocolVersion=call.revision,
@@ -137,7 +137,7 @@ class Methods:
         )
 
     def discover(self, call: Call) -> Ready:
-        """Answer `server/discover` (server/discover)."""
+        """Serve `server/discover` (server/discover)."""
         result = optional(
             supportedVersions=list(STATELESS),
             capabilities=self._declared.capabilities(call.revision),
@@ -230,12 +230,12 @@ class Methods:
         return call.render({**result, "contents": contents}, cache)
 
     async def _enter(self, call: Call, component: Component) -> None:
-        """Fill the state for a handler: from the lifespan of the server that the component comes from."""
+        """Set the state for a handler: that of the lifespan of the server to which the component belongs."""
         if self._lifespans.function is not None or self._catalog.included:
             call.state = await self._lifespans.state_of(component.home or self._lifespans)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
-        """Refuse who may not or cannot use a component; else enter its lifespan, and take what a round has left."""
+        """Check access and required capabilities, set the state, and check the state of previous rounds."""
         if component.is_guarded or call.runtime.is_protected:
             check_access(call, component)
         if component.requires:
@@ -247,9 +247,9 @@ class Methods:
     def _serving(
         self, call: Call, uri: str
     ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool] | None:
-        """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so.
+        """Return the component that serves a URI, the values of its variables, and True if all users get the same one.
 
-        None where nothing that is registered does.
+        Returns None if no registered component that the user sees serves the URI.
         """
         catalog = self._catalog
         resource = catalog.resources.get(uri)
@@ -272,11 +272,11 @@ class Methods:
         return None
 
     async def _find(self, call: Call, kind: Kind, key: str) -> Any:
-        """Return what has a name, URI or template, for who asks: a provider's where nothing registered has it.
+        """Return the component with a name, URI or template that the user sees: a registered one, or one of a provider.
 
         Raises:
             ProtocolError: There is none.
-            Exception: Whatever a provider raises.
+            Exception: Any exception of a provider.
         """
         catalog = self._catalog
         part = getattr(catalog, kind)
@@ -307,7 +307,7 @@ class Methods:
         return call.render(result)
 
     def is_there(self, call: Call) -> bool:
-        """Say whether the component that a request names is there, for who asks; False where it names none."""
+        """Return True if the request names a component that is registered and visible to the user."""
         catalog, principal = self._catalog, call.principal
         try:
             if call.method == "tools/call":
@@ -343,7 +343,7 @@ class Methods:
         return call.render({"completion": await complete(completer, value, filled, call)})
 
     async def serve_own(self, call: Call, method: CustomMethod) -> Outcome:
-        """Serve a method outside the core protocol."""
+        """Serve a custom method, which the core protocol does not have."""
         check_access(call, method)
         if method.requires:
             call.client.require(*method.requires)
@@ -352,7 +352,7 @@ class Methods:
 
 
 def is_of_extension(result: object) -> TypeIs[ExtensionResult]:
-    """Say whether a result is of a type that an extension has brought."""
+    """Return True if a result has a `resultType` of an extension."""
     return getattr(type(result), "__mcp_extension_result__", False) is True
 
 
@@ -367,7 +367,7 @@ async def _check_rounds(call: Call) -> None:
 
 
 def becomes_result(call: Call, error: BaseException) -> bool:
-    """Say whether an exception that is no ProtocolError ends a tool call with a result, for the model to read."""
+    """Return True if an exception of a tool call is sent to the model as a result, and not as a JSON-RPC error."""
     if call.is_ended or is_fatal(error) or is_protocol_error(call, error):
         return False
     return not is_cancelled_from_outside(error)
@@ -381,7 +381,10 @@ def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
 
 
 def _check_parameters(call: Call, tool: AnyTool, arguments: Json) -> None:
-    """Hold the headers of a stateless request over HTTP against arguments; of registered tools HTTP itself does so."""
+    """Compare the HTTP headers of a stateless request with the arguments of a provider's tool.
+
+    For registered tools, the HTTP transport does it.
+    """
     headers = call.channel.request_headers
     if tool.mirrored and call.era == "stateless" and b"mcp-method" in headers:
         from ..protocol.headers import check_mirrored  # which HTTP alone needs
@@ -390,7 +393,7 @@ def _check_parameters(call: Call, tool: AnyTool, arguments: Json) -> None:
 
 
 async def _subscribed(session: Handshake, uri: str, listening: Coroutine[object, object, None]) -> Outcome:
-    """Answer that somebody has subscribed, once they hear of what changes elsewhere."""
+    """Respond to `resources/subscribe` when changes of other processes are received."""
     try:
         await listening
     except BaseException:
@@ -412,7 +415,7 @@ def _session(call: Call) -> Handshake:
 
 
 def _reference(call: Call) -> tuple[Kind, str]:
-    """Return what a request wants an argument completed of."""
+    """Return the kind and the key of the component in a completion request."""
     reference = _object(call.params, "ref")
     kind = reference.get("type")
     if kind == "ref/prompt":

@@ -1,6 +1,6 @@
-"""One client that can be told apart from others: its session, its messages and its running requests.
+"""One client that is distinguished from others: its session, its messages and its running requests.
 
-What a pipe and a session over HTTP have in common. How messages come and where answers go is theirs.
+Common to pipes and sessions over HTTP. Subclasses receive messages and deliver responses.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ MAX_BATCH = 100
 
 
 class Peer(ABC):
-    """The messages of one client, in order, and the requests of its that run.
+    """The messages of one client, in order, and its running requests.
 
-    All methods are for the event loop's thread; they return at once and raise nothing.
+    All methods must be called in the event loop's thread; they return at once and do not raise.
 
     Args:
-        engine: Who answers.
-        calls: What runs for it.
-        questions: What it is asked.
+        engine: The engine of the server.
+        calls: The running calls.
+        questions: The open requests to the client.
 
     Attributes:
-        session: What `initialize` has negotiated; None before, and without one.
-        questions: What the client is being asked.
+        session: The session that `initialize` opened; None before, and without one.
+        questions: The open requests to the client.
     """
 
     _ignores_strange_answers: ClassVar[bool] = True
@@ -62,33 +62,33 @@ class Peer(ABC):
         self._calls = calls
 
     async def drain(self) -> None:
-        """Return once every request that has been received is answered; subscriptions do not count."""
+        """Wait until every received request has its response, except subscriptions."""
         await self._calls.drain()
 
     # What transports decide
 
     @abstractmethod
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
-        """Return who asks, and in which revision.
+        """Return the envelope of a request: its client and its revision.
 
         Raises:
-            ProtocolError: The request comes at the wrong time, or does not say what it must.
+            ProtocolError: The request is not allowed now, or lacks required metadata.
         """
 
     def _listen(self, call: Call) -> None:
-        """Open a `subscriptions/listen` stream, which only a pipe holds beside its session.
+        """Open a `subscriptions/listen` stream, which only pipes have.
 
         Raises:
-            ProtocolError: -32601, where there is none.
+            ProtocolError: -32601 on other transports.
         """
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
 
     @abstractmethod
     def _initialized(self) -> None:
-        """Begin to tell the session what changes."""
+        """Begin to send changes to the session."""
 
     def has_request(self, id_: RequestId) -> bool:
-        """Say whether a request runs under an id."""
+        """Return True if a request with this id is running."""
         return id_ in self._calls.keys
 
     def _cancel(self, id_: RequestId) -> None:
@@ -97,7 +97,7 @@ class Peer(ABC):
     # Messages
 
     def _receive(self, message: object, reply: Reply, channel: Channel) -> None:
-        """Take one message and begin to serve it."""
+        """Receive one message and begin to serve it."""
         read = messages.read(message, self)
         if type(read) is Request:  # as most are
             self._serve(read, reply, channel)
@@ -114,13 +114,13 @@ class Peer(ABC):
             self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
 
     def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:
-        """Serve a JSON-RPC batch (2025-03-26, basic/index, "Batching"); its answers come in one array.
+        """Serve a JSON-RPC batch (2025-03-26, basic/index, "Batching"); its responses are sent in one array.
 
         Args:
             batch: The messages.
-            reply: Takes the array, None when none of them has an answer, or the refusal of the whole.
-            channel: Where what belongs to its requests leaves.
-            where: What takes one message at a time in the other revisions.
+            reply: Takes the array, None if there is no response, or the error for the whole batch.
+            channel: Channel for other messages of its requests.
+            where: Place of single messages in other revisions, for the error message.
         """
         if self.session is None or self.session.revision not in BATCHES:
             self._refuse(
@@ -163,11 +163,11 @@ class Peer(ABC):
         reply(message, problem)
 
     def _refused(self) -> None:
-        """Have no session, as `initialize` has failed, so that it can be sent again."""
+        """Clear the session, as `initialize` has failed, so that the client can send it again."""
         self.session = None
 
     def _receive_notification(self, method: str, params: object) -> None:
-        """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
+        """Apply a notification. Unknown and malformed ones are ignored, as a notification has no response."""
         if method == "notifications/initialized" and self.session is not None:
             self.session.is_initialized = True
             self._initialized()
@@ -180,7 +180,7 @@ class Peer(ABC):
             self._engine.heard.tell(method, params)
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
-        """Hand an answer to whoever waits for it; one where no session can have asked is refused."""
+        """Pass a response to the request that waits for it; without a session there is none, so refuse it."""
         if self.session is None:
             self._refuse(None, invalid("this response matches no request of the server"), reply)
         elif self.questions.answer(message) or self._ignores_strange_answers:
@@ -196,7 +196,7 @@ class Peer(ABC):
 
 
 def _together(count: int, reply: Reply) -> Reply:
-    """Return what takes the answers to a batch, and replies with one array; with nothing when there are none."""
+    """Return a function that collects the responses to a batch and replies with one array, or with None if it is empty."""
     answers: list[bytes] = []
 
     def answered(message: bytes | None, problem: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Providers: components that an author's code looks up when somebody asks, such as in a database."""
+"""Providers: components that are looked up at each request, for example in a database."""
 
 from __future__ import annotations
 
@@ -45,55 +45,72 @@ _positions = itertools.count(1)
 
 
 class Provider:
-    """Tools, resources, resource templates and prompts that are looked up when somebody asks.
+    """Base class for components that are looked up at each request, for example in a database.
 
-    A class of one's own says in `list` what there is and in `find` what goes by a name; `server.include(provider)` adds
-    it. In lists what it has comes after what is registered, and it is asked for what is not registered alone. Both
-    methods run in the event loop, within the server's `timeout=`.
+    A subclass implements `list` and `find`, and `server.include(provider)` adds it:
+
+        class Notes(Provider):
+            kinds = frozenset({"resources"})
+
+            async def list(self, kind, ctx):
+                return [note_resource(row) for row in await ctx.state.rows(ctx.principal.id)]
+
+            async def find(self, kind, key, ctx):
+                row = await ctx.state.row(key, ctx.principal.id)
+                return None if row is None else note_resource(row)
+
+    Lists contain registered components first, then those of providers. `find` is called only for names and URIs that
+    are not registered. Both methods run in the event loop, within `Timeouts.call`.
 
     Attributes:
-        kinds: What it has, of `tools`, `resources`, `resource_templates` and `prompts`: clients are told that there are
-            such, and it is asked for nothing else.
-        listeners: They hear of the lists that have changed.
+        kinds: Kinds of components that it provides, of `tools`, `resources`, `resource_templates` and `prompts`. The
+            server declares their capabilities, and calls the provider for no other kind.
+        listeners: Internal: functions that get the name of each list that has changed.
     """
 
     kinds: ClassVar[Collection[Kind]] = frozenset()
     listeners: Listeners[[ListName]]
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Return one that can be listened to, whatever its `__init__` does."""
+        """Create an instance with listeners, even if a subclass does not call `super().__init__()`."""
         made = super().__new__(cls)
         object.__setattr__(made, "listeners", Listeners())
         return made
 
     async def list(self, kind: Kind, ctx: Context) -> Sequence[Listed]:
-        """Return all that there is of a kind, for who asks; nothing where it is not overridden.
+        """Return all components of a kind that the user of the request may see. The default returns none.
 
         Args:
             kind: One of `kinds`.
             ctx: The request.
 
         Returns:
-            Components of this kind, each with a name or URI of its own, in the order in which clients get them.
+            Components of this kind with distinct names or URIs, in the order in which clients get them.
         """
         return ()
 
     async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
-        """Return what goes by a name or URI, for who asks; None where there is none, or it is not overridden.
+        """Return the component with a name or URI; None if there is none for this user. The default returns None.
 
         Args:
-            kind: One of `kinds`. For `resources` the URI may be one of a template's: it takes a `Resource` for that
-                URI. For `resource_templates` it is asked when their arguments are to be completed alone.
+            kind: One of `kinds`. For `resources`, the URI may belong to a template: return a `Resource` for this URI.
+                For `resource_templates`, it is called only to complete arguments of the template.
             key: The name, the URI, or the text of the template.
             ctx: The request.
+
+        Returns:
+            The component, or None.
         """
         return None
 
     def changed(self, kind: Kind) -> None:
-        """Tell the clients that listen that a list has changed; in any thread.
+        """Notify the listening clients that a list has changed, from any thread: `provider.changed("tools")`.
+
+        Args:
+            kind: One of `kinds`.
 
         Raises:
-            ValueError: It is none of `kinds`.
+            ValueError: `kind` is not one of `kinds`.
         """
         if kind not in self.kinds:
             raise ValueError(f"{self!r} does not provide {kind!r}, but: {', '.join(self.kinds)}")
@@ -101,18 +118,18 @@ class Provider:
 
 
 class Provided:
-    """What a provider has, as a registry shows it: under a prefix, without what the registry hides.
+    """The components of a provider in a registry: with the prefix, and without hidden ones.
 
     Args:
-        source: The provider, or what another registry shows of it.
-        catalog: The catalog.
-        prefix: What is put before names.
+        source: The provider, or its components in an included registry.
+        catalog: The catalog of the registry.
+        prefix: Prefix of names and URIs.
 
     Attributes:
-        kinds: What it has.
-        position: Its place among all providers.
-        name: What messages call it: the class of the provider.
-        home: The stays in the lifespan whose state it finds; None for those of the server that serves it.
+        kinds: Kinds that are provided.
+        position: Position among all providers.
+        name: Name in messages: the class of the provider.
+        home: The lifespan that provides the state; None for that of the server that serves the component.
     """
 
     def __init__(self, source: Provider | Provided, catalog: Catalog, prefix: str) -> None:
@@ -130,16 +147,16 @@ class Provided:
             self.name = type(source).__qualname__
 
     def shows(self, provider: Provider, prefix: str) -> bool:
-        """Say whether it is what a provider has under a prefix."""
+        """Return True if it has the components of a provider under a prefix."""
         return self._source is provider and self._prefix == prefix
 
     async def list(self, kind: Kind, ctx: Context) -> Iterable[Listed]:
-        """Return all that there is of a kind and not hidden.
+        """Return all components of a kind that are not hidden.
 
         Raises:
-            TypeError: The provider has returned something else.
-            RegistrationError: Something cannot be served.
-            Exception: Whatever the provider raises.
+            TypeError: The provider returned something else.
+            RegistrationError: A component cannot be served.
+            Exception: Any exception of the provider.
         """
         found = await self._awaited("list", self._source.list(kind, ctx))
         if isinstance(found, str) or not hasattr(found, "__iter__"):
@@ -147,7 +164,11 @@ class Provided:
         return [shown for each in found if (shown := self._shown(kind, each)) is not None]
 
     async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
-        """Return what goes by a name or URI here, unless it is hidden; raises as `list` does."""
+        """Return the component with a name or URI in this registry; None if there is none or it is hidden.
+
+        Raises:
+            Exception: The same as in `list`.
+        """
         plain = without_prefix(key, self._prefix, is_uri=kind.startswith("resource"))
         if plain is None:
             return None
@@ -186,10 +207,10 @@ class Provided:
 
 
 def check_kinds(provider: Provider) -> None:
-    """Check what a provider says that it has.
+    """Check the `kinds` of a provider.
 
     Raises:
-        RegistrationError: It says nothing, or something that there is not.
+        RegistrationError: There are none, or one is unknown.
     """
     kinds: Any = provider.kinds
     if (
@@ -204,7 +225,7 @@ def check_kinds(provider: Provider) -> None:
 
 
 def lists_of(providers: Iterable[Provided]) -> Iterable[ListName]:
-    """Return the lists of the protocol in which there is something of these providers."""
+    """Return the names of the protocol's lists that contain components of these providers."""
     return dict.fromkeys(_list_of(kind) for each in providers for kind in _KINDS if kind in each.kinds)
 
 
@@ -215,17 +236,17 @@ def _list_of(kind: Kind) -> ListName:
 async def find(
     providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
 ) -> Listed | None:
-    """Return what the first provider that knows a name or URI has; None where nobody does.
+    """Return the component with a name or URI from the first provider that has it, or None.
 
     Args:
-        providers: Who is asked.
-        lifespans: Fills the state that they find.
+        providers: The providers, in order.
+        lifespans: The lifespan that provides the state.
         call: The request.
-        kind: What is asked for.
+        kind: Kind of the component.
         key: The name or URI.
 
     Raises:
-        Exception: Whatever a provider raises.
+        Exception: Any exception of a provider.
     """
     for provided in providers:
         if kind in provided.kinds:
@@ -238,7 +259,10 @@ async def find(
 async def find_spelled(
     providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
 ) -> Listed | None:
-    """Return what providers list under another spelling of a URI; arguments and errors are those of `find`."""
+    """Return the component that a provider lists under an equivalent spelling of a URI.
+
+    Arguments and exceptions are those of `find`.
+    """
     form = normalized_template(key)
     for provided in providers:
         if kind in provided.kinds:
@@ -252,18 +276,18 @@ async def find_spelled(
 async def entries(
     providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, taken: Mapping[str, str]
 ) -> list[tuple[Position, Json]]:
-    """Return what providers list, for who asks, as `call.revision` shows it.
+    """Return the list entries of providers that the user of the request may see, in the form of the call's revision.
 
     Args:
-        providers: Who is asked; they have what is listed.
-        lifespans: Fills the state that they find.
+        providers: The providers of this kind.
+        lifespans: The lifespan that provides the state.
         call: The request.
-        kind: What is listed.
-        taken: Where each name or URI comes from that is registered.
+        kind: Kind of the components.
+        taken: Origin of each registered name or URI.
 
     Raises:
-        ProtocolError: -32603, when two things have one name.
-        Exception: Whatever a provider raises.
+        ProtocolError: -32603 if two components have one name.
+        Exception: Any exception of a provider.
     """
     origins = dict(taken)
     found: list[tuple[Position, Json]] = []
@@ -289,7 +313,7 @@ async def _ask(
     method: Callable[..., Coroutine[Any, Any, Any]],
     *args: Any,
 ) -> Any:
-    """Ask a provider, within the server's time; it finds the state of the server that has included it."""
+    """Call a method of a provider within the time limit of the call, with the state of the server that included it."""
     from ..components.context import Context
 
     call.state = await lifespans.state_of(provided.home or lifespans)
@@ -300,10 +324,10 @@ async def _ask(
 
 
 def resumed(after: Position, entries: Iterable[tuple[Position, object]]) -> Position:
-    """Return the position of the entry after which a list goes on.
+    """Return the position of the entry after which a list continues.
 
-    The order of a provider is its own. Where what a cursor names has moved, the list goes on behind where it is now;
-    where it is gone, with what has taken its place.
+    The order of a provider may change between pages. If the entry that a cursor names has moved, the list continues
+    after its new position. If it is gone, the list continues at its old position.
     """
     place, text = after
     if place < _BEHIND:

@@ -41,7 +41,7 @@ _REVISIONS = tuple(each for each in ALL if knows(each, "ServerCapabilities", "ex
 
 
 class CompositeCatalog(Catalog):
-    """Components of a registry or server, and what it includes.
+    """Components of a registry or server, and those that it includes.
 
     Attributes:
         included: The catalogs that are included, with their later changes.
@@ -70,14 +70,14 @@ class CompositeCatalog(Catalog):
 
     @property
     def includes_protected(self) -> bool:
-        """Whether an included catalog, at any depth, belongs to a server that verifies access tokens."""
+        """True if an included catalog, at any depth, belongs to a server that verifies access tokens."""
         return any(each.is_protected or each.includes_protected for each in self.included)
 
     def add_all(self, components: Iterable[Component]) -> Callable[[], None]:
-        """Add components together, and return the function that takes them back.
+        """Add components together, and return a function that removes them.
 
         Raises:
-            RegistrationError: One of them cannot be served, or its name is taken. Then none is added.
+            RegistrationError: A component cannot be served, or its name is taken. Then none is added.
         """
         components = list(components)
         for component in components:  # before the lock, as it may take long, and lists wait for the lock
@@ -90,11 +90,11 @@ class CompositeCatalog(Catalog):
             return _at_once(undo.pop_all(), self.lock)
 
     def follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
-        """Include another catalog, with its later changes, and return the function that takes it back.
+        """Include another catalog and its later changes, and return a function that removes it.
 
         Raises:
-            RegistrationError: A name is taken, an extension is there with other settings, or a catalog would
-                include itself.
+            RegistrationError: A name is taken, an extension exists with other settings, or a catalog would include
+                itself.
         """
         from ..components.prefix import prefixed, prefixed_uri
         from .provider import lists_of
@@ -131,10 +131,10 @@ class CompositeCatalog(Catalog):
             return _at_once(undo.pop_all(), source.lock, self.lock)
 
     def provide(self, provider: Provider, prefix: str) -> Callable[[], None]:
-        """Include what a provider offers, and return the function that takes it back.
+        """Include a provider, and return a function that removes it.
 
         Raises:
-            RegistrationError: The provider is included already, or does not name its kinds.
+            RegistrationError: The provider is included already, or its kinds are missing or unknown.
         """
         from .provider import Provided, check_kinds, lists_of
 
@@ -151,7 +151,7 @@ class CompositeCatalog(Catalog):
             return _at_once(undo.pop_all(), self.lock)
 
     def _gather(self, *lists: ListName) -> None:
-        """Collect the providers of the included catalogs anew, and announce the lists that have changed."""
+        """Collect the providers of the included catalogs again, and notify listeners of the lists that have changed."""
         from .provider import Provided
 
         with self.lock:
@@ -172,11 +172,11 @@ class CompositeCatalog(Catalog):
         self.extensions = {extension.identifier: extension}
 
     def attach(self) -> None:
-        """Collect the extensions of the included catalogs anew.
+        """Collect the extensions of the included catalogs again.
 
         Raises:
-            RegistrationError: Two of one identifier have other settings, or two others a topic of one member. Then
-                nothing changes.
+            RegistrationError: Two extensions have one identifier and different settings, or two extensions have topics
+                of one member. Then nothing changes.
         """
         with self.lock:
             found = dict.fromkeys(each for source in self.included for each in source.attached)
@@ -205,9 +205,17 @@ class CompositeCatalog(Catalog):
 
 
 class Registry(Decorators, CatalogOwner):
-    """Tools, resources, prompts and methods that servers include: `server.include(registry)`.
+    """A collection of tools, resources, prompts and methods that servers include.
 
-    Everything may be called at any time and from any thread. Each change is announced to every client that listens.
+        weather = Registry()
+
+        @weather.tool
+        def get_forecast(city: str) -> str:
+            ...
+
+        server.include(weather, prefix="weather")
+
+    All methods may be called at any time and from any thread. Every client that listens is notified of each change.
     """
 
     def __init__(
@@ -221,19 +229,19 @@ class Registry(Decorators, CatalogOwner):
         return self._catalog
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
-        """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
+        """Create and attach a protocol extension: `server.extension("com.example/receipts")`.
 
-        One that is there already is attached by `include(extension)`.
+        See basic/versioning, "Extension Negotiation". `include(extension)` attaches an extension that exists.
 
         Args:
-            identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
-            settings: What clients are told about it: a JSON object, whose form is the extension's business.
+            identifier: Identifier with the prefix of a domain that you own, reversed: `com.example/receipts`.
+            settings: Settings that clients get with the capability: a JSON object in a form that the extension defines.
 
         Returns:
-            The extension, where its methods, tools, resources and middleware are registered.
+            The extension, on which methods, tools, resources and middleware are registered.
 
         Raises:
-            RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
+            RegistrationError: The identifier is invalid or taken, or the settings cannot be written as JSON.
         """
         if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise RegistrationError(
@@ -255,21 +263,21 @@ class Registry(Decorators, CatalogOwner):
         return function
 
     def include(self, source: Any, *, prefix: str = "") -> Inclusion:
-        """Include components from elsewhere.
+        """Include components from elsewhere: `server.include(weather, prefix="weather")`.
 
         Args:
-            source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`); a ready-made
-                component such as a `Tool` or `BaseTool`; a `Registry`, `Extension` or `Server`, whose later changes
-                are followed; a `Provider`; or what `resource_dir(...)` returned.
-            prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`), and into URIs as the
+            source: A module, an object or a function decorated with `@tool`, `@resource` or `@prompt`; a ready-made
+                component such as a `Tool` or `BaseTool`; a `Registry`, `Extension` or `Server`, with its later changes;
+                a `Provider`; or the return value of `resource_dir(...)`.
+            prefix: Prefix of names, with an underscore (`weather` makes `weather_get_forecast`), and of URIs, as the
                 first part after the scheme (`data://weather/stations`). Methods keep their names.
 
         Returns:
-            An object whose `remove()`, or the end of its `with` block, takes all of it back.
+            An object that undoes the inclusion by `remove()`, or at the end of its `with` block.
 
         Raises:
-            RegistrationError: The source has no marks, a name is taken, an extension is there with other settings, or a
-                provider does not name its kinds. Then nothing is included.
+            RegistrationError: The source has no components, a name is taken, an extension exists with other settings,
+                or the kinds of a provider are missing or unknown. Then nothing is included.
         """
         from ..components.included import Inclusion
         from ..components.marking import marked
@@ -295,27 +303,34 @@ class Registry(Decorators, CatalogOwner):
 
 
 class Extension(Registry):
-    """An extension of the protocol (basic/versioning, "Extension Negotiation", since 2026-07-28).
+    """A protocol extension (basic/versioning, "Extension Negotiation", since 2026-07-28).
 
-    `server.extension(identifier)` makes one and attaches it; a ready-made one is attached by
-    `server.include(extension)`. The server then names it among its capabilities, offers what is registered
-    here as if it had been registered there, and passes its requests through this middleware, inside its own.
-    What includes such a server has all of that, too.
+        receipts = server.extension("com.example/receipts")
+
+        @receipts.method("receipts/get")
+        async def get_receipt(id: str) -> dict[str, str]:
+            ...
+
+    `server.extension(identifier)` creates and attaches one; `server.include(extension)` attaches one that exists. The
+    server declares it among its capabilities, and serves its components like its own. Requests pass through the
+    middleware of the server first, then through that of the extension. Servers that include such a server get the
+    extension too.
 
     Args:
-        identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
-        settings: What clients are told about it: a JSON object, whose form is the extension's business.
+        identifier: Identifier with the prefix of a domain that you own, reversed: `com.example/receipts`.
+        settings: Settings that clients get with the capability: a JSON object in a form that the extension defines.
 
     Attributes:
-        identifier: Its identifier.
-        settings: Its settings.
-        capability: What `requires=` and `ctx.client.supports(...)` know it by: `extensions.<identifier>`.
-        middleware: Wraps the requests of the servers that it is attached to: `@extension.middleware`, or
+        identifier: The identifier.
+        settings: The settings.
+        capability: Name of the capability for `requires_capabilities=` and `ctx.client.supports(...)`:
+            `extensions.<identifier>`.
+        middleware: Functions around the requests of the servers that have the extension: `@extension.middleware`, or
             `@extension.middleware("tools/call")`.
-        topics: What its clients may listen to.
+        topics: The topics that clients can subscribe to, see `topic`.
 
     Raises:
-        RegistrationError: The identifier breaks the rule, or JSON cannot carry the settings.
+        RegistrationError: The identifier is invalid, or the settings cannot be written as JSON.
     """
 
     def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -334,24 +349,28 @@ class Extension(Registry):
         self.catalog.declare(self)
 
     def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> SubscriptionTopic:
-        """Let clients listen to something by keys, such as jobs by their ids (basic/patterns/subscriptions).
+        """Add a topic: notifications that clients subscribe to by key, such as those of jobs by job id.
 
-        A client that has declared the extension asks for `notifications.<member>`, an array of keys, when it sends
-        `subscriptions/listen`; what is published under one of them it gets as the notification.
+        See basic/patterns/subscriptions. A client that has declared the extension sends the keys as an array in
+        `notifications.<member>` of `subscriptions/listen`. It then gets a notification for each `publish` under one of
+        them:
+
+            jobs = extension.topic("jobIds", "notifications/jobs")
+            jobs.publish("42", {"jobId": "42", "status": "done"})
 
         Args:
-            member: The member of the filter, such as `jobIds`.
-            notification: Its method, such as `notifications/jobs`.
-            accept: Given the keys that a client asks for and the Context of its request, returns those that are
-                honoured, which the client is told; it may raise a ProtocolError. It is called in the event loop, so
-                it must be quick, and not async. All keys are honoured when None.
+            member: Member of the filter, such as `jobIds`.
+            notification: Method of the notification, such as `notifications/jobs`.
+            accept: Function that gets the requested keys and the Context of the request, and returns the keys to
+                accept. The client gets the accepted keys. It may raise a ProtocolError. It runs in the event loop, so
+                it must be quick and not `async`. None accepts all keys.
 
         Returns:
-            What tells it: `topic.publish(key, params)`.
+            The topic: `topic.publish(key, params)`.
 
         Raises:
-            RegistrationError: The member is taken; it or the notification is none, or one of the core protocol; or
-                `accept` is no function, or an async one.
+            RegistrationError: The member is taken, the member or the notification is invalid or one of the core
+                protocol, or `accept` is not a function or is `async`.
         """
         from .topic import SubscriptionTopic  # which few servers need
 
@@ -377,52 +396,60 @@ class Extension(Registry):
         return {"protocol_versions": _REVISIONS, **others, "access": access}
 
     def is_supported(self, ctx: CallContext) -> bool:
-        """Say whether the client has declared the extension, in a revision that knows extensions.
+        """Return True if the client has declared the extension, in a protocol version with extensions.
 
-        A client of an older revision may have declared it all the same: `ctx.client.supports(capability)`.
+        A client of an older version may have declared it all the same: `ctx.client.supports(extension.capability)`.
+
+        Args:
+            ctx: The request.
         """
         return ctx.protocol_version in _REVISIONS and ctx.client.supports(self.capability)
 
     def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
-        """Return what the client has declared of the extension; None where it does not support it."""
+        """Return the settings with which the client has declared the extension; None if it does not support it.
+
+        Args:
+            ctx: The request.
+        """
         if not self.is_supported(ctx):
             return None
         settings: Json = ctx.client.capabilities["extensions"][self.identifier]
         return settings
 
     async def notify(self, ctx: CallContext, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification of the extension, as part of a request; only to clients that know it (`is_supported`).
+        """Send a notification of the extension as part of a request. Only send it to a client with `is_supported(ctx)`.
 
         Args:
             ctx: The request.
-            method: Its method, such as `notifications/thing/changed`; none of the core protocol.
-            params: Its params, a JSON object.
+            method: Method of the notification, such as `notifications/thing/changed`. It must not be one of the core
+                protocol.
+            params: Params of the notification, a JSON object.
 
         Raises:
             RuntimeError: The call has ended.
-            ValueError: The method is no notification, or one of the core protocol, or the params are not JSON.
+            ValueError: The method is not a notification, or is one of the core protocol, or the params are not JSON.
         """
         from ..calls.reporting import send_notification
 
         await send_notification(call_of(ctx), method, params)
 
     def result(self, ctx: CallContext, result_type: str, members: Any = None) -> ExtensionResult:
-        """Return a result of a type of the extension's own (basic/index, "ResultType").
+        """Return a result with a `resultType` of the extension (basic/index, "ResultType").
 
-        A tool or a middleware may return it in the place of a tool's result, a method in the place of
-        its own. It reaches the client as it is: no schema and no form of the core protocol is applied.
+        A tool or a middleware may return it instead of a tool's result, and a method instead of its own. The client
+        gets it unchanged: no output schema and no rule of the core protocol applies.
 
         Args:
-            ctx: The request that it answers.
-            result_type: The value of `resultType`.
-            members: The other members: a dict, model or dataclass, or None for none.
+            ctx: The request.
+            result_type: Value of `resultType`.
+            members: The other members: a dict, model or dataclass; None for none.
 
         Raises:
-            MissingCapabilityError: The client has not declared the extension, so it would have to take
-                the result for an invalid one; let it pass, or ask `is_supported` before.
-            TypeError: The members are no JSON object.
-            ValueError: The type is empty or the core protocol's.
-            OutputError: A member has no form in JSON.
+            MissingCapabilityError: The client has not declared the extension. Do not catch it, or check `is_supported`
+                before.
+            TypeError: The members are not a JSON object.
+            ValueError: The type is empty or one of the core protocol.
+            OutputError: A member cannot be written as JSON.
         """
         named: Any = result_type
         if not isinstance(named, str) or not named or named in RESULT_TYPES:
@@ -442,7 +469,7 @@ class Extension(Registry):
         return ExtensionResult({**data, "resultType": result_type})
 
     def __repr__(self) -> str:
-        """Show the identifier."""
+        """Return the identifier."""
         return f"<Extension {self.identifier!r}>"
 
 

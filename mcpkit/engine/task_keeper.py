@@ -1,4 +1,4 @@
-"""What looks after tasks: made when a server has its first tool whose calls may be tasks."""
+"""The interface of tasks, which are loaded when a server has its first tool with `task=`."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 
 class TaskKeeper(Protocol):
-    """Makes tasks of calls, answers what is asked of them, and has them run."""
+    """Creates tasks from calls, serves the task methods, and runs tasks."""
 
     @property
     def extension(self) -> Extension:
-        """What clients of 2026-07-28 declare, and what they listen to of it."""
+        """The task extension of 2026-07-28, which clients declare, with its topic."""
         ...
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
-        """Make a task of a call, where its client knows tasks or wants one, and return what it gets of it, rendered.
+        """Create a task if the client supports tasks or requests one, and return the rendered handle.
 
-        Else, and where the call is the run of a task, call the tool, and return its result as `AnyTool.call` does.
+        Otherwise, and in the run of a task, call the tool and return its result as `AnyTool.call` does.
 
         Raises:
-            ProtocolError: The tool is for tasks alone, and the client knows none; or there are too many. Of a run:
-                its time is over.
-            InputRequired: The client has to answer first.
-            Exception: What the arguments or the answers have led to, or the tool has raised.
+            ProtocolError: The tool requires a task, and the client does not support them; or there are too many tasks.
+                In a run: its time limit has passed.
+            InputRequired: The client must answer a request first.
+            Exception: Any exception of the tool, of its arguments, or of the client's answers.
         """
         ...
 
     async def serve(self, call: Call) -> Outcome:
-        """Answer a request about a task."""
+        """Serve a request about a task."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Have tasks run in this event loop, and those who wait for them hear, for as long as the block lasts."""
+        """Run tasks in this event loop within the block, and deliver their changes to waiting calls."""
         ...
 
     def drain(self, grace: float | None) -> None:
-        """Hand back the tasks that run in this event loop, as whoever has entered `running` is about to leave.
+        """Release the tasks that run in this event loop, before a block of `running` ends.
 
         Args:
-            grace: Seconds in which what runs has to end; None for as long as it takes.
+            grace: Seconds that running tasks may take to end; None for no limit.
         """
         ...
 
@@ -60,12 +60,12 @@ class TaskKeeper(Protocol):
 async def keeping(
     has_tasks: Callable[[], bool], keeper: Callable[[], TaskKeeper], changes: Listeners[[Change]]
 ) -> AsyncGenerator[None]:
-    """Have the tasks of a server run in this event loop, in a block: from the first on that it has.
+    """Run the tasks of a server in this event loop within the block, from its first tool with `task=` on.
 
     Args:
-        has_tasks: Whether there may be any.
-        keeper: Returns what looks after them.
-        changes: What tells that there may be by now.
+        has_tasks: Returns True if the server has such a tool.
+        keeper: Returns the task keeper.
+        changes: Listeners of the catalog's changes, after which `has_tasks` is called again.
     """
     loop = asyncio.get_running_loop()
     beginning: asyncio.Task[None] | None = None

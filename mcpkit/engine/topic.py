@@ -1,4 +1,4 @@
-"""What clients listen to beside lists and resources: the topics of extensions, each under keys of its own."""
+"""Topics of extensions: notifications that clients subscribe to by key."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ Accept = Callable[[list[str], "Context[Any]"], list[str]]
 
 
 class SubscriptionTopic:
-    """What clients of an extension listen to by keys, such as jobs by their ids; `extension.topic(...)` makes it.
+    """Notifications that clients of an extension subscribe to by key, such as those of jobs by job id.
+
+    `extension.topic(...)` creates it.
 
     Args:
-        member: The member of the filter of `subscriptions/listen` that has the keys.
-        notification: The notification by which they are told.
-        accept: Says which keys are honoured; all of them when None.
-        tell: Takes what is told.
+        member: Member of the filter of `subscriptions/listen` that contains the keys.
+        notification: Method of the notification.
+        accept: Returns the keys to accept; None accepts all.
+        tell: Function that delivers each publication.
 
     Attributes:
-        member: The member of the filter.
-        notification: The notification.
+        member: Member of the filter.
+        notification: Method of the notification.
 
     Raises:
-        RegistrationError: The member or the notification is none, or one of the core protocol; or `accept` is no
-            function, or an async one.
+        RegistrationError: The member or the notification is invalid or one of the core protocol, or `accept` is not a
+            function or is `async`.
     """
 
     def __init__(
@@ -49,11 +51,15 @@ class SubscriptionTopic:
         self._tell = tell
 
     def accepted(self, keys: list[str], ctx: Context[Any]) -> list[str]:
-        """Return the keys that are honoured of those that a client asks for.
+        """Return the keys that are accepted, of those that a client requests.
+
+        Args:
+            keys: The requested keys.
+            ctx: The request.
 
         Raises:
-            ValueError: The author's function returned something else.
-            Exception: Whatever it raised.
+            ValueError: `accept` returned something else than some of the keys.
+            Exception: Any exception of `accept`.
         """
         if self._accept is None:
             return keys
@@ -71,21 +77,23 @@ class SubscriptionTopic:
         *,
         to: Principal | Callable[[Principal], bool] | None = None,
     ) -> None:
-        """Tell those who listen to a key; from any thread, and at once, as nobody is waited for.
+        """Send the notification to the subscribers of a key: `jobs.publish("42", {"jobId": "42", "status": "done"})`.
 
-        Clients that are too slow for all that is told of a key are told the latest of it.
+        It does not block, and may be called from any thread. A client that reads too slowly gets only the latest
+        notification of a key.
 
         Args:
             key: The key.
-            params: The params of the notification: a JSON object.
-            to: Who is told, of those who listen: a Principal, known by its id, or a function that says so of each,
-                quickly and in any thread; everybody when None. With `storage=` it holds for the clients of all
+            params: Params of the notification, a JSON object.
+            to: The subscribed users to notify: a Principal, compared by its id, or a predicate, which must be quick and
+                may be called in any thread. None notifies all. With `storage=` it applies to the clients of all
                 processes.
 
         Raises:
-            TypeError: The key is no string, the params are no JSON object, or `to` is something else.
+            TypeError: The key is not a string, the params are not a JSON object, or `to` is neither a Principal nor
+                callable.
             ValueError: `to` is a Principal without an id.
-            OutputError: The params have no form in JSON.
+            OutputError: The params cannot be written as JSON.
         """
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"a key of {self.member!r} must be a string, got {key!r}")
@@ -98,7 +106,7 @@ class SubscriptionTopic:
         self._tell(Change(self.notification, key, audience, jsonrpc.decode(json_of(data))))
 
     def __repr__(self) -> str:
-        """Show what is listened to."""
+        """Return the member of the filter."""
         return f"<Topic {self.member!r}>"
 
 

@@ -1,4 +1,4 @@
-"""What changes, on its way to whoever listens: clients, the author's functions, other processes.
+"""Delivery of changes to clients, to `watch=` functions and to other processes.
 
 Internal: it may change at any time.
 """

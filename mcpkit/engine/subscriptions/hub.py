@@ -1,4 +1,4 @@
-"""Changes on their way to whoever listens: who wants which, and who may hear of it."""
+"""Delivery of a server's changes to listeners in one event loop, with access rules."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ _RESOURCES = Change("resources")
 
 
 class ChangeListener(Hearer, Protocol):
-    """Whoever hears of changes."""
+    """A listener for changes, such as a session or a stream."""
 
     def changed(self, change: Change) -> None:
-        """Take a change, or end where it is lost what a topic told; in the event loop's thread, without blocking."""
+        """Receive a change in the event loop's thread, without blocking; if events of a topic were lost, end the stream."""
         ...
 
 
 class Changes:
-    """Brings the changes of one server to those who listen in one event loop, which is the running one.
+    """Delivers the changes of one server to the listeners in the running event loop.
 
-    A change may be made in any thread. Those that come faster than the loop turns are told once,
-    in the order of their first time; what nobody wants is not kept. All methods but `tell` are for
-    the loop's thread.
+    A change may be made in any thread. Changes that come faster than the loop runs are delivered once, in the order of
+    their first occurrence. Changes without a listener are discarded. All methods but `tell` must be called in the
+    loop's thread.
 
     Args:
-        catalog: Whose changes.
-        is_declared: Says whether clients have been told of a list.
-        ready: Waits until the lifespans have been entered, which watches need.
-        broker: What the processes share that tell each other; None where this one is alone.
-        topic: What they are told under.
+        catalog: Components of the server.
+        is_declared: Returns True if the server has declared a list.
+        ready: Waits until the lifespans have been entered, before `watch=` functions run.
+        broker: Storage through which processes exchange changes; None for a single process.
+        topic: Topic of the changes in the broker.
         is_closed: Whether the server is protected.
 
     Attributes:
-        is_declared: Says whether clients have been told of a list.
-        origin: What its messages to other processes are known by.
-        recovered: The notifications of topics of which somebody else finds out what was missed.
+        is_declared: Returns True if the server has declared a list.
+        origin: Identifier of this object in messages to other processes.
+        recovered: Notifications of topics that other code recovers after lost messages.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Changes:
         self._watches = Watches(self._catalog, self._ready, self.tell, self._subscribers)
 
     def want(self, listener: ChangeListener, change: Change) -> None:
-        """Let a listener hear of a change from now on.
+        """Subscribe a listener to a change.
 
         Args:
-            listener: Who listens.
-            change: What to hear of. Where its URI is the text of a template that is registered,
-                the listener hears of every URI that the template matches.
+            listener: The listener.
+            change: The change. If its URI is the text of a registered template, the listener gets the changes of every
+                URI that the template matches.
         """
         if not self._wants:
             self._sources.callback(self._catalog.listeners.add(self.tell))
@@ -123,11 +123,10 @@ class Changes:
             self._watches.want(change)
 
     def listening(self) -> Coroutine[object, object, None] | None:
-        """Return what waits until whoever wants to hear of changes hears of those in other processes, too.
+        """Return a coroutine that waits until changes of other processes are received.
 
         Returns:
-            What is to be awaited, and raises a BusyError where the shared store does not answer; None where there are
-            no other processes.
+            The coroutine, which raises BusyError if the storage does not answer; None if there are no other processes.
         """
         return None if self._broker is None else self._listening(self._broker)
 
@@ -141,7 +140,10 @@ class Changes:
             ) from None
 
     def when_listening(self, acknowledge: Callable[[], None], refuse: Callable[[BusyError], None]) -> None:
-        """Call a function once that is so, at once where there are no others; or another one where it cannot be."""
+        """Call `acknowledge` once changes of other processes are received, or `refuse` if the storage does not answer.
+
+        Without other processes, `acknowledge` is called at once.
+        """
         listening = self.listening()
         if listening is None:
             acknowledge()
@@ -160,7 +162,7 @@ class Changes:
         task.add_done_callback(self._settling.discard)
 
     def unwant(self, listener: ChangeListener, change: Change) -> None:
-        """Let a listener hear no more of a change; nothing happens where it did not want to."""
+        """Unsubscribe a listener from a change; without a subscription, nothing happens."""
         wants = self._wants.get(listener)
         if wants is None or change not in wants:
             return
@@ -185,29 +187,29 @@ class Changes:
             self._sources.close()
 
     def wanted(self, listener: ChangeListener) -> tuple[Change, ...]:
-        """Return what a listener wants to hear of."""
+        """Return the changes to which a listener is subscribed."""
         return tuple(self._wants.get(listener, ()))
 
     def forget(self, listener: ChangeListener) -> None:
-        """Let a listener hear of nothing any more."""
+        """Remove all subscriptions of a listener."""
         for change in self.wanted(listener):
             self.unwant(listener, change)
 
     def tell(self, change: Change) -> None:
-        """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
+        """Deliver a change to its listeners in this event loop; from any thread, without blocking."""
         if not self.is_wanted(change) or self._mailbox.put(change):
             return
         self._sources.close()  # the loop has ended
         self._forget_all()
 
     def _missed(self) -> None:
-        """Tell of all that is wanted, as any of it may have changed elsewhere unheard; in any thread."""
+        """Deliver all subscribed changes, as messages of other processes were lost; from any thread."""
         for change in (_RESOURCES, *self._listeners):
             if change.kind not in self.recovered:
                 self.tell(change)
 
     def publish(self) -> Callable[[], None]:
-        """Tell other processes of what changes here, where there are some.
+        """Publish the changes of this process to other processes, if there are any.
 
         Returns:
             A function that ends it.
@@ -219,7 +221,7 @@ class Changes:
         return Publisher(self._catalog.listeners, self._broker, self._topic, self.origin).close
 
     def principals(self, change: Change) -> set[Principal]:
-        """Return who would hear of a change here, if it were for everybody; in the loop's thread."""
+        """Return the users that are subscribed to a change here and may get it; in the loop's thread."""
         return self._told(change, self._interested(change))
 
     def _subscribers(self, change: Change) -> set[Principal]:
@@ -230,11 +232,11 @@ class Changes:
         return {listener.principal for listener in listeners if may_hear(listener, guards)}
 
     def all_wanted(self, kind: str) -> list[Change]:
-        """Return the changes of a kind that somebody wants to hear of."""
+        """Return the subscribed changes of a kind."""
         return [change for change in self._listeners if change.kind == kind]
 
     def is_wanted(self, change: Change) -> bool:
-        """Say whether somebody wants to hear of a change."""
+        """Return True if a change has a listener."""
         if change in self._listeners or change == _RESOURCES:
             return True
         uri = change.uri
@@ -244,7 +246,7 @@ class Changes:
         )
 
     def _templates_of(self, uri: str) -> Iterator[str]:
-        """Find the templates that match a URI and are wanted; however many are wanted that are none."""
+        """Yield the subscribed templates that match a URI; the time does not depend on subscriptions to other texts."""
         registered = self._catalog.resource_templates
         wanted = self._templates
         if len(wanted) < len(registered):
@@ -306,7 +308,7 @@ class Hubs:
     """The `Changes` of one server, one for each event loop.
 
     Args:
-        make: Makes one for the running loop.
+        make: Creates one for the running event loop.
     """
 
     def __init__(self, make: Callable[[], Changes]) -> None:

@@ -1,4 +1,4 @@
-"""What clients ask to hear of, and the messages that tell of it; without I/O (basic/patterns/subscriptions)."""
+"""The filter and the messages of a `subscriptions/listen` stream, without I/O (basic/patterns/subscriptions)."""
 
 from __future__ import annotations
 
@@ -29,24 +29,23 @@ LOST = "messages between server processes were lost; listen again, and read what
 
 
 class Listen:
-    """One `subscriptions/listen` request: what it wants, and its messages (basic/patterns/subscriptions).
+    """One `subscriptions/listen` request: its filter and its messages (basic/patterns/subscriptions).
 
     Args:
         call: The request.
-        is_offered: Says whether a list is offered, so that it may change.
-        extensions: Those whose topics clients may listen to.
+        is_offered: Returns True if the server offers a list.
+        extensions: Extensions with the topics that clients may subscribe to.
 
     Attributes:
-        request_id: The id of the request, under which every message of the stream goes.
+        request_id: The id of the request, which every message of the stream contains.
         revision: The revision of the request.
-        wanted: The changes that it is told of.
+        wanted: The changes to which the stream subscribes.
 
     Raises:
-        ProtocolError: -32602 for a filter that is malformed or asks for too much, or what the function of a topic
-            has raised.
-        ChallengeError: It asks for a topic of a protected server, and does not say who asks.
-        MissingCapabilityError: It asks for the topic of an extension that the client has not declared.
-        Exception: Whatever else the function of a topic has raised.
+        ProtocolError: -32602 for a filter that is malformed or too large, or an error of a topic's `accept`.
+        ChallengeError: The filter has a topic, the server is protected, and the client is not authenticated.
+        MissingCapabilityError: The client has not declared the extension of a topic.
+        Exception: Any other exception of a topic's `accept`.
     """
 
     __slots__ = ("_honoured", "_meta", "_result", "request_id", "revision", "wanted")
@@ -97,12 +96,12 @@ class Listen:
         self._result = jsonrpc.result(call.request_id, call.render({"_meta": self._meta}))
 
     def acknowledged(self) -> bytes:
-        """Return the first message of the stream, which names the part of the filter that is honoured."""
+        """Return the first message of the stream, with the accepted part of the filter."""
         params = {"_meta": self._meta, "notifications": self._honoured}
         return jsonrpc.notification("notifications/subscriptions/acknowledged", params)
 
     def notification(self, change: Change) -> bytes:
-        """Return the message that tells of a change."""
+        """Return the notification of a change."""
         if change.params is not None:
             meta = {**change.params.get("_meta", {}), **self._meta}
             return jsonrpc.notification(change.kind, {**change.params, "_meta": meta})
@@ -120,10 +119,10 @@ class Listen:
 
 
 def check_keys(keys: Collection[str]) -> None:
-    """Refuse to subscribe to more URIs, and keys beside them, than are kept.
+    """Check the number and the length of subscribed URIs and keys.
 
     Raises:
-        ProtocolError: -32602, naming the limit.
+        ProtocolError: -32602, with the limit.
     """
     if len(keys) > MAX_URIS or sum(map(len, keys)) > MAX_URIS_LENGTH:
         raise ProtocolError(
@@ -138,7 +137,7 @@ def check_keys(keys: Collection[str]) -> None:
 
 
 def _keys(asked: dict[str, Any], member: str) -> list[str]:
-    """Return what is asked for under a member: none where it is null."""
+    """Return the keys of a member of the filter; none if it is null."""
     keys: Any = asked.get(member)
     if keys is None:
         return []
@@ -149,7 +148,7 @@ def _keys(asked: dict[str, Any], member: str) -> list[str]:
 
 
 def notification(change: Change) -> bytes:
-    """Return the message that tells a handshake session of a change."""
+    """Return the notification of a change for a session."""
     return _notification(change.kind, change.uri)
 
 
@@ -162,7 +161,7 @@ def _notification(kind: str, uri: str | None) -> bytes:
 
 @lru_cache(256)
 def _around_id(kind: str, uri: str | None) -> tuple[bytes, bytes]:
-    """Return a stream's message without the id of the stream; a thousand streams differ in that alone."""
+    """Return the parts of a stream's notification before and after its id, which are equal for all streams."""
     method = f"notifications/{kind}/list_changed" if uri is None else "notifications/resources/updated"
     uri_member = b"" if uri is None else b',"uri":' + jsonrpc.encode(uri)
     head = f'{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{{"{SUBSCRIPTION_ID}":'

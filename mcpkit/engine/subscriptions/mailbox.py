@@ -1,4 +1,4 @@
-"""Changes that wait, each once: for one reader, or for the event loop that they are to come into."""
+"""Queues of distinct changes: for one client, or from other threads into an event loop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class Pending:
-    """Changes that wait, each once, in the order of its first time.
+    """A queue of distinct changes, in the order of their first occurrence.
 
     Args:
-        limit: How many may wait; beyond it there is still room for the three lists.
-        is_for_all: Whether those who take what waits are of different audiences. Then what a topic tells some waits
-            apart from what it tells others, in the order of its last time, so that each hears the latest last.
+        limit: Maximum number of changes; the three lists are accepted beyond it.
+        is_for_all: Whether the queue has changes for several audiences. Then events of a topic for different audiences
+            are separate entries, in the order of their last occurrence, so that each client gets the latest one last.
     """
 
     __slots__ = ("_changes", "_is_for_all", "_limit")
@@ -35,7 +35,7 @@ class Pending:
         self._is_for_all = is_for_all
 
     def add(self, change: Change) -> bool:
-        """Add a change, or those whom it is for to the one that waits; False when there is no room for it."""
+        """Add a change, or merge it with an equal one in the queue; False if the queue is full."""
         slot: tuple[object, ...] = (change.kind, change.key)
         if self._is_for_all and change.params is not None:
             slot = (*slot, change.audience)
@@ -48,30 +48,30 @@ class Pending:
         return True
 
     def replace_oldest(self, change: Change) -> Change:
-        """Add the update of a resource in the place of the oldest one, and return that."""
+        """Replace the oldest update of a resource by another one, and return the oldest."""
         oldest = next(slot for slot, waiting in self._changes.items() if waiting.uri is not None)
         lost = self._changes.pop(oldest)
         self._changes[change.kind, change.key] = change
         return lost
 
     def pop(self) -> Change:
-        """Remove and return the change that waits for the longest time."""
+        """Remove and return the oldest change."""
         return self._changes.pop(next(iter(self._changes)))
 
     def take(self, most: int | None = None) -> list[Change]:
-        """Remove and return all, or so many that wait for the longest time."""
+        """Remove and return all changes, or at most that many of the oldest."""
         return [self._changes.pop(slot) for slot in tuple(islice(self._changes, most))]
 
     def __len__(self) -> int:
-        """Count what waits."""
+        """Return the number of changes."""
         return len(self._changes)
 
 
 class Mailbox:
-    """Changes made in any thread, on their way into the event loop that runs here.
+    """A queue that moves changes from any thread into the running event loop.
 
     Args:
-        begin: Called in the loop when something waits, once until `take` has returned nothing.
+        begin: Called in the loop when the queue is no longer empty, once until `take` has returned nothing.
         limit: See `Pending`.
     """
 
@@ -83,7 +83,7 @@ class Mailbox:
         self._is_begun = False
 
     def put(self, change: Change) -> bool:
-        """Add a change, from any thread and without blocking; False when the loop has ended."""
+        """Add a change, from any thread and without blocking; False if the loop has ended."""
         with self._lock:
             self._pending.add(change)
             if self._is_begun:
@@ -97,7 +97,7 @@ class Mailbox:
         return False
 
     def take(self, most: int | None = None) -> list[Change]:
-        """Remove and return what waits, or so many that wait for the longest time."""
+        """Remove and return all changes, or at most that many of the oldest."""
         with self._lock:
             changes = self._pending.take(most)
             self._is_begun = bool(changes)

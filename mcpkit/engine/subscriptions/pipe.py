@@ -1,4 +1,4 @@
-"""What the other end of a pipe hears of changes: list_changed and resources/updated, in both eras."""
+"""Notifications of changes on a pipe: list_changed and resources/updated, in both eras."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ logger = logging.getLogger(__name__)
 
 
 class Places(Protocol):
-    """The places of streams that the pipes of a server share."""
+    """A limit of streams that the pipes of a server share."""
 
     def take(self) -> None:
-        """Take one.
+        """Take a place.
 
         Raises:
-            BusyError: There is none.
+            BusyError: All places are taken.
         """
         ...
 
     def give_back(self) -> None:
-        """Give one back."""
+        """Release a place."""
         ...
 
 
 class Subscriptions:
     """The session and the `subscriptions/listen` streams of one pipe.
 
-    A pipe takes messages as fast as its reader does. What waits meanwhile is bounded for each
-    listener: a stream that falls behind ends, the session loses its oldest update.
+    Messages are sent as fast as the client reads. The queue of each listener is bounded: a stream that falls behind
+    ends, and the session loses its oldest update.
 
     Args:
-        changes: Tells of the changes.
-        channel: Where it is told.
-        most: How many streams may be open.
-        places: What each stream takes a place of, as others have streams, too; None where there are no others.
+        changes: Delivers the changes.
+        channel: Channel of the pipe.
+        most: Maximum number of open streams.
+        places: Limit of streams that several pipes share; None if there are no other pipes.
 
     Attributes:
-        principal: Who is at the other end.
-        is_local: Whether they do not have to say so.
+        principal: The user.
+        is_local: Whether the user need not authenticate.
         streams: The open `subscriptions/listen` streams by request id.
     """
 
@@ -77,9 +77,9 @@ class Subscriptions:
         self.streams: dict[RequestId, _Stream] = {}
 
     def begin(self, params: dict[str, Any]) -> Handshake:
-        """Return the session that `initialize` opens: what changes once that is answered reaches it.
+        """Return the session of an `initialize` request. It gets the changes that happen after the response.
 
-        A list that the server does not declare then is never announced to it, as it was not negotiated.
+        A list that the server does not declare then is never announced to the session, as it was not negotiated.
 
         Raises:
             ProtocolError: -32602 for params that are missing or malformed.
@@ -100,23 +100,23 @@ class Subscriptions:
         return listener.session
 
     def end_session(self) -> None:
-        """Tell the session, which `initialize` was not to open, of nothing any more."""
+        """Remove the session, as `initialize` has failed."""
         if self._session is not None:
             self._forget(self._session)
             self._session = None
 
     def initialized(self) -> None:
-        """Tell the session what has changed since `initialize` was answered."""
+        """Send the changes since the response to `initialize`."""
         if self._session is not None and self._session.session.lists is None:
             # A middleware has answered it, or it waits, and more may be declared then.
             self._session.session.lists = frozenset(filter(self._changes.is_declared, LIST_NAMES))
         self.wake()
 
     def open(self, listen: Listen) -> None:
-        """Serve `subscriptions/listen`: acknowledge the part of the filter that is honoured.
+        """Serve `subscriptions/listen`: acknowledge the accepted part of the filter.
 
         Raises:
-            ProtocolError: -32603 when there are too many streams.
+            ProtocolError: -32603 if too many streams are open.
         """
         if len(self.streams) >= self._most:
             raise ProtocolError(
@@ -143,12 +143,12 @@ class Subscriptions:
 
     @contextmanager
     def moved(self, changes: Changes, most: int, differs: Callable[[ListName, str], bool]) -> Generator[None]:
-        """Hear of the changes of another server from now on, and of those of the one before within the block.
+        """Subscribe to the changes of another server, and to those of the previous one until the block ends.
 
         Args:
-            changes: Tells of them.
-            most: How many streams may be open.
-            differs: Says whether a list, in a revision, is another one now, of which listeners are told then.
+            changes: Delivers the changes of the other server.
+            most: Maximum number of open streams.
+            differs: Returns True if a list, in a revision, has changed with the server; its listeners are notified.
         """
         before, self._changes, self._most = self._changes, changes, most
         self._leaving.append(before)
@@ -173,17 +173,17 @@ class Subscriptions:
         return listeners
 
     def cancel(self, id_: RequestId) -> None:
-        """End a stream because the client said so; it gets no answer."""
+        """End a stream that the client has cancelled; it gets no response."""
         stream = self.streams.pop(id_, None)
         if stream is not None:
             self._forget(stream)
 
     def close(self, *, graceful: bool) -> None:
-        """End everything; what has ended stays so.
+        """End all streams and the session.
 
         Args:
-            graceful: Whether each stream ends with its result (basic/patterns/subscriptions,
-                "Graceful Closure"); otherwise it is cancelled with a reason.
+            graceful: Whether each stream ends with its result (basic/patterns/subscriptions, "Graceful Closure");
+                otherwise it is cancelled with a reason.
         """
         if self._delivery is not None:
             self._delivery.cancel()
@@ -204,12 +204,12 @@ class Subscriptions:
             self._places.give_back()
 
     def drop(self, stream: _Stream, reason: str) -> None:
-        """End a stream that cannot be told of all, and say why."""
+        """End a stream that lost changes, and send the reason."""
         self.cancel(stream.listen.request_id)
         self._channel.send(stream.listen.cancelled(reason))
 
     def wake(self) -> None:
-        """Tell what waits, as soon as the reader keeps up."""
+        """Send the queued changes as soon as the client reads."""
         if self._delivery is None:
             self._delivery = self._loop.create_task(self._deliver())
 
@@ -221,12 +221,12 @@ class Subscriptions:
         self._delivery = None
 
     def _waiting(self) -> list[_Session | _Stream]:
-        """Return those with something to tell: each tells one change before anybody tells a second."""
+        """Return the listeners with queued changes. Each sends one change before any sends a second."""
         return [each for each in self._listeners if each.pending and each.is_ready]
 
 
 class _Listener:
-    """Who listens at the other end of a pipe, and what waits to be told."""
+    """Base class of listeners on a pipe, with a queue of changes."""
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
@@ -242,7 +242,7 @@ class _Listener:
 
 
 class _Session(_Listener):
-    """A handshake session that listens."""
+    """A session (protocol versions with `initialize`)."""
 
     def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
         super().__init__(subscriptions)
@@ -276,7 +276,7 @@ class _Session(_Listener):
 
 
 class _Stream(_Listener):
-    """A `subscriptions/listen` request that is open."""
+    """An open `subscriptions/listen` request."""
 
     def __init__(self, subscriptions: Subscriptions, listen: Listen) -> None:
         super().__init__(subscriptions)

@@ -1,4 +1,4 @@
-"""Changes told to the other processes that share a store, and heard from them."""
+"""Exchange of changes between the processes that share a storage."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _AT_A_TIME = 50
 class Publisher:
     """Publishes changes to a broker from the running event loop, from construction until `close`.
 
-    Nothing here blocks or raises: what cannot be published is logged, and lost to the others.
+    It does not block and does not raise: changes that cannot be published are logged and lost.
 
     Args:
-        changes: What tells of them.
+        changes: Listeners of the changes.
         broker: The broker.
-        topic: Under which topic.
-        origin: What the messages are known by, so that they are not heard where they come from.
+        topic: Topic of the messages.
+        origin: Identifier of this object in messages, by which it ignores its own.
     """
 
     def __init__(self, changes: Listeners[[Change]], broker: PubSub, topic: str, origin: str) -> None:
@@ -63,7 +63,7 @@ class Publisher:
         self._hears_replies = False
 
     def close(self) -> None:
-        """Stop publishing; what waits is dropped."""
+        """Stop publishing; queued changes are discarded."""
         for end in self._ends:
             end()
         for task in (self._task, self._asking):
@@ -81,7 +81,7 @@ class Publisher:
             await asyncio.sleep(0)  # a broker in memory never suspends, and changes may come without end
 
     def _messages(self, change: Change) -> Iterator[Json]:
-        """Say what is published of a change; who is meant by a function, others are asked for."""
+        """Return the messages for a change; for predicates in its audience, one requests the subscribers of other processes."""
         key, audience = change.key, change.audience
         if isinstance(change, _Late):
             assert audience is not None, "late changes have an audience"
@@ -112,7 +112,7 @@ class Publisher:
         return {"origin": self._origin, "what": _WHO, "uri": key, "of": kind, "number": asked.number}
 
     def _told(self, message: str) -> None:
-        """Take note of who listens elsewhere, and have those told who are meant."""
+        """Read a list of subscribers of another process, and send the change to those in its audience."""
         try:
             told = jsonrpc.decode(message.encode())
             asked = self._asked.get(told["number"])
@@ -128,7 +128,7 @@ class Publisher:
                 self._mailbox.put(_Late(asked, meant))
 
     def _missed(self) -> None:
-        """Ask again, in any thread: answers were lost."""
+        """Repeat the questions, as responses were lost; from any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._ask_again)
 
@@ -157,12 +157,12 @@ class Publisher:
 
 
 class _Asked:
-    """A change for those whom a function means, of whom other processes still may say that they listen.
+    """A change with predicates in its audience, for which other processes report their subscribers.
 
     Args:
-        number: The number of the question.
+        number: Number of the question.
         change: The change.
-        audience: Whom it is for.
+        audience: Audience of the change.
     """
 
     def __init__(self, number: int, change: Change, audience: Audience) -> None:
@@ -173,24 +173,24 @@ class _Asked:
         self._meant: frozenset[Principal] = frozenset()
 
     def meant_of(self, principals: Iterable[Principal]) -> frozenset[Principal]:
-        """Return those of some whom it is for and who have not been found before."""
+        """Return the principals that are in the audience and were not returned before."""
         found = frozenset(filter(self.audience.holds, principals)) - self._meant
         self._meant |= found
         return found
 
     def is_followed_by(self, change: Change) -> None:
-        """Take note of what is told next: whom that is for hears nothing older any more."""
+        """Record a later change of the same key; its audience must not get this change after it."""
         if change == self.change and self._later is not None:
             self._later = None if change.audience is None else self._later | change.audience
 
     def left_of(self, principals: Iterable[Principal]) -> frozenset[Principal]:
-        """Return those of some whom nothing later was for."""
+        """Return the principals that are in no audience of a later change."""
         later = self._later
         return frozenset(() if later is None else (each for each in principals if not later.holds(each)))
 
 
 class _Late(Change):
-    """A change for those of whom it is known now that they listen elsewhere."""
+    """A change for subscribers that other processes reported."""
 
     def __init__(self, asked: _Asked, meant: frozenset[Principal]) -> None:
         change = asked.change
@@ -198,21 +198,22 @@ class _Late(Change):
         self.asked = asked
 
     def __or__(self, other: Change) -> Change:
-        """Return the two as one; of what a topic tells the same principals it is the one that was told later."""
+        """Merge two changes. For topics, the later one for the same principals replaces the other."""
         if self.params is None:
             return super().__or__(other)
         return self if isinstance(other, _Late) and other.asked.number < self.asked.number else other
 
 
 class Hearing:
-    """What the running event loop hears of the changes in other processes.
+    """Receives the changes of other processes for the running event loop.
 
     Args:
-        broker: Where they publish them.
-        topic: Under which topic.
-        origin: What the messages from here are known by, which are not heard.
+        broker: The broker.
+        topic: Topic of the messages.
+        origin: Identifier of this process in messages, by which it ignores its own.
         tell: Takes the changes, in any thread.
-        principals: Returns who would hear of a change here, if it were for everybody; called in the loop.
+        principals: Returns the users that would be notified of a change here, if its audience were everyone; called in
+            the loop.
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class Hearing:
         self._answering: set[asyncio.Task[None]] = set()
 
     def heard(self, message: str) -> None:
-        """Take a message, in any thread."""
+        """Receive a message, in any thread."""
         try:
             published = jsonrpc.decode(message.encode())
             origin, what, uri = published["origin"], published["what"], published["uri"]
@@ -284,7 +285,7 @@ _MALFORMED = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
 
 
 def _written(principals: Iterable[Principal]) -> list[list[Any]]:
-    """Return principals as messages have them, without the claims of their tokens, which may be of any size."""
+    """Return principals in the form of messages, without the claims of their tokens, which may be large."""
     return [[each.id, sorted(each.scopes), each.client_id, each.issuer, each.subject] for each in principals]
 
 

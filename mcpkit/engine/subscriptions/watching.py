@@ -1,4 +1,4 @@
-"""Watching for updates: the author's `watch=` functions, which run while somebody is subscribed."""
+"""The author's `watch=` functions, which run while clients are subscribed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LONGEST_DELAY = 60.0
 
 
 class _Key(NamedTuple):
-    """What is watched.
+    """The subject of a watch.
 
     Attributes:
         component: The resource or the template.
-        uri: The URI, where each has a watch of its own.
-        principal: Who is subscribed, where each has a watch of their own.
+        uri: The URI, if each has its own watch.
+        principal: The subscribed user, if each has its own watch.
     """
 
     component: Resource | ResourceTemplate
@@ -41,16 +41,15 @@ class _Key(NamedTuple):
 
 
 class Watches:
-    """The watches that run in one event loop because somebody there wants to hear of what they watch.
+    """The `watch=` functions that run in one event loop for its subscribers.
 
-    What they yield is told in this loop alone: whoever listens in another loop or process has
-    watches of its own there.
+    Their updates are delivered in this event loop only: subscribers of another loop or process have their own watches.
 
     Args:
-        catalog: Whose resources.
+        catalog: Components of the server.
         ready: Waits until the lifespans have been entered.
         tell: Takes the changes.
-        subscribers: Returns who wants to hear of a change, and may.
+        subscribers: Returns the users that are subscribed to a change and may get it.
     """
 
     def __init__(
@@ -69,25 +68,25 @@ class Watches:
         self._ending: dict[_Key, asyncio.Task[None]] = {}
 
     def want(self, change: Change) -> None:
-        """Begin to watch for a change, once somebody wants to hear of it."""
+        """Start the watches of a change, at its first subscription."""
         self._put(change, self._keys(change))
 
     def update(self, change: Change) -> None:
-        """Watch for those who want to hear of a change now; it matters to what knows who they are."""
+        """Update the watches of a change that run for each user, after its subscribers have changed."""
         if any(key.principal is not None for key in self._wanted[change]):
             self._put(change, self._keys(change))
 
     def unwant(self, change: Change) -> None:
-        """Stop watching for a change, as nobody wants to hear of it any more."""
+        """Stop the watches of a change that has no subscriber any more."""
         self._put(change, ())
         del self._wanted[change]
 
     def __contains__(self, change: object) -> bool:
-        """Say whether somebody wants to hear of a change."""
+        """Return True if a change has subscribers."""
         return change in self._wanted
 
     def refresh(self) -> None:
-        """Watch what is registered now."""
+        """Update all watches, after components have changed."""
         if self._running or self._is_any_watched():
             for change in tuple(self._wanted):
                 self._put(change, self._keys(change))
@@ -120,7 +119,7 @@ class Watches:
         self._ending[key].add_done_callback(forget)
 
     def _keys(self, change: Change) -> tuple[_Key, ...]:
-        """Return what has to be watched for a change: for a URI, what serves it."""
+        """Return the watches of a change; for a URI, those of the component that serves it."""
         found: list[_Key] = []
         for component, uri in self._watched_for(change):
             if component.watched.principal is None:
@@ -130,7 +129,7 @@ class Watches:
         return tuple(found)
 
     def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
-        """Find what has to be watched, and the URI where each has a watch of its own."""
+        """Yield the components to watch for a change, each with the URI if every URI has its own watch."""
         uri = change.uri
         templates = self._catalog.resource_templates
         if change.kind == "resources":
@@ -159,7 +158,7 @@ class Watches:
 
 
 def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
-    """Return what the watch of one URI is called with, or None where the template's function refuses it."""
+    """Return the arguments of the watch of one URI, or None if the template's function does not accept them."""
     try:
         values = template.arguments.validate_strings(template.template.match(uri) or {})
     except ArgumentsError:
@@ -168,10 +167,10 @@ def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
 
 
 class _Watch:
-    """One of the author's functions at work.
+    """A running `watch=` function.
 
     Attributes:
-        users: The changes that somebody wants to hear of because of which it runs.
+        users: The subscribed changes for which it runs.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class _Watch:
         )
 
     def stop(self) -> asyncio.Task[None]:
-        """Close the function, and return the task that ends when it has cleaned up."""
+        """Close the function, and return the task that ends after its cleanup."""
         self._is_stopped = True
         self._task.cancel()
         return self._previous or self._task
