@@ -147,7 +147,10 @@ class Listing:
         cache: CacheHint | None,
         provided: Sequence[Provided],
     ) -> bytes:
-        """Return the result with registered components, entries of `list_entries=` and entries of providers. It is not cached."""
+        """Return the result with registered components, entries of `list_entries=` and entries of providers.
+
+        It is not cached.
+        """
         catalog, kind = self._catalog, _PART[call.method]
         part: Iterable[Listed] = getattr(catalog, kind)
         taken = {each.key: each.origin for each in part if each.is_enabled}

@@ -196,7 +196,7 @@ class Peer(ABC):
 
 
 def _together(count: int, reply: Reply) -> Reply:
-    """Return a function that collects the responses to a batch and replies with one array, or with None if it is empty."""
+    """Return a function that collects the responses to a batch and replies with one array, or None for an empty one."""
     answers: list[bytes] = []
 
     def answered(message: bytes | None, problem: BaseException | None) -> None:

@@ -37,7 +37,10 @@ class ChangeListener(Hearer, Protocol):
     """A listener for changes, such as a session or a stream."""
 
     def changed(self, change: Change) -> None:
-        """Receive a change in the event loop's thread, without blocking; if events of a topic were lost, end the stream."""
+        """Receive a change in the event loop's thread, without blocking.
+
+        If events of a topic were lost, end the stream.
+        """
         ...
 
 

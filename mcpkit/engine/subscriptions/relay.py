@@ -81,7 +81,10 @@ class Publisher:
             await asyncio.sleep(0)  # a broker in memory never suspends, and changes may come without end
 
     def _messages(self, change: Change) -> Iterator[Json]:
-        """Return the messages for a change; for predicates in its audience, one requests the subscribers of other processes."""
+        """Return the messages for a change.
+
+        If its audience has predicates, one message requests the subscribers of other processes.
+        """
         key, audience = change.key, change.audience
         if isinstance(change, _Late):
             assert audience is not None, "late changes have an audience"
