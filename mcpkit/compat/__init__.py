@@ -1,4 +1,4 @@
-"""Servers that were written for other SDKs run on mcpkit."""
+"""Compatibility with other SDKs: servers written for `mcp` and `fastmcp` run on mcpkit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ __all__ = ["install"]
 
 
 def install() -> None:
-    """Let `mcp`, `fastmcp` and their parts be mcpkit's from now on, for all that is imported in this process.
+    """Replace `mcp` and `fastmcp` by mcpkit for all later imports in this process.
 
-    It does not matter whether `mcp` is installed. Called again, it does nothing. Raises RuntimeError if `mcp` has been
-    imported before: it names the modules that hold parts of it.
+        import mcpkit.compat
+
+        mcpkit.compat.install()
+        from mcp.server.fastmcp import FastMCP
+
+    The packages need not be installed. Further calls have no effect.
+
+    Raises:
+        RuntimeError: `mcp` or `fastmcp` was imported before; the message names the modules.
     """
     from .standing_in import stand_in
 

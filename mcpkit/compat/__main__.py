@@ -31,9 +31,9 @@ NAMES = ("mcp", "server", "app")
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name, with what follows as its own arguments.
+    """Run the target of a command line, with the further words as its own arguments.
 
-    What it prints goes to standard error from its first line on, if a host may have started it by a pipe.
+    If a host may have started it by a pipe, its prints go to standard error from the first line on.
     """
     if not arguments or arguments[0] in {"-h", "--help"}:
         print((__doc__ or "").strip(), file=sys.stdout if arguments else sys.stderr)
@@ -73,12 +73,12 @@ def _run(target: str, rest: list[str], *, is_module: bool) -> None:
 
 
 def _names_object(target: str) -> bool:
-    """Say whether the target ends with `:OBJECT`; a drive's letter is none."""
+    """Return True if the target ends with `:OBJECT`; a drive letter is not an object."""
     return target.rpartition(":")[2].isidentifier() and len(target.rpartition(":")[0]) > 1
 
 
 def _script(path: Path) -> ModuleType:
-    """Run the file as `__main__`, and return it."""
+    """Run the file as `__main__`, and return the module."""
     loader = SourceFileLoader("__main__", str(path))
     module = ModuleType("__main__")
     vars(module).update(__file__=str(path), __loader__=loader, __cached__=None)
@@ -88,14 +88,14 @@ def _script(path: Path) -> ModuleType:
 
 
 def _command(name: str) -> EntryPoint | None:
-    """Return the command that an installed package has of that name."""
+    """Return the console script of an installed package with this name."""
     from importlib.metadata import entry_points  # a tenth of a start, which a file does without
 
     return next(iter(entry_points(group="console_scripts", name=name)), None)
 
 
 def _is_module(name: str, *, is_run: bool) -> bool:
-    """Say whether there is such a module, which can be run if it is to be; packages around it are imported."""
+    """Return True if the module exists, and can be run if `is_run`; its parent packages are imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         return False
     try:
@@ -109,7 +109,7 @@ def _is_module(name: str, *, is_run: bool) -> bool:
 
 
 def _serve(found: Mapping[str, object], path: str, name: str) -> None:
-    """Serve the object of that name over stdio; without a name, the one that is there and has not been served."""
+    """Serve the object with this name over stdio; without a name, the first default object that was not served yet."""
     for value in map(found.get, [name] if name else NAMES):
         # A function is called, as `fastmcp run FILE:FUNCTION` does.
         server: Any = value() if name and isinstance(value, FunctionType) else value

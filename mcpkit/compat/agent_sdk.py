@@ -1,6 +1,6 @@
 """Tools in the style of agent SDKs: `tool` and `create_sdk_mcp_server` of `claude_agent_sdk` and `qoder_agent_sdk`.
 
-With the import changed to this module, what they make is served by mcpkit, in both SDKs, and over every transport.
+Change the import to this module, and mcpkit serves the tools, in both SDKs and over every transport.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ logger = logging.getLogger(__name__)
 
 
 class ToolAnnotations(dict[str, object]):
-    """Hints on what a tool does, each of which may be given and read in either spelling.
+    """Hints on the behaviour of a tool. Each can be passed and read in either spelling.
 
     Args:
-        title: What people see.
-        readOnlyHint: Whether it changes nothing; or `read_only_hint`, and so on.
-        destructiveHint: Whether it may destroy something.
-        idempotentHint: Whether calling it again changes nothing more.
-        openWorldHint: Whether it deals with things outside.
-        maxResultSizeChars: Up to how many characters of a result stay in the conversation of Claude Code, which keeps
-            longer ones in files. It is no annotation on the wire, but `anthropic/maxResultSizeChars` in `_meta`.
-        more: Others, of which clients are not told.
+        title: Display name.
+        readOnlyHint: Whether the tool changes nothing; or `read_only_hint`, and so on.
+        destructiveHint: Whether the tool may delete or overwrite data.
+        idempotentHint: Whether further calls with the same arguments change nothing more.
+        openWorldHint: Whether the tool interacts with external systems.
+        maxResultSizeChars: Number of characters of a result that stay in the conversation of Claude Code; it stores
+            longer results in files. It is sent as `anthropic/maxResultSizeChars` in `_meta`, not as an annotation.
+        more: Other hints, which are not sent to clients.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ToolAnnotations(dict[str, object]):
         super().__init__({name: value for name, value in given.items() if value is not None})
 
     def __getattr__(self, name: str) -> object:
-        """Return a hint, in either spelling; None where it was not given."""
+        """Return a hint, in either spelling; None if it was not passed."""
         wire = _HINTS.get(name, name)
         if wire in self or wire in _HINTS.values():
             return self.get(wire)
@@ -109,10 +109,10 @@ class ToolAnnotations(dict[str, object]):
 
 @dataclass
 class ToolInvocationContext:
-    """What a tool with two parameters gets as the second.
+    """The second argument of a tool function with two parameters.
 
     Attributes:
-        signal: Is set when the call is cancelled, right before the tool is.
+        signal: Event that is set when the call is cancelled, right before the tool function is.
     """
 
     signal: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,14 +120,14 @@ class ToolInvocationContext:
 
 @dataclass
 class SdkMcpTool(Generic[T]):
-    """A tool; `tool` makes one of a function.
+    """A tool, as the decorator `tool` returns it.
 
     Attributes:
-        name: Its name.
-        description: What it is for, as the model reads it.
-        input_schema: What it takes: types by name, a TypedDict, or a JSON Schema.
-        handler: What does it.
-        annotations: Hints on what it does: `ToolAnnotations`, those of `mcp.types` or of an SDK, or a dict.
+        name: Name of the tool.
+        description: Description for the model.
+        input_schema: Parameters: types by name, a TypedDict, or a JSON Schema.
+        handler: The async function of the tool.
+        annotations: Hints: `ToolAnnotations`, those of `mcp.types` or of an SDK, or a dict.
     """
 
     name: str
@@ -138,12 +138,12 @@ class SdkMcpTool(Generic[T]):
 
 
 class McpSdkServerConfig(TypedDict):
-    """A server as the options of an SDK take it.
+    """A server in the form that the options of an SDK take.
 
     Attributes:
         type: Always `sdk`.
-        name: The server's name.
-        instance: The server, as `Server.as_sdk_server` returns it; `instance.server` is the mcpkit server itself.
+        name: Name of the server.
+        instance: The server, as `Server.as_sdk_server` returns it; `instance.server` is the mcpkit server.
     """
 
     type: Literal["sdk"]
@@ -154,25 +154,25 @@ class McpSdkServerConfig(TypedDict):
 def tool(
     name: str, description: str, input_schema: type[T] | Json, annotations: object = None
 ) -> Callable[[Callable[..., Awaitable[Result]]], SdkMcpTool[T]]:
-    """Make a tool of `async def function(args)`, or of `function(args, extra)`.
+    """Create a tool from `async def function(args)`, or from `function(args, extra)`.
 
-        @tool("greet", "Say hello.", {"name": Annotated[str, "Who is greeted"]})
+        @tool("greet", "Greet a person.", {"name": Annotated[str, "Name of the person"]})
         async def greet(args):
             return {"content": [{"type": "text", "text": f"Hello, {args['name']}!"}]}
 
-    The function gets the arguments as a dict, once they have been held against the schema, and in `extra` a
-    `ToolInvocationContext`. It returns a dict with `content`, and with `"is_error": True` where it has failed; the text
-    of an exception reaches the model as well. Resource links and embedded texts become text, as the SDKs have it.
+    The function gets the validated arguments as a dict, and a `ToolInvocationContext` in `extra`. It returns a dict
+    with `content`, and with `"is_error": True` after a failure. The model also gets the text of an exception. Resource
+    links and embedded texts become text, as in the SDKs.
 
     Args:
-        name: The tool's name: 1 to 128 of `A-Z a-z 0-9 _ - .`.
-        description: What it is for, as the model reads it.
-        input_schema: What it takes: types by name, all of which are needed; a TypedDict; or a JSON Schema.
-            `Annotated[str, "..."]` describes a parameter.
-        annotations: Hints on what it does, such as `ToolAnnotations(readOnlyHint=True)`.
+        name: Name of the tool: 1 to 128 of `A-Z a-z 0-9 _ - .`.
+        description: Description for the model.
+        input_schema: Parameters: types by name, all required; a TypedDict; or a JSON Schema. `Annotated[str, "..."]`
+            describes a parameter.
+        annotations: Hints, such as `ToolAnnotations(readOnlyHint=True)`.
 
     Returns:
-        The decorator, which returns a tool for `create_sdk_mcp_server`.
+        A decorator that returns a tool for `create_sdk_mcp_server`.
     """
 
     def decorate(handler: Callable[..., Awaitable[Result]]) -> SdkMcpTool[T]:
@@ -184,21 +184,21 @@ def tool(
 def create_sdk_mcp_server(
     name: str, version: str = "1.0.0", tools: Iterable[SdkMcpTool[T]] | None = None
 ) -> McpSdkServerConfig:
-    """Make a server of tools, as `mcp_servers` of `ClaudeAgentOptions` and `QoderAgentOptions` takes it.
+    """Create a server of tools, for `mcp_servers` of `ClaudeAgentOptions` and `QoderAgentOptions`.
 
-    An unknown tool, invalid arguments and exceptions are results with `isError`, which the model can read. The mcpkit
-    server behind it takes whatever else mcpkit has, and runs by itself: `config["instance"].server.run()`.
+    Unknown tools, invalid arguments and exceptions become results with `isError`, which the model gets. The mcpkit
+    server behind it can have further components, and can also run alone: `config["instance"].server.run()`.
 
     Args:
-        name: The server's name.
-        version: Its version.
-        tools: What `tool` has made.
+        name: Name of the server.
+        version: Version of the server.
+        tools: Tools that `tool` created.
 
     Returns:
-        What says of the server that it is in this process; `instance` may be used by any number of agents.
+        The configuration of a server in this process. Any number of agents may use its `instance`.
 
     Raises:
-        RegistrationError: A tool cannot be served, or two have one name; the message says what to change.
+        RegistrationError: A tool is invalid, or two have one name; the message contains the fix.
     """
     server = Server(name, version=version)
     for each in tools or ():
@@ -214,7 +214,7 @@ def create_sdk_mcp_server(
 
 
 class _DeclaredTool(BaseTool):
-    """A tool of this style, as a tool of mcpkit."""
+    """An `SdkMcpTool` as a tool of mcpkit."""
 
     def __init__(self, declared: SdkMcpTool[T]) -> None:
         hints = _wire_hints(declared.annotations)
@@ -231,7 +231,7 @@ class _DeclaredTool(BaseTool):
         self._takes_extra = _takes_extra(declared.handler)
 
     async def execute(self, arguments: Json, ctx: Context) -> Json:
-        """Call the function, where it takes the arguments."""
+        """Call the function with valid arguments."""
         try:
             problem = self._first_problem(arguments)
             if problem is not None:
@@ -246,7 +246,7 @@ class _DeclaredTool(BaseTool):
 
     @cached_property
     def _first_problem(self) -> Callable[[Json], str | None]:
-        """Says what is wrong with arguments, if something is: in the words of jsonschema, which the SDKs bring."""
+        """Function that returns the first problem of arguments, or None; jsonschema checks them if it is installed."""
         try:
             library = import_module("jsonschema")
         except ModuleNotFoundError:
@@ -267,7 +267,7 @@ class _DeclaredTool(BaseTool):
 
 
 def _wire_hints(annotations: object) -> Json:
-    """Return the hints of annotations, by their names on the wire."""
+    """Return the hints by their names in the protocol."""
     if annotations is None:
         return {}
     given: Json = from_json(to_json(annotations, by_alias=True))
@@ -276,7 +276,7 @@ def _wire_hints(annotations: object) -> Json:
 
 
 def _takes_extra(handler: Callable[..., object]) -> bool:
-    """Say whether a function has a second parameter by position."""
+    """Return True if a function has a second positional parameter."""
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
@@ -285,7 +285,7 @@ def _takes_extra(handler: Callable[..., object]) -> bool:
 
 
 async def _cancelled_by_signal(handler: Callable[..., Awaitable[Result]], arguments: Json) -> Result:
-    """Call a function in a task of its own, so that its signal is set before it is cancelled."""
+    """Call a function in a separate task, so that its signal is set before it is cancelled."""
     extra = ToolInvocationContext()
     running = asyncio.ensure_future(handler(arguments, extra))
     try:
@@ -298,7 +298,7 @@ async def _cancelled_by_signal(handler: Callable[..., Awaitable[Result]], argume
 
 
 def _result(name: str, returned: object) -> Json:
-    """Return what a tool has returned as its result; what is no such thing is an error that the model can read."""
+    """Return the tool result for a return value; for an invalid one, a result with an error for the model."""
     if returned is None:
         return _failed(
             f"Tool '{name}' returned None. Tool handlers must return a dict with a \"content\" list."
@@ -317,7 +317,7 @@ def _failed(text: str) -> Json:
 
 
 def _block(block: Json) -> Json | None:
-    """Return a content block as hosts show it; None for one that they do not."""
+    """Return a content block in the form that hosts show; None if they do not support it."""
     kind = block.get("type")
     if kind == "text":
         return {"type": "text", "text": block["text"]}

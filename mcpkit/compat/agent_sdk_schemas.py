@@ -1,4 +1,4 @@
-"""What tools of agent SDKs are declared to take, as JSON Schemas: equal to those that the SDKs make of it."""
+"""JSON Schemas of the parameters of agent SDK tools, equal to those that the SDKs create."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def input_schema(declared: object) -> Json:
     """Return the schema of a tool's arguments.
 
     Args:
-        declared: A JSON Schema; types by the names of the parameters, all of which are needed; or a TypedDict. In
-            anything else there is nothing to be read.
+        declared: A JSON Schema; types by parameter name, all required; or a TypedDict. Anything else has no parameters.
     """
     if is_object(declared):
         if isinstance(declared.get("type"), str) and "properties" in declared:
@@ -53,7 +52,7 @@ def _of_typed_dict(declared: object) -> Json:
 
 
 def _of(hint: object) -> Json:
-    """Return the schema of one type; what the SDKs do not know is a string to them."""
+    """Return the schema of one type; a type that the SDKs do not know is a string."""
     if is_typeddict(hint):
         return _of_typed_dict(hint)
     origin, arguments = get_origin(hint), get_args(hint)

@@ -1,4 +1,4 @@
-"""Access tokens over HTTP, as `mcp` 1.x takes them: a verifier of the author's, and what is required of tokens."""
+"""Access tokens over HTTP in the form of `mcp` 1.x: a verifier of the author, and requirements on tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..protocol.types import Json
 
 
 class AuthSettings(BaseModel, defer_build=True):
-    """Who issues the tokens, for which URL, and what they must grant."""
+    """The authorization server, the resource URL, and the scopes that tokens need."""
 
     issuer_url: AnyHttpUrl
     service_documentation_url: AnyHttpUrl | None = None
@@ -30,7 +30,7 @@ class AuthSettings(BaseModel, defer_build=True):
 
 
 class AccessToken(BaseModel, defer_build=True):
-    """What a token says."""
+    """A verified access token."""
 
     token: str
     client_id: str
@@ -42,15 +42,15 @@ class AccessToken(BaseModel, defer_build=True):
 
 
 class TokenVerifier(Protocol):
-    """Says what a token is worth."""
+    """Verifier of access tokens."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return what a token says; None where it is not good."""
+        """Return the verified token; None if it is invalid."""
 
 
 access_token = ContextVar[AccessToken | None]("access_token", default=None)
 
 
 def get_access_token() -> AccessToken | None:
-    """Return the token of the request that is served; None where it has none."""
+    """Return the access token of the current request; None if it has none."""
     return access_token.get()

@@ -1,4 +1,4 @@
-"""Classes of an SDK, known by their names: those of an `mcp` or `fastmcp` that is installed count as ours."""
+"""Classes of an installed `mcp` or `fastmcp`, which are recognized by name and treated like those of mcpkit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCKS = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "Embedd
 
 
 def is_kind(of: type, *names: str) -> bool:
-    """Whether a class, or one that it inherits from, has one of these names in an SDK."""
+    """Return True if a class, or a base class of it, has one of these names in an SDK."""
     return not _names(of).isdisjoint(names)
 
 
@@ -27,7 +27,7 @@ def _names(of: type) -> frozenset[str]:
 
 
 def find_context_parameter(fn: object) -> str | None:
-    """Return the name of the first parameter that is annotated with `Context`, also with one that may be None."""
+    """Return the name of the first parameter with the annotation `Context`, optional or not."""
     try:
         hints = get_type_hints(fn)
     except Exception:  # noqa: BLE001 - whatever keeps annotations from being evaluated
@@ -40,12 +40,12 @@ def find_context_parameter(fn: object) -> str | None:
 
 
 def is_several(value: object) -> TypeGuard[Sequence[object]]:
-    """Whether this is a list or a tuple."""
+    """Return True for a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
 def own(value: Incomplete) -> Incomplete:
-    """Return a model of an installed SDK as one of ours, also in a list, and all else as it is."""
+    """Convert models of an installed SDK, also in lists, to those of mcpkit; return other values unchanged."""
     if is_several(value):
         return [own(each) for each in value]
     if isinstance(value, BaseModel):

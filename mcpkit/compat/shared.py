@@ -1,4 +1,4 @@
-"""What servers import of `mcp.shared`, errors of the protocol above all; and how what is otherwise here is said."""
+"""Names of `mcp.shared`, such as protocol errors, and warnings about differences from the SDKs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _said: set[str] = set()
 
 
 def differs(key: str, text: str) -> None:
-    """Warn that something is otherwise here than in the SDK that a server was written for, once for each process.
+    """Log a difference from the SDK for which a server was written, once for each process.
 
     Args:
-        key: What tells this difference from others.
-        text: What is otherwise, and what to do about it.
+        key: Key of the difference.
+        text: The difference, and the fix.
     """
     if key not in _said:
         _said.add(key)
@@ -28,7 +28,7 @@ def differs(key: str, text: str) -> None:
 
 
 class McpError(Exception):
-    """An error of JSON-RPC."""
+    """A JSON-RPC error."""
 
     def __init__(self, error: Incomplete) -> None:
         super().__init__(error.message)
@@ -36,7 +36,7 @@ class McpError(Exception):
 
 
 class UrlElicitationRequiredError(McpError):
-    """Says that the user has to visit pages first."""
+    """The user must visit pages before the request can be served."""
 
     def __init__(self, elicitations: list[Incomplete], message: str | None = None) -> None:
         self.elicitations = elicitations
@@ -47,7 +47,7 @@ class UrlElicitationRequiredError(McpError):
 
     @classmethod
     def from_error(cls, error: Incomplete) -> UrlElicitationRequiredError:
-        """Return the exception for an error of that code; for another one this is a ValueError."""
+        """Return the exception for an error with this code. Raises ValueError for another code."""
         if error.code != types.URL_ELICITATION_REQUIRED:
             raise ValueError(f"Expected error code {types.URL_ELICITATION_REQUIRED}, got {error.code}")
         said: list[Json] = Json(error.data or {}).get("elicitations", [])
@@ -56,7 +56,7 @@ class UrlElicitationRequiredError(McpError):
 
 @dataclass
 class SessionMessage:
-    """A message in its envelope."""
+    """A JSON-RPC message with metadata."""
 
     message: Incomplete
     metadata: object = None

@@ -1,8 +1,8 @@
-"""Modules that stand in for those of `mcp` and `fastmcp`: what servers import from there comes from mcpkit.
+"""Modules that replace those of `mcp` and `fastmcp`, with names from mcpkit.
 
-`TABLE` has a line for each module: where its names come from, and which names these are. `*` are all names of a
-module of ours, `Name=Ours` is one that is called otherwise here, and what stands after `absent:` may be imported and
-named in annotations, but raises NotImplementedError as soon as it is called.
+`TABLE` has a line for each module, with the sources of its names. `*` means all names of a module of mcpkit, and
+`Name=Ours` a name that differs here. Names after `absent:` may be imported and used in annotations, but raise
+NotImplementedError when they are called.
 """
 
 from __future__ import annotations
@@ -181,14 +181,14 @@ ROOTS: Final = {name for name in PLACES if "." not in name} | COMPANIONS
 
 
 def refusal(name: str) -> str:
-    """Say that there is no such module or name, and what to do instead."""
+    """Return the message for a missing module or name, with the alternative."""
     fitting = [beginning for beginning in CURES if name.startswith(beginning)]
     cure = CURES[max(fitting, key=len)] if fitting else OTHERWISE
     return f"mcpkit.compat replaces {name.partition('.')[0]!r} in this process and has no {name!r}. {cure}"
 
 
 class _Refusing(type):
-    """Metaclass of `Absent`: attributes of such a class are refused by name."""
+    """Metaclass of `Absent`: access to an attribute raises an error with its name."""
 
     def __getattr__(cls, name: str) -> NoReturn:
         full = f"{cls.__module__}.{cls.__name__}.{name}"
@@ -196,10 +196,10 @@ class _Refusing(type):
 
 
 class Absent(metaclass=_Refusing):
-    """What may be imported and named, and no more."""
+    """Base class of names that may be imported and used in annotations only."""
 
     def __new__(cls, *_: object, **__: object) -> NoReturn:
-        """Refuse to be called."""
+        """Raise NotImplementedError."""
         raise NotImplementedError(refusal(f"{cls.__module__}.{cls.__name__}"))
 
     def __class_getitem__(cls, _: object) -> type[Absent]:
@@ -207,10 +207,10 @@ class Absent(metaclass=_Refusing):
 
 
 class StandIn(ModuleType):
-    """A module whose names are looked up when they are asked for.
+    """A module with names that are imported at their first use.
 
-    It is a package, though it has no folder: so `from mcp.x import y` asks the finder for a module `mcp.x.y` when there
-    is no such name, and what the finder raises says what to do.
+    It is a package without a folder. For a missing name, `from mcp.x import y` therefore looks for a module `mcp.x.y`,
+    and the finder raises an error with the alternative.
     """
 
     def __getattr__(self, name: str) -> object:
@@ -228,7 +228,7 @@ class StandIn(ModuleType):
         raise AttributeError(refusal(full))
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Refuse to be called, as a function of `fastmcp` that has the name of a module here (`fastmcp.tools.tool`)."""
+        """Raise NotImplementedError, for a function of `fastmcp` with the name of a module (`fastmcp.tools.tool`)."""
         raise NotImplementedError(refusal(self.__name__))
 
     def __dir__(self) -> list[str]:
@@ -236,7 +236,7 @@ class StandIn(ModuleType):
         return sorted({*super().__dir__(), *inner, *self._names()})
 
     def _names(self) -> set[str]:
-        """Return the public names, without the modules that it has."""
+        """Return the public names, without submodules."""
         there = {name for _, names in PLACES[self.__name__] for name in names} - {"*"}
         for home, names in PLACES[self.__name__]:
             if "*" in names:
@@ -254,10 +254,10 @@ def _room(home: str) -> ModuleType:
 
 @contextmanager
 def _uncollected() -> Generator[None]:
-    """Keep the garbage collector from looking at what is imported in the block again and again, as it stays anyway.
+    """Disable the garbage collector within the block, and freeze the imported objects afterwards.
 
-    That takes a tenth of a start, but is for a process that is all the server's: whatever else there is when the block
-    ends is not collected either, unless its last reference goes.
+    This saves a tenth of the start. It is only done in a process that runs nothing but the server, as other objects
+    that exist at the end of the block are not collected in cycles any more either.
     """
     if not _is_own_process or not gc.isenabled():
         yield
@@ -273,7 +273,7 @@ def _uncollected() -> Generator[None]:
 
 
 def _found(home: str, name: str, module: str) -> object:
-    """Look the name up in a module of ours."""
+    """Return the name from a module of mcpkit."""
     if home == "absent":
         return type(name, (Absent,), {"__module__": module})
     with _uncollected():
@@ -281,12 +281,16 @@ def _found(home: str, name: str, module: str) -> object:
 
 
 class Finder(_Finder):
-    """Finds the modules of the table before anything that is installed, and nothing else that has their names."""
+    """Finder of the modules in the table, which come before installed ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give the module of the table; for others of `mcp` this is a ModuleNotFoundError that names the cure."""
+        """Return the spec of a module in the table.
+
+        Raises:
+            ModuleNotFoundError: A module of the same package is not in the table; the message contains the alternative.
+        """
         root = fullname.partition(".")[0]
         if root not in ROOTS:
             return None
@@ -295,18 +299,18 @@ class Finder(_Finder):
         raise ModuleNotFoundError(refusal(fullname), name=root)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Give the module, which is complete from its beginning."""
+        """Return the module."""
         return StandIn(spec.name, f"Replacement of `{spec.name}` by `mcpkit.compat`.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: names come when they are asked for."""
+        """Do nothing: names are imported at their first use."""
 
 
 def stand_in(*, is_own_process: bool = False) -> None:
-    """Put the finder in front of all others; `mcpkit.compat.install` says what comes of it.
+    """Install the finder before all others; see `mcpkit.compat.install`.
 
     Args:
-        is_own_process: Whether the process is all the server's: what it imports of ours is then frozen (`gc.freeze`).
+        is_own_process: Whether the process runs nothing but the server. Then imported objects are frozen (`gc.freeze`).
     """
     global _is_own_process  # noqa: PLW0603 - modules belong to the process, and so does this
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
@@ -324,7 +328,7 @@ def stand_in(*, is_own_process: bool = False) -> None:
 
 
 def _holders() -> Iterator[str]:
-    """Name the modules that hold a part of `mcp`, with their files."""
+    """Yield the modules that contain a part of `mcp`, with their files."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ROOTS or name == "__mp_main__":
             continue

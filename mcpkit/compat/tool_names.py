@@ -1,4 +1,4 @@
-"""Names of tools that not all clients take: server/tools, "Tool Names"."""
+"""Checks of tool names that some clients do not accept: server/tools, "Tool Names"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOUBTS: Final = {
 
 
 def doubts_about(name: str) -> list[str]:
-    """Say what clients may stumble over in a name."""
+    """Return the problems that clients may have with a name."""
     if len(name) > 128:
         return [f"Tool name exceeds maximum length of 128 characters (current: {len(name)})"]
     doubts = [f"Tool name {text}" for pattern, text in DOUBTS.items() if re.search(pattern, name)]
@@ -31,7 +31,7 @@ def doubts_about(name: str) -> list[str]:
 
 
 def validate_and_warn_tool_name(name: str) -> bool:
-    """Say whether the name has 1 to 128 letters, digits, `_`, `-` and `.`, and log what clients may stumble over."""
+    """Return True if the name has 1 to 128 letters, digits, `_`, `-` and `.`; log problems that clients may have."""
     if doubts := doubts_about(name):
         logger.warning('Tool name validation warning for "%s":', name)
         for doubt in doubts:

@@ -1,4 +1,4 @@
-"""What a function may ask of the request that it serves."""
+"""The `Context` of `mcp.server.fastmcp`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RequestT = TypeVar("RequestT", default="Incomplete")
 
 
 class Context(Generic[SessionT, LifespanT, RequestT]):
-    """The request that a function serves; a parameter of this type gets it."""
+    """The current request; passed to a parameter with this annotation."""
 
     __slots__ = ("_fastmcp", "_request_context")
 
@@ -49,7 +49,7 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
 
     @property
     def request_context(self) -> RequestContext[SessionT, LifespanT, RequestT]:
-        """What the low-level server knows of the request."""
+        """The request context of the low-level server."""
         if self._request_context is None:
             raise ValueError("Context is not available outside of a request")
         return self._request_context
@@ -57,7 +57,7 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
     async def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Say how far the request has come, where its client wants to know."""
+        """Send a progress notification if the client requested progress."""
         if (token := getattr(self.request_context.meta, "progressToken", None)) is not None:
             await self.session.send_progress_notification(token, progress, total, message, self.request_id)
 
@@ -70,40 +70,40 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
     async def elicit(
         self, message: str, schema: type[ElicitSchemaModelT]
     ) -> ElicitationResult[ElicitSchemaModelT]:
-        """Ask the user for what a model of primitive fields holds."""
+        """Request that the user fills in the fields of a model with primitive fields."""
         from .elicitation import elicit_with_validation
 
         return await elicit_with_validation(self.session, message, schema, self.request_id)
 
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> UrlElicitationResult:
-        """Ask the user to visit a page."""
+        """Request that the user visits a page."""
         from .elicitation import elicit_url
 
         return await elicit_url(self.session, message, url, elicitation_id, self.request_id)
 
     async def log(self, level: LoggingLevel, message: str, *, logger_name: str | None = None) -> None:
-        """Tell the client something."""
+        """Send a log message to the client."""
         await self.session.send_log_message(level, message, logger_name, self.request_id)
 
     async def debug(self, message: str, *, logger_name: str | None = None) -> None:
-        """Tell it what is of use in finding an error."""
+        """Send a log message of level `debug`."""
         await self.log("debug", message, logger_name=logger_name)
 
     async def info(self, message: str, *, logger_name: str | None = None) -> None:
-        """Tell it what happens."""
+        """Send a log message of level `info`."""
         await self.log("info", message, logger_name=logger_name)
 
     async def warning(self, message: str, *, logger_name: str | None = None) -> None:
-        """Tell it what may be wrong."""
+        """Send a log message of level `warning`."""
         await self.log("warning", message, logger_name=logger_name)
 
     async def error(self, message: str, *, logger_name: str | None = None) -> None:
-        """Tell it what is wrong."""
+        """Send a log message of level `error`."""
         await self.log("error", message, logger_name=logger_name)
 
     @property
     def client_id(self) -> str | None:
-        """The client, as it calls itself in the request's `_meta`."""
+        """The `client_id` in the request's `_meta`."""
         return getattr(self.request_context.meta, "client_id", None)
 
     @property
@@ -113,13 +113,13 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
 
     @property
     def session(self) -> SessionT:
-        """What speaks to the client."""
+        """The session object of the client."""
         return self.request_context.session
 
     async def close_sse_stream(self) -> None:
-        """Close the stream of this request, so that its client comes back for it, where it can."""
+        """Close the event stream of this request, so that a client that can resume reconnects."""
         if self._request_context is not None and (close := self._request_context.close_sse_stream):
             await close()
 
     async def close_standalone_sse_stream(self) -> None:
-        """Do nothing: the stream of what belongs to no request stays open as long as its client wants it."""
+        """Do nothing: the stream for messages outside of requests stays open until the client closes it."""

@@ -1,4 +1,4 @@
-"""What tools, resources, templates and prompts have in common: names, and what clients are told of them."""
+"""Base classes and helpers of tools, resources, templates and prompts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTED = {**_SAME, **_CALLED, "mimeType": "mime_type", "uriTemplate": "uri_temp
 
 
 class Described(BaseModel, defer_build=True):
-    """What clients are told of a component."""
+    """Base class of components, with title and icons."""
 
     title: str | None = None
     icons: list[Icon] | None = None
@@ -37,7 +37,7 @@ class Described(BaseModel, defer_build=True):
 
 
 class Called(Described):
-    """A component whose function takes arguments, and its context where it wants that."""
+    """A component with a function that takes arguments, and a context if it has a parameter for it."""
 
     name: str
     fn: AnyFunction = Field(exclude=True)
@@ -52,7 +52,7 @@ class Called(Described):
 
 
 def called(fn: AnyFunction, name: str | None, context_kwarg: str | None) -> tuple[Json, Json]:
-    """Return what a component that calls a function is made of, and the JSON Schema of the arguments."""
+    """Return the fields of a component with a function, and the JSON Schema of its arguments."""
     context_kwarg = context_kwarg or find_context_parameter(fn)
     metadata = func_metadata(fn, [context_kwarg] if context_kwarg else [], structured_output=False)
     made: Json = {"name": name_of(fn, name), "fn": validated(fn), "context_kwarg": context_kwarg}
@@ -65,7 +65,7 @@ def validated(fn: AnyFunction) -> AnyFunction:
 
 
 def listed(kind: type[ModelT], components: Iterable[object]) -> list[ModelT]:
-    """Return what a list says of components: all that its kind has room for."""
+    """Return the list entries of components, with the fields of their class."""
     names = {said: name for said, name in _LISTED.items() if said.strip("_") in kind.model_fields}
     return [
         made(kind, **{said: getattr(each, name) for said, name in names.items() if hasattr(each, name)})
@@ -74,20 +74,20 @@ def listed(kind: type[ModelT], components: Iterable[object]) -> list[ModelT]:
 
 
 def check_names(function: str, given: Collection[str], known: Collection[str]) -> None:
-    """Refuse arguments that a function has no parameter for, as Python does.
+    """Check the names of keyword arguments.
 
     Raises:
-        TypeError: There is one.
+        TypeError: A name is unknown.
     """
     if unknown := [each for each in given if each not in known]:
         raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
 
 
 def name_of(fn: AnyFunction, name: str | None) -> str:
-    """Return the name that is given to a function, or its own.
+    """Return the given name, or the name of the function.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The function is a lambda without a given name.
     """
     if (name := name or fn.__name__) == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")

@@ -1,4 +1,4 @@
-"""Questions to the user, whose answers are checked by a model."""
+"""Elicitation requests with results that a model validates."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _PRIMITIVE_TYPES = (str, int, float, bool)
 
 
 class AcceptedElicitation(BaseModel, Generic[ElicitSchemaModelT]):
-    """The user has answered."""
+    """The user accepted the request."""
 
     action: Literal["accept"] = "accept"
     data: ElicitSchemaModelT
 
 
 class DeclinedElicitation(BaseModel):
-    """The user has said no."""
+    """The user declined the request."""
 
     action: Literal["decline"] = "decline"
 
 
 class CancelledElicitation(BaseModel):
-    """The user has dismissed the question."""
+    """The user dismissed the request."""
 
     action: Literal["cancel"] = "cancel"
 
 
 class AcceptedUrlElicitation(BaseModel):
-    """The user has agreed to visit a page."""
+    """The user agreed to visit the page."""
 
     action: Literal["accept"] = "accept"
 
@@ -59,7 +59,7 @@ def _may_be_asked(annotation: object) -> bool:
 async def elicit_with_validation(
     session: ServerSession, message: str, schema: type[ElicitSchemaModelT], related_request_id: object = None
 ) -> ElicitationResult[ElicitSchemaModelT]:
-    """Ask the user for what a model holds."""
+    """Request that the user fills in the fields of a model."""
     for name, field in schema.model_fields.items():
         if not _may_be_asked(field.annotation):
             raise TypeError(
@@ -75,7 +75,7 @@ async def elicit_with_validation(
 async def elicit_url(
     session: ServerSession, message: str, url: str, elicitation_id: str, related_request_id: object = None
 ) -> UrlElicitationResult:
-    """Ask the user to visit a page."""
+    """Request that the user visits a page."""
     result = await session.elicit_url(message, url, elicitation_id, related_request_id)
     return AcceptedUrlElicitation() if result.action == "accept" else _unanswered(result.action)
 

@@ -1,14 +1,14 @@
-"""What goes wrong with tools and resources of `FastMCP`."""
+"""Exceptions of `FastMCP`."""
 
 from __future__ import annotations
 
 
 class FastMCPError(Exception):
-    """What the others have in common."""
+    """Base class of the exceptions."""
 
 
 class ValidationError(FastMCPError):
-    """Arguments or a result are not what was declared."""
+    """Arguments or a result do not match their types."""
 
 
 class ResourceError(FastMCPError):
@@ -16,7 +16,7 @@ class ResourceError(FastMCPError):
 
 
 class ToolError(FastMCPError):
-    """A tool cannot be called, or has failed."""
+    """A tool cannot be called, or failed."""
 
 
 class InvalidSignature(Exception):  # noqa: N818 - the name that servers import

@@ -1,4 +1,4 @@
-"""A FastMCP over HTTP: its Starlette apps, and who serves them."""
+"""The Starlette apps of a FastMCP, and their uvicorn server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")
 
 
 class AuthenticatedUser(SimpleUser):
-    """Who has sent a request, as `request.user`."""
+    """The authenticated user of a request, as `request.user`."""
 
     def __init__(self, auth_info: AccessToken) -> None:
         super().__init__(auth_info.client_id)
@@ -45,14 +45,14 @@ class AuthenticatedUser(SimpleUser):
 
     @property
     def identity(self) -> str:
-        """What tells it from others, to whom its sessions do not belong: client, issuer and subject."""
+        """Key of the user's sessions: client, issuer and subject."""
         token = self.access_token
         told = token.client_id, (token.claims or {}).get("iss"), token.subject
         return to_json(told, fallback=str).decode()
 
 
 class Authenticated:
-    """Middleware for an app: finds out who has sent a request, and lets all pass."""
+    """ASGI middleware that authenticates requests; it refuses none."""
 
     def __init__(self, app: ASGIApp, verifier: TokenVerifier, resource: AnyHttpUrl | None = None) -> None:
         self.app, self.verifier, self.resource = app, verifier, resource
@@ -69,7 +69,7 @@ class Authenticated:
             access_token.reset(reset)
 
     async def _token(self, headers: Headers) -> AccessToken | None:
-        """Return the token of a request, if it is good."""
+        """Return the token of a request, if it is valid."""
         header = headers.get("authorization", "")
         token = await self.verifier.verify_token(header[7:]) if header.lower().startswith("bearer ") else None
         if token is None or (token.expires_at and token.expires_at < int(time.time())):
@@ -81,17 +81,17 @@ class Authenticated:
 
 
 def metadata(auth: AuthSettings) -> bytes:
-    """Return what clients read of a protected server, as JSON (RFC 9728, section 2)."""
+    """Return the protected resource metadata as JSON (RFC 9728, section 2)."""
     said: Json = {"authorization_servers": [auth.issuer_url], "bearer_methods_supported": ["header"]}
     return to_json(optional(resource=auth.resource_server_url, scopes_supported=auth.required_scopes) | said)
 
 
 class StreamableHTTPASGIApp:
-    """An endpoint that is an app to Starlette; with settings, for good tokens alone: else 401, or 403 without a scope.
+    """An endpoint for Starlette. With `auth`, it needs a valid token (401) with all required scopes (403).
 
     Args:
-        serve: Serves one request as ASGI has it.
-        auth: What tokens must grant; None where nobody needs one.
+        serve: The ASGI app behind it.
+        auth: Requirements on tokens; None needs no token.
     """
 
     def __init__(self, serve: ASGIApp, auth: AuthSettings | None = None) -> None:
@@ -117,24 +117,24 @@ class StreamableHTTPASGIApp:
 
 
 class Apps:
-    """Makes the apps of one server.
+    """Creates the apps of one server.
 
     Args:
-        settings: Its settings.
-        verifier: Says what access tokens are worth; None where nobody needs one.
-        own: Routes of the author's own.
+        settings: Settings of the server.
+        verifier: Verifier of access tokens; None needs no token.
+        own: Routes of the author.
     """
 
     def __init__(self, settings: Settings, verifier: TokenVerifier | None, own: Sequence[BaseRoute]) -> None:
         self._settings, self._verifier, self._own = settings, verifier, own
 
     def streamable_http(self, manager: StreamableHTTPSessionManager) -> Starlette:
-        """Return what serves streamable HTTP as long as its lifespan lasts."""
+        """Return an app that serves streamable HTTP during its lifespan."""
         endpoint = self._endpoint(manager.handle_request)
         return self._app([Route(self._settings.streamable_http_path, endpoint)], lambda _: manager.run())
 
     def sse(self, server: Server) -> Starlette:
-        """Return what serves HTTP with SSE."""
+        """Return an app that serves HTTP+SSE."""
         settings = self._settings
         prefix, path = settings.mount_path.removesuffix("/"), settings.message_path
         announced = f"{prefix}/{path.removeprefix('/')}" if prefix else path
@@ -163,7 +163,7 @@ class Apps:
         return Starlette(self._settings.debug, [*routes, *self._own], middleware, lifespan=lifespan)
 
     async def serve(self, app: ASGIApp) -> None:
-        """Serve an app with uvicorn, until a signal comes."""
+        """Serve an app with uvicorn, until a signal arrives."""
         how: Json = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
         config = uvicorn.Config(app, self._settings.host, self._settings.port, **how)
         await uvicorn.Server(config).serve()

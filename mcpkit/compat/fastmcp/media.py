@@ -1,4 +1,4 @@
-"""Pictures and sounds that tools return."""
+"""Images and audio that tools return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUBTYPES = {
 
 
 class Media:
-    """A file or bytes, and their MIME type: as `format` says, or by the file's suffix."""
+    """A file or bytes with a MIME type, which `format` or the file's suffix determines."""
 
     kind = ""  # not annotated: pydantic would take it for a field of what a tool is said to return
 
@@ -38,7 +38,7 @@ class Media:
 
 
 class Image(Media):
-    """A picture."""
+    """An image."""
 
     kind = "image"
 
@@ -50,12 +50,12 @@ class Image(Media):
         super().__init__(path, data, format)
 
     def to_image_content(self) -> ImageContent:
-        """Return it as content; a file is read now."""
+        """Return it as a content block; a file is read now."""
         return ImageContent(type="image", data=self._encoded(), mimeType=self._mime_type)
 
 
 class Audio(Media):
-    """A sound."""
+    """An audio clip."""
 
     kind = "audio"
 
@@ -65,5 +65,5 @@ class Audio(Media):
         super().__init__(path, data, format)
 
     def to_audio_content(self) -> AudioContent:
-        """Return it as content; a file is read now."""
+        """Return it as a content block; a file is read now."""
         return AudioContent(type="audio", data=self._encoded(), mimeType=self._mime_type)

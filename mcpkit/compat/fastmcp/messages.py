@@ -1,4 +1,4 @@
-"""The messages that prompts come to."""
+"""The messages of prompts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ message_validator: TypeAdapter[Spoken] = TypeAdapter(Spoken, config=ConfigDict(d
 
 
 def message_of(value: object) -> Message:
-    """Return what a prompt has returned, or a part of it, as a message."""
+    """Return the return value of a prompt, or a part of it, as a message."""
     try:
         if isinstance(value, Message):
             return value

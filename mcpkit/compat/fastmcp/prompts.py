@@ -1,4 +1,4 @@
-"""Prompts, and what keeps them."""
+"""Prompts and their manager."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Prompt(Called):
 
     @property
     def listed_arguments(self) -> object:
-        """The arguments, as lists have them."""
+        """The arguments in the form of list results."""
         return to_jsonable_python(self.arguments or [])
 
     @classmethod
@@ -49,7 +49,7 @@ class Prompt(Called):
         icons: list[Icon] | None = None,
         context_kwarg: str | None = None,
     ) -> Prompt:
-        """Make a prompt of a function that returns texts, messages, dicts of messages, or a list of them."""
+        """Create a prompt from a function that returns texts, messages, dicts of messages, or a list of them."""
         told, schema = called(fn, name, context_kwarg)
         required, properties = schema.get("required", []), schema.get("properties", {})
         arguments = [
@@ -60,7 +60,7 @@ class Prompt(Called):
         return made(cls, title=title, description=said, arguments=arguments, icons=icons, **told)
 
     async def render(self, arguments: Json | None = None, context: Context | None = None) -> list[Message]:
-        """Call the function, and return what it returns as messages."""
+        """Call the function, and return its result as messages."""
         if missing := {each.name for each in self.arguments or () if each.required} - set(arguments or {}):
             raise ValueError(f"Missing required arguments: {missing}")
         from .messages import message_of
@@ -73,14 +73,14 @@ class Prompt(Called):
 
 
 class PromptManager:
-    """Keeps the prompts of one server."""
+    """The prompts of one server."""
 
     def __init__(self, warn_on_duplicate_prompts: bool = True) -> None:
         self._prompts: dict[str, Prompt] = {}
         self.warn_on_duplicate_prompts = warn_on_duplicate_prompts
 
     def get_prompt(self, name: str) -> Prompt | None:
-        """Return a prompt; None where there is none of that name."""
+        """Return a prompt; None if there is none with this name."""
         return self._prompts.get(name)
 
     def list_prompts(self) -> list[Prompt]:
@@ -88,7 +88,7 @@ class PromptManager:
         return list(self._prompts.values())
 
     def add_prompt(self, prompt: Prompt) -> Prompt:
-        """Add a prompt, and return it, or the one that has its name already."""
+        """Add a prompt, and return it; if its name is taken, return the existing one."""
         existing = self._prompts.setdefault(prompt.name, prompt)
         if existing is not prompt and self.warn_on_duplicate_prompts:
             logger.warning("Prompt already exists: %s", prompt.name)
@@ -97,7 +97,7 @@ class PromptManager:
     async def render_prompt(
         self, name: str, arguments: Json | None = None, context: Context | None = None
     ) -> list[Message]:
-        """Return the messages that a prompt comes to."""
+        """Return the messages of a prompt."""
         if (prompt := self.get_prompt(name)) is None:
             raise ValueError(f"Unknown prompt: {name}")
         return await prompt.render(arguments, context=context)

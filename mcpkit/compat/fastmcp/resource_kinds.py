@@ -1,4 +1,4 @@
-"""Resources that no decorator makes: texts, bytes and files."""
+"""Resources without a function: texts, bytes and files."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .resources import Resource
 
 
 class TextResource(Resource):
-    """A text."""
+    """A text resource."""
 
     text: str
 
     async def read(self) -> str:
-        """Return it."""
+        """Return the text."""
         return self.text
 
 
 class BinaryResource(Resource):
-    """Bytes."""
+    """A binary resource."""
 
     data: bytes
 
     async def read(self) -> bytes:
-        """Return them."""
+        """Return the bytes."""
         return self.data
 
 
 class FileResource(Resource):
-    """A file; as bytes if `is_binary`, or if its type is none of text."""
+    """A file; as bytes if `is_binary`, or if its MIME type does not begin with `text/`."""
 
     path: Path
     mime_type: str = "text/plain"
@@ -40,7 +40,7 @@ class FileResource(Resource):
     @field_validator("path")
     @classmethod
     def validate_absolute_path(cls, path: Path) -> Path:
-        """Refuse a path that depends on the working directory."""
+        """Check that the path is absolute."""
         if not path.is_absolute():
             raise ValueError("Path must be absolute")
         return path
@@ -48,7 +48,7 @@ class FileResource(Resource):
     @field_validator("is_binary")
     @classmethod
     def set_binary_from_mime_type(cls, is_binary: bool, info: ValidationInfo) -> bool:
-        """Take what is no text for bytes."""
+        """Set `is_binary` for a MIME type that does not begin with `text/`."""
         return is_binary or not info.data.get("mime_type", "text/plain").startswith("text/")
 
     async def read(self) -> str | bytes:

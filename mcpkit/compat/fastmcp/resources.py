@@ -1,4 +1,4 @@
-"""What a server lets its clients read: resources, templates of them, and what keeps both."""
+"""Resources, resource templates, and their manager."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_
 
 
 class Options(TypedDict, total=False):
-    """What clients are told of a resource or template besides its name."""
+    """Options of a resource or template."""
 
     title: str | None
     description: str | None
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
 
 
 class _Shown(Described):
-    """What clients are told of a resource or template besides."""
+    """Fields that resources and templates share."""
 
     description: str | None = None
     mime_type: str = "text/plain"
@@ -49,14 +49,14 @@ class _Shown(Described):
 
 
 def _options(fn: AnyFunction, options: Options) -> Json:
-    """Return the options of what a function makes, with what is said of the function itself."""
+    """Return the options of a component, with the function's docstring as the default description."""
     check_names("from_function", options, Options.__annotations__)
     said = options.get("description") or fn.__doc__ or ""
     return {**options, "description": said, "mime_type": options.get("mime_type") or "text/plain"}
 
 
 class Resource(_Shown, abc.ABC, validate_default=True):
-    """Something to read, under its URI."""
+    """A resource with a URI."""
 
     uri: AnyUrl
     name: str | None = None
@@ -65,7 +65,7 @@ class Resource(_Shown, abc.ABC, validate_default=True):
     @field_validator("name", mode="before")
     @classmethod
     def set_default_name(cls, name: str | None, info: ValidationInfo) -> str:
-        """Call it by its URI unless it has a name."""
+        """Set the name to the URI if it is missing."""
         if name := name or str(info.data.get("uri", "")):
             return name
         raise ValueError("Either name or uri must be provided")
@@ -76,7 +76,7 @@ class Resource(_Shown, abc.ABC, validate_default=True):
 
 
 class FunctionResource(Resource):
-    """What a function returns that is called with each reading: text, bytes, or else JSON of it."""
+    """A resource with the return value of a function: text, bytes, or any value as JSON."""
 
     fn: Callable[[], object] = Field(exclude=True)
 
@@ -97,12 +97,12 @@ class FunctionResource(Resource):
     def from_function(
         cls, fn: AnyFunction, uri: str, name: str | None = None, **options: Unpack[Options]
     ) -> FunctionResource:
-        """Make a resource of a function without parameters."""
+        """Create a resource from a function without parameters."""
         return made(cls, uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
 
 
 class ResourceTemplate(_Shown, Called):
-    """Resources whose URIs have parameters, which a function takes."""
+    """Resources with parameters in their URIs, which a function takes."""
 
     uri_template: str
     parameters: Json
@@ -116,12 +116,12 @@ class ResourceTemplate(_Shown, Called):
         context_kwarg: str | None = None,
         **options: Unpack[Options],
     ) -> ResourceTemplate:
-        """Make a template of a function."""
+        """Create a template from a function."""
         told, parameters = called(fn, name, context_kwarg)
         return made(cls, uri_template=uri_template, parameters=parameters, **told, **_options(fn, options))
 
     def matches(self, uri: str) -> Json | None:
-        """Return the parameters in a URI; None where it is none of these, or where to find out would take too long."""
+        """Return the parameters in a URI; None if it does not match, or matching would take too long."""
         most = max(each.count("{") for each in self.uri_template.split("/"))
         if most > 1 and len(uri) ** most > _MOST_STEPS * factorial(most):
             return None
@@ -129,7 +129,7 @@ class ResourceTemplate(_Shown, Called):
         return None if match is None else match.groupdict()
 
     async def create_resource(self, uri: str, params: Json, context: Context | None = None) -> Resource:
-        """Call the function, and return what it returns as a resource."""
+        """Call the function, and return its result as a resource."""
         try:
             result = await self.call(params, context)
             shown = {each: getattr(self, each) for each in ("name", *_Shown.model_fields)}
@@ -139,7 +139,7 @@ class ResourceTemplate(_Shown, Called):
 
 
 class ResourceManager:
-    """Keeps the resources and templates of one server."""
+    """The resources and templates of one server."""
 
     def __init__(self, warn_on_duplicate_resources: bool = True) -> None:
         self._resources: dict[str, Resource] = {}
@@ -147,7 +147,7 @@ class ResourceManager:
         self.warn_on_duplicate_resources = warn_on_duplicate_resources
 
     def add_resource(self, resource: Resource) -> Resource:
-        """Add a resource, and return it, or the one that has its URI already."""
+        """Add a resource, and return it; if its URI is taken, return the existing one."""
         existing = self._resources.setdefault(str(resource.uri), resource)
         if existing is not resource and self.warn_on_duplicate_resources:
             logger.warning("Resource already exists: %s", resource.uri)
@@ -156,13 +156,13 @@ class ResourceManager:
     def add_template(
         self, fn: AnyFunction, uri_template: str, name: str | None = None, **options: Unpack[Options]
     ) -> ResourceTemplate:
-        """Add a template, in the place of one for the same URIs."""
+        """Add a template, and replace one with the same text."""
         template = ResourceTemplate.from_function(fn, uri_template, name, **options)
         self._templates[template.uri_template] = template
         return template
 
     async def get_resource(self, uri: AnyUrl | str, context: Context | None = None) -> Resource:
-        """Return what there is under a URI: a resource, or else what the first template makes that matches it."""
+        """Return the resource with a URI, or else the one of the first template that matches."""
         if resource := self._resources.get(text := str(uri)):
             return resource
         for template in self._templates.values():

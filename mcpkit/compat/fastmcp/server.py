@@ -1,4 +1,4 @@
-"""`FastMCP`: a server whose tools, resources and prompts are functions under decorators."""
+"""`FastMCP` of `mcp` 1.x: a server with decorators for tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ logger = get_logger("mcp.server.fastmcp.server")
 
 
 def _decorator(name: str, given: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
-    """Return a decorator that registers functions; without its parentheses a function is `given` in their place."""
+    """Return a decorator that registers functions. `given` is a function if the author forgot the parentheses."""
     if callable(given):
         use = f"{name}('uri')" if name == "resource" else f"{name}()"
         raise TypeError(
@@ -71,19 +71,27 @@ def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVeri
 
 
 class FastMCP(Generic[LifespanResultT]):
-    """A server.
+    """A server with the interface of `FastMCP` of `mcp` 1.x.
+
+        mcp = FastMCP("weather")
+
+        @mcp.tool()
+        def get_forecast(city: str) -> str:
+            ...
+
+        mcp.run()
 
     Args:
-        name: What it is called.
-        instructions: How a model should use it.
-        website_url: Where people find more.
-        icons: Pictures of it.
-        auth_server_provider: Refused.
-        token_verifier: Says what access tokens over HTTP are worth; takes `auth=`.
-        event_store: Not used: what clients come back for is kept anyway.
-        retry_interval: Not used either.
-        tools: Tools that it has from the beginning.
-        settings: As `Settings` has them.
+        name: Name of the server.
+        instructions: Instructions for the model.
+        website_url: Page about the server.
+        icons: Icons of the server.
+        auth_server_provider: Not supported; raises NotImplementedError.
+        token_verifier: Verifier of access tokens over HTTP; needs `auth=`.
+        event_store: Ignored: mcpkit stores events itself.
+        retry_interval: Ignored.
+        tools: Tools that the server has from the start.
+        settings: See `Settings`.
     """
 
     def __init__(
@@ -125,7 +133,7 @@ class FastMCP(Generic[LifespanResultT]):
 
     @property
     def session_manager(self) -> StreamableHTTPSessionManager:
-        """What serves streamable HTTP, for apps that this one is mounted in."""
+        """The manager of streamable HTTP sessions, for an app in which this one is mounted."""
         if self._session_manager is None:
             raise RuntimeError(
                 "Session manager can only be accessed aftercalling streamable_http_app()."
@@ -141,7 +149,7 @@ class FastMCP(Generic[LifespanResultT]):
             getattr(low, name)()(getattr(self, name))
 
     def get_context(self) -> Context[ServerSession, LifespanResultT, Request]:
-        """Return the context of the request that is served; outside of one most of it raises ValueError."""
+        """Return the context of the current request. Outside of one, most of its attributes raise ValueError."""
         served: Incomplete = request_ctx.get(None)
         return Context(request_context=served, fastmcp=self)
 
@@ -152,7 +160,7 @@ class FastMCP(Generic[LifespanResultT]):
         return listed(types.Tool, self._tool_manager.list_tools())
 
     async def call_tool(self, name: str, arguments: Json) -> Incomplete:
-        """Call a tool, and return its content, or that and its structured content."""
+        """Call a tool, and return its content, or a pair of content and structured content."""
         return await self._tool_manager.call_tool(name, arguments, self.get_context(), convert_result=True)
 
     async def list_resources(self) -> list[types.Resource]:
@@ -160,11 +168,11 @@ class FastMCP(Generic[LifespanResultT]):
         return listed(types.Resource, self._resource_manager.list_resources())
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
-        """Return all templates of resources."""
+        """Return all resource templates."""
         return listed(types.ResourceTemplate, self._resource_manager.list_templates())
 
     async def read_resource(self, uri: AnyUrl | str) -> Iterable[ReadResourceContents]:
-        """Return what a resource holds."""
+        """Return the content of a resource."""
         resource = await self._resource_manager.get_resource(uri, context=self.get_context())
         try:
             content = await resource.read()
@@ -178,7 +186,7 @@ class FastMCP(Generic[LifespanResultT]):
         return listed(types.Prompt, self._prompt_manager.list_prompts())
 
     async def get_prompt(self, name: str, arguments: Json | None = None) -> types.GetPromptResult:
-        """Return the messages that a prompt comes to."""
+        """Return the messages of a prompt."""
         try:
             messages = await self._prompt_manager.render_prompt(name, arguments, self.get_context())
             prompt, said = self._prompt_manager.get_prompt(name), to_jsonable_python(messages)
@@ -202,7 +210,7 @@ class FastMCP(Generic[LifespanResultT]):
         self._tool_manager.add_tool(fn, name, title=title, description=description, **options)
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool; a ToolError says that there is none of that name."""
+        """Remove a tool. Raises ToolError if there is none with this name."""
         self._tool_manager.remove_tool(name)
 
     def tool(
@@ -212,12 +220,12 @@ class FastMCP(Generic[LifespanResultT]):
         description: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> Decorator:
-        """Make a tool of the function below."""
+        """Return a decorator that registers a function as a tool."""
         check_names("FastMCP.tool", options, ToolOptions.__annotations__)
         return _decorator("tool", name, lambda fn: self.add_tool(fn, name, title, description, **options))
 
     def completion(self) -> Callable[[Handler], Handler]:
-        """Have the function below complete arguments: `(ref, argument, context)`."""
+        """Return a decorator for the function that completes arguments: `(ref, argument, context)`."""
         return self._mcp_server.completion()
 
     def add_resource(self, resource: Resource) -> None:
@@ -225,7 +233,7 @@ class FastMCP(Generic[LifespanResultT]):
         self._resource_manager.add_resource(resource)
 
     def resource(self, uri: str, *, name: str | None = None, **options: Unpack[Options]) -> Decorator:
-        """Make a resource of the function below; where the URI or the function has parameters, a template."""
+        """Return a decorator that registers a function as a resource, or as a template if the URI has parameters."""
         check_names("FastMCP.resource", options, Options.__annotations__)
 
         def register(fn: types.AnyFunction) -> None:
@@ -251,14 +259,14 @@ class FastMCP(Generic[LifespanResultT]):
         description: str | None = None,
         icons: list[types.Icon] | None = None,
     ) -> Decorator:
-        """Make a prompt of the function below."""
+        """Return a decorator that registers a function as a prompt."""
         said = name, title, description, icons
         return _decorator("prompt", name, lambda fn: self.add_prompt(Prompt.from_function(fn, *said)))
 
     def custom_route(
         self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
     ) -> Decorator:
-        """Serve a path over HTTP by the function below, which takes a Starlette Request; it asks for no token."""
+        """Return a decorator that adds an HTTP route without authentication; the function takes a Starlette Request."""
         from starlette.routing import Route
 
         route = partial(Route, path, methods=methods, name=name, include_in_schema=include_in_schema)
@@ -269,7 +277,7 @@ class FastMCP(Generic[LifespanResultT]):
     def run(
         self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None
     ) -> None:
-        """Serve until the input ends or a signal comes."""
+        """Serve until standard input ends or a signal arrives."""
         if transport not in {"stdio", "sse", "streamable-http"}:
             raise ValueError(f"Unknown transport: {transport}")
         name = f"run_{transport.replace('-', '_')}_async"
@@ -285,13 +293,13 @@ class FastMCP(Generic[LifespanResultT]):
             asyncio.run(serve(mount_path) if transport == "sse" else serve())
 
     async def run_stdio_async(self) -> None:
-        """Serve the host that has started this process."""
+        """Serve over standard input and output."""
         from ...transports.stdio import serve_stdio
 
         await serve_stdio(self._mcp_server.served)
 
     async def run_sse_async(self, mount_path: str | None = None) -> None:
-        """Serve HTTP with SSE at the host and port of the settings."""
+        """Serve HTTP+SSE at the host and port of the settings."""
         await self._apps().serve(self.sse_app(mount_path))
 
     async def run_streamable_http_async(self) -> None:
@@ -299,13 +307,13 @@ class FastMCP(Generic[LifespanResultT]):
         await self._apps().serve(self.streamable_http_app())
 
     def sse_app(self, mount_path: str | None = None) -> Starlette:
-        """Return an app that serves HTTP with SSE."""
+        """Return an ASGI app that serves HTTP+SSE."""
         if mount_path is not None:
             self.settings.mount_path = mount_path
         return self._apps().sse(self._mcp_server)
 
     def streamable_http_app(self) -> Starlette:
-        """Return an app that serves streamable HTTP as long as its lifespan, or `session_manager.run()`, lasts."""
+        """Return an ASGI app that serves streamable HTTP during its lifespan, or during `session_manager.run()`."""
         from ..lowlevel.serving import StreamableHTTPSessionManager
 
         settings = self.settings

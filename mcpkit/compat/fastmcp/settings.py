@@ -1,4 +1,4 @@
-"""What may be set for a server, and the logging that it begins with."""
+"""Settings of a FastMCP, and its logging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOPBACK = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}
 
 
 class Settings(BaseModel, validate_default=True, defer_build=True):
-    """The options of a FastMCP, which may be assigned until they are used."""
+    """The settings of a FastMCP, which may be assigned until they are used."""
 
     debug: bool = False
     log_level: LogLevel = "INFO"
@@ -51,7 +51,7 @@ class Settings(BaseModel, validate_default=True, defer_build=True):
         return AuthSettings.model_validate(said)
 
     def model_post_init(self, _: object, /) -> None:
-        """Have this machine answered alone if no other can reach it, as web pages could (DNS rebinding)."""
+        """Accept only loopback hosts if the server listens on a loopback address, against DNS rebinding."""
         if self.transport_security is None and self.host in _LOOPBACK:
             hosts = [f"{each}:*" for each in _LOOPBACK.values()]
             allowed = {"allowed_hosts": hosts, "allowed_origins": [f"http://{each}" for each in hosts]}
@@ -64,5 +64,5 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def configure_logging(level: LogLevel = "INFO") -> None:
-    """Have what is logged written to standard error, unless the process has set up its logging."""
+    """Log to standard error, unless the process has configured its logging."""
     logging.basicConfig(level=level, format="%(message)s")

@@ -1,4 +1,4 @@
-"""Signatures of functions as models: what of a call is validated, passed on and converted back to content."""
+"""Models of function signatures, which validate arguments and convert results to content."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ logger = logging.getLogger(MODULE)
 
 
 class ArgModelBase(BaseModel, arbitrary_types_allowed=True):
-    """What models of arguments inherit from."""
+    """Base class of argument models."""
 
     def model_dump_one_level(self) -> Json:
-        """Return the arguments by the names of the parameters; models among them stay models."""
+        """Return the arguments by parameter name; nested models stay models."""
         return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
 
 
 class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
-    """The model of a function's arguments, and what its structured content is if it has any."""
+    """The model of a function's arguments, and the schema of its structured content, if any."""
 
     arg_model: Annotated[type[ArgModelBase], WithJsonSchema(None)]
     output_schema: Json | None = None
@@ -52,15 +52,15 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         arguments_to_validate: Json,
         arguments_to_pass_directly: Json | None,
     ) -> object:
-        """Call a function with arguments that were validated, and with others as they are."""
+        """Call a function with arguments that are validated, and others that are passed unchanged."""
         parsed = self.arg_model.model_validate(self.pre_parse_json(arguments_to_validate))
         result = fn(**(parsed.model_dump_one_level() | (arguments_to_pass_directly or {})))
         return await result if fn_is_async else result  # type: ignore[misc]  # an async function's
 
     def convert_result(self, result: object) -> object:
-        """Return content of a result, or a pair of that and of structured content if there is a schema for it.
+        """Return the content of a result, or a pair of content and structured content if there is a schema for it.
 
-        A `CallToolResult` is returned as it is, once its structured content was validated.
+        A `CallToolResult` is returned as it is, after validation of its structured content.
         """
         if isinstance(result, BaseModel) and is_kind(type(result), "CallToolResult"):
             called = own(result)
@@ -79,7 +79,7 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         return self.output_model.model_validate(structured)
 
     def pre_parse_json(self, data: Json) -> Json:
-        """Return the arguments with JSON of objects, of arrays and of null parsed where more than text is taken."""
+        """Return the arguments. Text with a JSON object, array or null is parsed if the parameter is not a string."""
         parsed = data.copy()
         for key, value in data.items():
             is_text = isinstance(value, str) and value.lstrip(" \t\n\r")[:1] in ("{", "[", "n")
@@ -96,12 +96,12 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
 def func_metadata(
     func: types.AnyFunction, skip_names: Sequence[str] = (), structured_output: bool | None = None
 ) -> FuncMetadata:
-    """Return what is needed to call a function with JSON. Raises InvalidSignature.
+    """Return the metadata for calls of a function with JSON. Raises InvalidSignature.
 
     Args:
         func: The function.
-        skip_names: Parameters that are no arguments.
-        structured_output: False for no structured content, True to refuse what cannot have any.
+        skip_names: Parameters that are not arguments.
+        structured_output: False for no structured content; True raises an error if the return type does not allow it.
     """
     try:
         signature = inspect.signature(func, eval_str=True)
@@ -136,17 +136,17 @@ def _field(parameter: inspect.Parameter) -> Json:
 
 
 class StrictJsonSchema(GenerateJsonSchema):
-    """Raises ValueError where pydantic only warns that a schema does not say all of a type."""
+    """Schema generator that raises ValueError for warnings of pydantic about an incomplete schema."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Raise what would be warned of."""
+        """Raise ValueError with the warning."""
         raise ValueError(f"JSON schema warning: {kind} - {detail}")
 
 
 def result_type(annotation: object, name: str) -> tuple[object, object] | None:
-    """Return what structured content of a function is made after: an annotation, and the type in it.
+    """Return the type of a function's structured content: the annotation, and the type in it.
 
-    None stands for a `CallToolResult` of which nothing more is said. Raises InvalidSignature.
+    None stands for a `CallToolResult` without a type of its structured content. Raises InvalidSignature.
     """
     of, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     if of in QUALIFIERS or get_origin(of) in QUALIFIERS:
@@ -164,7 +164,7 @@ def result_type(annotation: object, name: str) -> tuple[object, object] | None:
 
 
 def annotated(*parts: object) -> Incomplete:
-    """Return `Annotated` of parts that are not known before."""
+    """Return `Annotated` with parts that are only known at run time."""
     form: Incomplete = Annotated
     return form[parts]
 
@@ -174,7 +174,7 @@ def _is_call_result(of: object) -> bool:
 
 
 def describe(annotation: object, of: object, name: str) -> Json:
-    """Return the fields of a `FuncMetadata` for what a function returns, none if pydantic cannot describe it."""
+    """Return the fields of a `FuncMetadata` for a return type; none if pydantic cannot create a schema for it."""
     model, is_wrapped = _model(annotation, of, name)
     if model is None:
         return {}
@@ -190,7 +190,7 @@ def describe(annotation: object, of: object, name: str) -> Json:
 
 
 def _model(annotation: object, of: Incomplete, name: str) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model of what a function returns, and whether it holds that under the name `result`."""
+    """Return the model of a return type, and True if it contains the value as `result`."""
     is_alias = isinstance(of, GenericAlias)
     if is_alias and of.__origin__ is dict and len(of.__args__) == 2 and of.__args__[0] is str:
         from pydantic import RootModel  # which is built when it is imported
@@ -217,7 +217,7 @@ def _model_like(of: type[Incomplete]) -> type[BaseModel] | None:
 
 
 def convert_to_content(result: Incomplete) -> list[object]:
-    """Return a result as content blocks: blocks, pictures and sounds, also in lists; all else as text."""
+    """Return a result as content blocks. Blocks, images and audio are kept, also in lists; other values become text."""
     if is_several(result):
         return [block for each in result for block in convert_to_content(each)]
     if result is None:

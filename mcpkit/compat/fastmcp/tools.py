@@ -1,4 +1,4 @@
-"""Tools of `FastMCP`, and what keeps them."""
+"""Tools of `FastMCP`, and their manager."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("mcp.server.fastmcp.tools.tool_manager")
 
 
 class ToolOptions(TypedDict, total=False):
-    """What else may be said of a tool."""
+    """Further options of a tool."""
 
     annotations: ToolAnnotations | None
     icons: list[Icon] | None
@@ -32,7 +32,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 class Tool(Described, arbitrary_types_allowed=True):
-    """A function that clients call, and what is said of it."""
+    """A tool with a function."""
 
     fn: AnyFunction = Field(exclude=True)
     name: str
@@ -59,7 +59,7 @@ class Tool(Described, arbitrary_types_allowed=True):
         context_kwarg: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> Self:
-        """Return the tool that calls a function. Raises InvalidSignature; ValueError for lambdas without a name."""
+        """Create a tool from a function. Raises InvalidSignature, or ValueError for a lambda without a name."""
         check_names("Tool.from_function", options, ToolOptions.__annotations__)
         validate_and_warn_tool_name(name or fn.__name__)
         context_kwarg = find_context_parameter(fn) if context_kwarg is None else context_kwarg
@@ -71,7 +71,7 @@ class Tool(Described, arbitrary_types_allowed=True):
         return made(cls, fn=fn, parameters=metadata.arg_model.model_json_schema(by_alias=True), **said)
 
     async def run(self, arguments: Json, context: object = None, convert_result: bool = False) -> object:
-        """Call the function, and return its result or what is sent for it. Raises ToolError for all that fails."""
+        """Call the function, and return its result or the converted content. Raises ToolError for any failure."""
         metadata = self.fn_metadata
         direct = None if self.context_kwarg is None else {self.context_kwarg: context}
         try:
@@ -84,7 +84,7 @@ class Tool(Described, arbitrary_types_allowed=True):
 
 
 def is_async_callable(of: object) -> bool:
-    """Whether calls return awaitables: of an async function, a partial of one, or what has such a `__call__`."""
+    """Return True for an async function, a partial of one, or an object with an async `__call__`."""
     while isinstance(of, partial):
         of = of.func
     return inspect.iscoroutinefunction(of) or (callable(of) and inspect.iscoroutinefunction(of.__call__))
@@ -107,7 +107,7 @@ class ToolManager:
         return is_known
 
     def get_tool(self, name: str) -> Tool | None:
-        """Return a tool, if it is there."""
+        """Return a tool, or None."""
         return self._tools.get(name)
 
     def list_tools(self) -> list[Tool]:
@@ -115,7 +115,7 @@ class ToolManager:
         return list(self._tools.values())
 
     def add_tool(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> Tool:
-        """Add the tool that `Tool.from_function` makes, and return it, or the one that has its name already."""
+        """Create and add a tool, and return it; if its name is taken, return the existing one."""
         tool = Tool.from_function(fn, name, **said)
         if not self._is_known(tool.name):
             self._tools[tool.name] = tool
@@ -129,7 +129,7 @@ class ToolManager:
     async def call_tool(
         self, name: str, arguments: Json, context: object = None, convert_result: bool = False
     ) -> object:
-        """Call a tool. Raises ToolError if it is not there, or has failed."""
+        """Call a tool. Raises ToolError if it does not exist or fails."""
         if tool := self.get_tool(name):
             return await tool.run(arguments, context=context, convert_result=convert_result)
         raise ToolError(f"Unknown tool: {name}")

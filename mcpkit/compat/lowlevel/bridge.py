@@ -1,4 +1,4 @@
-"""The one middleware by which the handlers of a low-level server answer what its mcpkit server is asked."""
+"""The middleware through which the handlers of a low-level server respond to requests of its mcpkit server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NAMES = {found[1]: name for name, fact in FACTS.items() if (found := re.search(
 
 
 class Bridge:
-    """Answers by the handlers of a low-level server; what is not for them is answered by the engine."""
+    """Calls the handlers of a low-level server; the engine serves requests without a handler."""
 
     def __init__(self, server: Incomplete) -> None:
         self._server = server
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, request: Request, call_next: CallNext) -> Mapping[str, object]:
-        """Answer one request, in either era."""
+        """Serve one request, in either era."""
         method, ctx = request.method, request.ctx
         name = _NAMES.get(method)
         if name is None or method == "initialize":
@@ -80,7 +80,7 @@ class Bridge:
             request_ctx.reset(token)
 
     def _introduce(self, request: Request, result: Result) -> None:
-        """Say of the server what it has been told to say."""
+        """Set the information of the low-level server in the result of `initialize` or `server/discover`."""
         options = self._server.initialization_options or self._server.create_initialization_options()
         said = dumped(options)
         info = {"name": said["server_name"], "version": said["server_version"]}
@@ -96,7 +96,7 @@ class Bridge:
             result["_meta"] = {SERVER_INFO: info}
 
     def hear(self, method: str, params: object) -> None:
-        """Hand a notification of a client to its handler, if it has one."""
+        """Pass a notification of a client to its handler, if there is one."""
         name = _NAMES.get(method)
         if name is not None and (found := self._server.handler(name)):
             told = _heard(found[1], lambda: _read(found[0], name, optional(method=method, params=params)))
@@ -113,5 +113,5 @@ async def _heard(handler: Callable[[object], Awaitable[object]], told: Callable[
 
 
 def _read(kind: type[BaseModel] | None, name: str, message: Json) -> Incomplete:
-    """Return a message as an instance of its class, or of ours of that name."""
+    """Return a message as an instance of its class, or of the class of mcpkit with this name."""
     return (kind or getattr(types, name)).model_validate(message)

@@ -1,4 +1,4 @@
-"""Schemas of tools, and what is wrong with values in the words of `jsonschema`, which is not asked where nothing is."""
+"""Schemas of tools. Only if a value is invalid, `jsonschema` is imported for the message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...protocol.types import Incomplete, Json
 
 
 class ToolSchema:
-    """One schema, read once."""
+    """A JSON Schema that is compiled once."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
@@ -21,7 +21,7 @@ class ToolSchema:
             self._quick = None  # of which `jsonschema` has the word
 
     def problem(self, value: object) -> str | None:
-        """Return what is wrong with a value; None where nothing is."""
+        """Return the first problem of a value; None if it is valid."""
         if self._quick is not None and self._quick.is_whole and not self._quick.problems(value):
             return None
         try:

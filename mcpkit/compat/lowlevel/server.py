@@ -1,4 +1,4 @@
-"""The low-level server of `mcp` 1.x: handlers by the class of the request that they answer."""
+"""The low-level server of `mcp` 1.x, with handlers by request class."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OFFERS = {each: f"List{each.capitalize()}Request" for each in ("prompts", "reso
 
 @dataclass(eq=False, repr=False)
 class NotificationOptions:
-    """Which lists are said to change."""
+    """The lists of which the server declares `listChanged`."""
 
     prompts_changed: bool = False
     resources_changed: bool = False
@@ -54,7 +54,7 @@ class NotificationOptions:
 
 
 class InitializationOptions(BaseModel, defer_build=True):
-    """What clients are told at the beginning."""
+    """Information about the server in the result of `initialize`."""
 
     server_name: str
     server_version: str
@@ -66,7 +66,7 @@ class InitializationOptions(BaseModel, defer_build=True):
 
 @dataclass
 class ReadResourceContents:
-    """A part of what has been read."""
+    """A part of the content of a resource."""
 
     content: str | bytes
     mime_type: str | None = None
@@ -75,7 +75,7 @@ class ReadResourceContents:
 
 @dataclass
 class Answer:
-    """What handlers return, as `types.ServerResult` has it, whose dozen of models need not be made."""
+    """The return value of handlers, like `types.ServerResult` but without its models."""
 
     root: Incomplete
 
@@ -87,7 +87,7 @@ async def lifespan(_: AnyServer) -> AsyncGenerator[Json]:
 
 
 def _registers(name: str, serves: Callable[[AnyServer, Handler], Handler]) -> Method:
-    """Return a method that decorates functions: what `serves` makes of them handles requests or notifications."""
+    """Return a decorator method. The result of `serves` for the function handles requests or notifications."""
 
     def method(server: AnyServer) -> Decorator:
         def decorator(function: Handler) -> Handler:
@@ -100,7 +100,7 @@ def _registers(name: str, serves: Callable[[AnyServer, Handler], Handler]) -> Me
 
 
 def _answers(kind: str, *members: str, finish: Callable[..., object] | None = None) -> Method:
-    """Return a method that decorates functions of members of the params of a request or notification."""
+    """Return a decorator method for functions that take members of the params of a request or notification."""
 
     def serves(_: AnyServer, function: Handler) -> Handler:
         async def handler(asked: Incomplete) -> object:
@@ -113,21 +113,21 @@ def _answers(kind: str, *members: str, finish: Callable[..., object] | None = No
 
 
 def _lists(of: str, member: str) -> Method:
-    """Return a method that decorates functions that return a list, or a result, and may take the request."""
+    """Return a decorator method for functions that return a list or a result, and may take the request."""
     return _registers(f"List{of}Request", lambda server, function: Listing(server, function, of, member))
 
 
 class Listing:
-    """Handles requests for a list.
+    """Handler of list requests.
 
     Args:
         server: The server.
-        function: Returns the list or a result; takes the request where it has a parameter for one.
-        of: What is listed.
-        member: What a result calls that.
+        function: Returns the list or a result; takes the request if it has a parameter for it.
+        of: Kind of the listed components.
+        member: Member of the result with the list.
 
     Attributes:
-        with_request: Calls the function with a request; None where it takes none.
+        with_request: Calls the function with a request; None if it takes none.
     """
 
     def __init__(self, server: AnyServer, function: Handler, of: str, member: str) -> None:
@@ -146,7 +146,7 @@ class Listing:
 
 
 def _with_request(function: Handler, name: str) -> Callable[[object], Awaitable[Incomplete]] | None:
-    """Return what calls a function with a request; None where it has no parameter for one."""
+    """Return a function that calls another with a request; None if that has no parameter for it."""
     try:
         hints = get_type_hints(function) if (parameters := inspect.signature(function).parameters) else {}
     except (ValueError, TypeError, NameError):
@@ -159,7 +159,7 @@ def _with_request(function: Handler, name: str) -> Callable[[object], Awaitable[
 
 
 def _contents(answer: Incomplete, asked: Incomplete) -> object:
-    """Return what has been read as the result of `resources/read`."""
+    """Return the result of `resources/read` for a return value."""
     contents: list[Json] = []
     for part in [ReadResourceContents(answer)] if isinstance(answer, (str, bytes)) else answer:
         if isinstance(part.content, str):
@@ -180,7 +180,16 @@ def _completed(answer: object, asked: object) -> object:
 
 @dataclass(eq=False, repr=False)
 class Server(Generic[LifespanResultT, RequestT]):
-    """A server whose handlers stand in `request_handlers` and `notification_handlers`, which may be written."""
+    """A low-level server. Its handlers are in `request_handlers` and `notification_handlers`, which may be changed.
+
+        server = Server("weather")
+
+        @server.list_tools()
+        async def list_tools() -> list[types.Tool]:
+            ...
+
+    `served` is the mcpkit server behind it.
+    """
 
     list_prompts = _lists("Prompts", "prompts")
     list_resources = _lists("Resources", "resources")
@@ -208,26 +217,26 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     @cached_property
     def request_handlers(self) -> dict[type, Handler]:
-        """What handles requests, by their classes, which are made when somebody looks; it may be written."""
+        """Handlers of requests by class, which may be changed. The classes are created at the first access."""
         return self._known_by_class("Request")
 
     @cached_property
     def notification_handlers(self) -> dict[type, Handler]:
-        """What handles notifications, by their classes; it may be written."""
+        """Handlers of notifications by class, which may be changed."""
         return self._known_by_class("Notification")
 
     def _known_by_class(self, ending: str) -> dict[type, Handler]:
         return {getattr(types, name): it for name, it in self._handlers.items() if name.endswith(ending)}
 
     def register(self, name: str, handler: Handler) -> None:
-        """Have the requests or notifications handled whose class is called so."""
+        """Set the handler of the requests or notifications with this class name."""
         if (by_class := self._by_class(name)) is None:
             self._handlers[name] = handler
         else:
             by_class[getattr(types, name)] = handler
 
     def handler(self, name: str) -> tuple[Incomplete, Handler] | None:
-        """Return the class of that name, of whichever package it is, and its handler; None where there is none."""
+        """Return the class with this name, of any package, and its handler; None if there is none."""
         if (by_class := self._by_class(name)) is not None:
             return next((each for each in by_class.items() if each[0].__name__ == name), None)
         return (None, self._handlers[name]) if name in self._handlers else None
@@ -237,7 +246,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     @cached_property
     def served(self) -> native.Server:
-        """The mcpkit server behind this one; whatever serves, serves it."""
+        """The mcpkit server behind this one, which all transports serve."""
         served = native.Server(
             self.name or "mcp",
             version=self.version or __version__,
@@ -254,7 +263,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     @property
     def request_context(self) -> RequestContext[Incomplete, Incomplete, Incomplete]:
-        """The request that is served here; without one, this is a LookupError."""
+        """The context of the current request. Raises LookupError outside of a request."""
         return request_ctx.get()
 
     def create_initialization_options(
@@ -262,7 +271,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, Json] | None = None,
     ) -> InitializationOptions:
-        """Return what clients are told at the beginning."""
+        """Return the information for the result of `initialize`."""
         changing = notification_options or NotificationOptions()
         capabilities = self.get_capabilities(changing, experimental_capabilities or {})
         said: Json = {"instructions": self.instructions, "website_url": self.website_url, "icons": self.icons}
@@ -272,7 +281,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, Json]
     ) -> Incomplete:
-        """Return the capabilities for which there are handlers."""
+        """Return the capabilities that have handlers."""
         there: Json = {"experimental": experimental_capabilities}
         for each, request in _OFFERS.items():
             if self.handler(request):
@@ -289,7 +298,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         raise_exceptions: bool = False,
         stateless: bool = False,
     ) -> None:
-        """Serve one client, until it goes: by what `stdio_server` and the like give, or by streams of objects."""
+        """Serve one client until it disconnects, over the streams of `stdio_server` and the like, or object streams."""
         if raise_exceptions or stateless:
             instead = "mcpkit sends errors as responses and starts sessions"
             differs("run", f"run(raise_exceptions=, stateless=) has no effect: {instead}")
@@ -304,7 +313,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     # Tools
 
     def call_tool(self, *, validate_input: bool = True) -> Decorator:
-        """Register what calls tools; arguments and structured results are held against the tool's schemas."""
+        """Return a decorator for the function that calls tools; arguments and results are validated."""
         return _registers("CallToolRequest", lambda _, fn: partial(self._answer, fn, validate_input))(self)
 
     async def _answer(self, function: Handler, validates: bool, request: Incomplete) -> object:
@@ -350,7 +359,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         return self._tool_cache.get(tool_name)
 
     def keep(self, tools: Iterable[Incomplete], *, adds: bool) -> None:
-        """Keep the tools that have been listed, for what is called: beside those of earlier pages, or alone."""
+        """Cache listed tools for later calls: in addition to those of earlier pages, or instead of them."""
         if not adds:
             self._tool_cache.clear()
             self._schemas.clear()

@@ -1,4 +1,4 @@
-"""How low-level servers are served: the streams and managers of `mcp`, for which mcpkit's transports stand in."""
+"""The transports of `mcp` for low-level servers, implemented by those of mcpkit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
 
 
 class Stream:
-    """Stands for a stream of messages: none pass by here, as `Server.run` serves by `serve`."""
+    """A placeholder for a message stream. It carries no messages, as `Server.run` calls `serve`."""
 
     def __init__(self, serve: Callable[[Native], Awaitable[None]]) -> None:
         self.serve = serve
@@ -41,7 +41,7 @@ class Stream:
 
 @asynccontextmanager
 async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGenerator[tuple[Stream, Stream]]:
-    """Give the streams by which `Server.run` serves the process that has started this one."""
+    """Yield the streams with which `Server.run` serves over stdio."""
     if stdin is not None or stdout is not None:
         cure = "Omit stdin= and stdout="
         raise NotImplementedError(f"mcpkit.compat does not support other streams in stdio_server(). {cure}")
@@ -68,7 +68,7 @@ def _app(
 
 
 async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request at a path of the app's, wherever it has come to."""
+    """Serve a request at a path of the app, whatever its own path is."""
     from starlette.requests import Request
 
     token = http_request.set(Request(scope))
@@ -80,7 +80,7 @@ async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: 
 
 @dataclass
 class StreamableHTTPSessionManager:
-    """Serves a low-level server by mcpkit's HTTP app, at whichever path `handle_request` is mounted."""
+    """Serves a low-level server with mcpkit's HTTP app, at any path where `handle_request` is mounted."""
 
     app: AnyServer
     event_store: object = None
@@ -93,7 +93,7 @@ class StreamableHTTPSessionManager:
     max_sessions: int | None = defaults.DEFAULT_MAX_SESSIONS
 
     def __post_init__(self) -> None:
-        """Make the app."""
+        """Create the app."""
         if self.event_store is not None or self.retry_interval is not None:
             differs(
                 "event_store", "event_store= and retry_interval= are ignored: mcpkit stores events itself"
@@ -110,7 +110,7 @@ class StreamableHTTPSessionManager:
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """Serve within the block, once."""
+        """Serve within the block. It can be entered once."""
         if self._has_started:
             raise RuntimeError("a StreamableHTTPSessionManager can run only once. Create a new one")
         self._has_started = True
@@ -135,14 +135,14 @@ class StreamableHTTPSessionManager:
 
 @dataclass
 class SseServerTransport:
-    """Serves low-level servers by HTTP+SSE, the transport of 2024-11-05, where an app has it."""
+    """Serves low-level servers over HTTP+SSE, the transport of 2024-11-05, in an app of the author."""
 
     endpoint: str
     security_settings: TransportSecuritySettings | None = None
     max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
 
     def __post_init__(self) -> None:
-        """Refuse what is no path, and begin without a session."""
+        """Check the endpoint. Raises ValueError if it is not a path."""
         endpoint = self.endpoint
         if "://" in endpoint or endpoint.startswith("//") or "?" in endpoint or "#" in endpoint:
             raise ValueError(f"endpoint must be a path such as '/messages/', got {endpoint!r}")
@@ -153,7 +153,7 @@ class SseServerTransport:
     async def connect_sse(
         self, scope: Scope, receive: Receive, send: Send
     ) -> AsyncGenerator[tuple[Stream, Stream]]:
-        """Give the streams by which `Server.run` answers a request with the event stream of a session."""
+        """Yield the streams with which `Server.run` responds to a request with the event stream of a session."""
         path = quote(scope.get("root_path", "").rstrip("/") + self._endpoint).encode()
 
         async def serve(server: Native) -> None:
@@ -185,7 +185,7 @@ class SseServerTransport:
         yield (stream := Stream(serve)), stream
 
     async def handle_post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a message of a session, as an ASGI app."""
+        """Receive a message of a session, as an ASGI app."""
         from starlette.responses import Response
 
         (session,) = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[:1]

@@ -1,4 +1,4 @@
-"""What handlers of low-level servers see: the request, and the client, to which they talk by it or beside it."""
+"""The request context and the client session of low-level servers."""
 
 # ruff: noqa: N803 - arguments have the names that they have in `mcp`
 
@@ -49,7 +49,7 @@ _ASKED = {  # what a client must have declared to be asked this, and what is not
 
 
 class NoTasks:
-    """What there is of the experimental tasks of `mcp`: a request is none, and all else is refused."""
+    """The experimental tasks of `mcp`: no request is one, and other attributes raise AttributeError."""
 
     is_task = client_supports_tasks = False
     task_metadata = None
@@ -60,7 +60,7 @@ class NoTasks:
 
 @dataclass(eq=False, repr=False)
 class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
-    """What `server.request_context` says; `native` is the mcpkit `Context` of the same request."""
+    """The context of a request, from `server.request_context`; `native` is the mcpkit `Context` of the request."""
 
     request_id: RequestId
     meta: BaseModel | None
@@ -79,7 +79,7 @@ http_request: ContextVar[object] = ContextVar("http_request", default=None)
 
 
 def dumped(value: Incomplete) -> Json:
-    """Return a model of `mcp.types`, of whichever package, as the JSON object that is sent."""
+    """Return a model of `mcp.types`, of any package, as the JSON object that is sent."""
     root: Incomplete = getattr(value, "root", value)
     if is_object(root):
         return root
@@ -88,7 +88,7 @@ def dumped(value: Incomplete) -> Json:
 
 
 class _Asked(Question[Json]):
-    """A request to the client as a low-level server words it; its answer is read where it is awaited."""
+    """A request to the client in the words of a low-level server, which also reads its result."""
 
     def __init__(self, method: str, params: Json) -> None:
         needed = ("elicitation.url",) if params.get("mode") == "url" else _ASKED.get(method, ())[:1]
@@ -121,7 +121,7 @@ def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutin
 
 
 class ServerSession:
-    """One client: the same object for all requests of a session; without a session there is one for each request."""
+    """One client: the same object for all requests of a session; without a session, one for each request."""
 
     experimental = NoTasks()
     send_log_message = _tells("message", "LoggingMessage", "level data logger")
@@ -142,24 +142,24 @@ class ServerSession:
 
     @property
     def client_params(self) -> Incomplete:
-        """What the client has said of itself, as `InitializeRequestParams`."""
+        """The params of `initialize`: client info, capabilities and protocol version."""
         client = self._client
         info = {"name": "", "version": "", **client.info}
         said = {"protocolVersion": self._revision, "capabilities": client.capabilities, "clientInfo": info}
         return types.InitializeRequestParams.model_validate(said)
 
     def check_client_capability(self, capability: BaseModel) -> bool:
-        """Say whether the client has declared all of it."""
+        """Return True if the client has declared a capability with all its members."""
         return _has(self._client.capabilities, dumped(capability))
 
     def _here(self) -> Context | None:
-        """Return the request of this client that is served here, as long as it is not answered."""
+        """Return the current request of this client; None if it has ended."""
         context = request_ctx.get(None)
         native = self._native if context is None or context.session is not self else context.native
         return None if native is None or call_of(native).is_ended else native
 
     def _beside(self) -> StandaloneChannel:
-        """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
+        """Return the channel for messages outside of requests. Without one, raise the error of a closed stream."""
         why = "the request has ended, and the client has no session for further messages"
         if self._other is not None:
             if not self._other.has_ended:
@@ -169,7 +169,7 @@ class ServerSession:
         raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(why)
 
     async def tell(self, method: str, params: Json) -> None:
-        """Send a notification: with the answer to the request that is served, or beside it."""
+        """Send a notification, on the stream of the current request or outside of requests."""
         here, is_change = self._here(), method in _CHANGES
         if self._is_stateless and is_change:  # whoever listens is told
             self._server.catalog.listeners.tell(Change(_CHANGES[method], params.get("uri")))
@@ -182,7 +182,7 @@ class ServerSession:
             await channel.ready()
 
     async def send_notification(self, notification: BaseModel, related_request_id: object = None) -> None:
-        """Send any notification."""
+        """Send a notification."""
         said = dumped(notification)
         await self.tell(said["method"], said.get("params", {}))
 
@@ -194,7 +194,7 @@ class ServerSession:
         metadata: object = None,
         progress_callback: Callable[..., Awaitable[None]] | None = None,
     ) -> Incomplete:
-        """Ask the client anything, and wait for the answer; where it gives none, this is an McpError."""
+        """Send a request to the client and return its result. Raises McpError if it has none."""
         if progress_callback is not None:
             raise NotImplementedError("mcpkit.compat has no send_request(progress_callback=). Omit it")
         said, limit = dumped(request), request_read_timeout_seconds
@@ -228,17 +228,17 @@ class ServerSession:
             raise _error(INVALID_REQUEST, f"{_ASKED[asked.method][1]} not supported") from None
 
     async def send_ping(self) -> Incomplete:
-        """See whether the client is there."""
+        """Ping the client."""
         return await self.send_request(types.PingRequest(), types.EmptyResult)
 
     async def list_roots(self) -> Incomplete:
-        """Ask for the client's roots."""
+        """Request the roots of the client."""
         return await self.send_request(types.ListRootsRequest(), types.ListRootsResult)
 
     async def elicit_form(
         self, message: str, requestedSchema: Json, related_request_id: object = None
     ) -> Incomplete:
-        """Ask the user to fill in a form."""
+        """Request that the user fills in a form."""
         form = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
         return await self.send_request(types.ElicitRequest(params=form), types.ElicitResult)
 
@@ -247,14 +247,14 @@ class ServerSession:
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, related_request_id: object = None
     ) -> Incomplete:
-        """Ask the user to visit a page."""
+        """Request that the user visits a page."""
         page = types.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
         return await self.send_request(types.ElicitRequest(params=page), types.ElicitResult)
 
     async def create_message(
         self, messages: list[Incomplete], *, related_request_id: object = None, **options: object
     ) -> Incomplete:
-        """Ask for words of the client's model, with the options of `mcp`, such as `max_tokens=`."""
+        """Request a message from the client's model, with the options of `mcp`, such as `max_tokens=`."""
         has_tools, has_choice = (options.get(each) is not None for each in ("tools", "tool_choice"))
         if (has_tools or has_choice) and not self._client.supports("sampling.tools"):
             raise _error(INVALID_PARAMS, "Client does not support sampling tools capability")
@@ -265,7 +265,7 @@ class ServerSession:
 
 
 def session_of(ctx: Context) -> ServerSession:
-    """Return what stands for the client of a request."""
+    """Return the session object for the client of a request."""
     envelope = call_of(ctx).envelope
     if not isinstance(envelope, Handshake) or not envelope.has_session:
         return ServerSession(ctx)
@@ -279,14 +279,14 @@ def _error(code: int, text: str) -> Exception:
 
 
 def _sendable(name: str, value: object) -> Any:
-    """Return an argument of a notification as JSON has it, where an author may log any value by it."""
+    """Return an argument of a notification as JSON; a log message may be any value."""
     if name == "data":
         return loggable(value)
     return as_text(value) if name in {"logger", "message"} and value is not None else value
 
 
 def _has(declared: object, wanted: object, of: str = "") -> bool:
-    """Say whether all that is wanted of a capability has been declared; of what is experimental, as it is wanted."""
+    """Return True if a capability is declared with all its members; experimental ones must have equal values."""
     if not is_object(wanted):
         return not wanted or bool(declared)
     if not is_object(declared):

@@ -1,4 +1,4 @@
-"""What a server that is written for `mcp` allows over HTTP unless it says otherwise, and whom it answers."""
+"""Defaults of servers written for `mcp` over HTTP, and the settings of allowed hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_MAX_SESSIONS = 10_000
 
 
 class TransportSecuritySettings(BaseModel, defer_build=True):
-    """Which hosts and origins are answered."""
+    """The hosts and origins that are accepted."""
 
     enable_dns_rebinding_protection: bool = True
     allowed_hosts: list[str] = []

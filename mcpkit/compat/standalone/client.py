@@ -1,4 +1,4 @@
-"""`Client(server)`: asks a server in the same process, as the tests of fastmcp servers do."""
+"""`Client(server)` for tests of fastmcp servers: a client in the same process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _UNUSED = ("timeout", "progress_handler", "meta", "max_pages")
 
 @dataclass
 class CallToolResult:
-    """What a tool has answered; `data` is what it has returned."""
+    """The result of a tool; `data` is the return value of its function."""
 
     content: list[Incomplete]
     structured_content: Json | None
@@ -60,10 +60,10 @@ class Client(Refuses):
 
     Args:
         transport: The server.
-        options: Refused or, where that does no harm, not used.
+        options: Options of fastmcp. They are ignored if that is harmless, and refused otherwise.
 
     Raises:
-        NotImplementedError: It is no FastMCP, or an option is not here.
+        NotImplementedError: `transport` is not a FastMCP, or an option is not supported.
     """
 
     refused = _ATTRIBUTES
@@ -97,11 +97,11 @@ class Client(Refuses):
         await self._client.__aexit__(*of)
 
     def is_connected(self) -> bool:
-        """Say whether it is connected."""
+        """Return True if the client is connected."""
         return self._is_open
 
     async def ping(self) -> bool:
-        """See whether the server is there."""
+        """Check that the server responds."""
         await self.list_tools()
         return True
 
@@ -117,7 +117,7 @@ class Client(Refuses):
         return [types.Resource.model_validate(each) for each in await self._client.list_resources()]
 
     async def list_resource_templates(self, **options: object) -> list[types.ResourceTemplate]:
-        """Return all templates of resources."""
+        """Return all resource templates."""
         check("list_resource_templates()", options, (), _ASKED, _UNUSED)
         return [
             types.ResourceTemplate.model_validate(each)
@@ -132,7 +132,7 @@ class Client(Refuses):
     async def call_tool_mcp(
         self, name: str, arguments: Json | None = None, **options: object
     ) -> types.CallToolResult:
-        """Call a tool, and return what it has answered as it stands."""
+        """Call a tool, and return the `CallToolResult` of the protocol."""
         check("call_tool_mcp()", options, (), _ASKED, _UNUSED)
         said = await self._client.request("tools/call", {"name": name, "arguments": arguments or {}})
         return types.CallToolResult.model_validate(said)
@@ -140,7 +140,7 @@ class Client(Refuses):
     async def call_tool(
         self, name: str, arguments: Json | None = None, *, raise_on_error: bool = True, **options: object
     ) -> CallToolResult:
-        """Call a tool. Raises ToolError if it fails, unless that is not wanted."""
+        """Call a tool. Raises ToolError if it fails, unless `raise_on_error` is False."""
         check("call_tool()", options, (), _ASKED, _UNUSED)
         result = await self.call_tool_mcp(name, arguments)
         if result.isError and raise_on_error:
@@ -176,7 +176,7 @@ class Client(Refuses):
     async def complete(
         self, ref: Incomplete, argument: dict[str, str], context_arguments: dict[str, str] | None = None
     ) -> Incomplete:
-        """Return what completes an argument."""
+        """Return the completion of an argument."""
         asked: Json = {
             "ref": ref.model_dump(mode="json", by_alias=True, exclude_none=True),
             "argument": argument,

@@ -1,4 +1,4 @@
-"""What tools, resources, templates and prompts have in common: what is said of them, and what may not be said."""
+"""The base class of tools, resources, templates and prompts, and checks of their options."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ REFUSED = {
 def check(
     what: str, given: Json, known: Collection[str], refused: dict[str, str], ignored: Collection[str] = ()
 ) -> None:
-    """Refuse by name what is not known, and warn of what is not used; what is empty says nothing.
+    """Check the names of options, and log a warning for those that are ignored. Empty values are accepted.
 
     Raises:
-        NotImplementedError: fastmcp has it, and it is not here.
-        TypeError: Nobody has it.
+        NotImplementedError: fastmcp has the option, and mcpkit.compat does not.
+        TypeError: The option is unknown.
     """
     for name, value in given.items():
         if name in known:
@@ -53,7 +53,7 @@ def check(
 
 
 class Component(Refuses):
-    """A tool, a resource, a template or a prompt."""
+    """A tool, a resource, a resource template or a prompt."""
 
     kind: ClassVar[str]
     more: ClassVar[frozenset[str]] = frozenset()
@@ -79,11 +79,11 @@ class Component(Refuses):
 
     @property
     def key(self) -> str:
-        """What it is found by."""
+        """The name or URI."""
         return self.name
 
     def said(self, **more: object) -> Json:
-        """Return what a list says of it."""
+        """Return the list entry."""
         ours = (self.meta or {}).get("fastmcp", {})
         version = {} if self.version is None else {"version": self.version, "versions": [self.version]}
         said = {
@@ -98,15 +98,15 @@ class Component(Refuses):
         return {name: each for name, each in said.items() if each is not None}
 
     def within(self, namespace: str) -> Self:
-        """Return the same under another name."""
+        """Return a copy with a namespace in the name."""
         found = copy(self)
         found.name = f"{namespace}_{self.name}"
         return found
 
     def enable(self) -> None:
-        """Show it in lists, and answer for it."""
+        """Show the component in lists, and serve it."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Hide it, as if it were not there."""
+        """Hide the component, as if it did not exist."""
         self.enabled = False

@@ -1,4 +1,4 @@
-"""What a function may ask of the request that it serves."""
+"""The `Context` of the package `fastmcp`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "
 
 
 class Sessions:
-    """What a server keeps for each session: its id, its state, and the least severe level that it wants logged."""
+    """Data of a server's sessions: their ids, their state, and their minimum log level."""
 
     def __init__(self) -> None:
         self.ids: WeakKeyDictionary[object, str] = WeakKeyDictionary()
@@ -51,7 +51,7 @@ _REFUSED = {
 
 
 class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
-    """The request that a function serves; a parameter of this type gets it."""
+    """The current request; passed to a parameter with this annotation."""
 
     __slots__ = ("_own",)
 
@@ -69,7 +69,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
 
     @property
     def request_context(self) -> Incomplete:
-        """What the low-level server knows of the request; None outside of one."""
+        """The request context of the low-level server; None outside of a request."""
         return self._request_context
 
     @property
@@ -80,10 +80,10 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
 
     @property
     def session(self) -> Incomplete:
-        """What speaks to the client.
+        """The session object of the client.
 
         Raises:
-            RuntimeError: This is no request.
+            RuntimeError: No request is being served.
         """
         if self._request_context is None:
             raise RuntimeError("session is not available outside of a request")
@@ -98,7 +98,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
 
     @property
     def session_id(self) -> str:
-        """The id of the session: over HTTP its own, otherwise one that is made."""
+        """The id of the session: over HTTP that of the protocol, otherwise a generated one."""
         request: Incomplete = http_request.get()
         given = None if request is None else request.headers.get("mcp-session-id")
         made: str = given or self.fastmcp.sessions.ids.setdefault(self.session, str(uuid4()))
@@ -106,13 +106,13 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
 
     @property
     def transport(self) -> str | None:
-        """The transport that `run` was told; None where it was not."""
+        """The transport of `run`; None if the server was started in another way."""
         transport: str | None = self.fastmcp.transport
         return transport
 
     @property
     def lifespan_context(self) -> Incomplete:
-        """What the lifespan has yielded; an empty dict without one."""
+        """The object that the lifespan yielded; an empty dict without a lifespan."""
         return {} if self._request_context is None else self._request_context.lifespan_context
 
     # What it tells
@@ -124,7 +124,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         logger_name: str | None = None,
         extra: Mapping[str, Incomplete] | None = None,
     ) -> None:
-        """Tell the client something, unless it wants only what is more severe."""
+        """Send a log message to the client, unless its level is below the minimum level of the session."""
         least = self.fastmcp.sessions.levels.get(self.session, self.fastmcp.client_log_level)
         if least is None or _LEVELS.index(level) >= _LEVELS.index(least):
             data = {"msg": message, "extra": None if extra is None else dict(extra)}
@@ -138,7 +138,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
     async def log(  # type: ignore[override]  # as fastmcp has it
         self, message: str, level: str | None = None, *said: Incomplete, **more: Incomplete
     ) -> None:
-        """Tell the client something: at level `info` unless another is given."""
+        """Send a log message to the client, of level `info` by default."""
         await self._tell(level or "info", message, *said, **more)
 
     # What it asks of the client
@@ -151,7 +151,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         response_title: str | None = None,
         response_description: str | None = None,
     ) -> AcceptedElicitation[Incomplete] | DeclinedElicitation | CancelledElicitation:
-        """Ask the user for a value of a type."""
+        """Request a value of a type from the user."""
         form = Form(response_type, response_title, response_description)
         result = await self.session.elicit_form(message, form.schema, self.request_id)
         if result.action == "accept":
@@ -167,7 +167,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         max_tokens: int | None = None,
         model_preferences: Incomplete = None,
     ) -> Incomplete:
-        """Return content that the client's model makes of texts or messages; it has a `text`."""
+        """Return the content that the client's model generates for texts or messages; it has a `text`."""
         given = [messages] if isinstance(messages, str) else messages
         asked = [
             types.SamplingMessage(role="user", content=types.TextContent(type="text", text=each))
@@ -189,7 +189,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         return result.content
 
     async def list_roots(self) -> list[Incomplete]:
-        """Return the client's roots."""
+        """Return the roots of the client."""
         roots: list[Incomplete] = (await self.session.list_roots()).roots
         return roots
 
@@ -203,7 +203,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
     # What it keeps
 
     async def set_state(self, key: str, value: Incomplete, *, serializable: bool = True) -> None:
-        """Keep a value for the session; one that is no JSON for the request alone, with `serializable=False`."""
+        """Store a value for the session; with `serializable=False`, any object for this request only."""
         if not serializable:
             self._own[key] = value
             return
@@ -217,7 +217,7 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         self.fastmcp.sessions.states.setdefault(self.session, {})[key] = value
 
     async def get_state(self, key: str) -> Incomplete:
-        """Return what is kept; None where nothing is."""
+        """Return a stored value; None if there is none."""
         return (
             self._own[key]
             if key in self._own
@@ -225,6 +225,6 @@ class Context(Refuses, PlainContext["Incomplete", "Incomplete", "Incomplete"]):
         )
 
     async def delete_state(self, key: str) -> None:
-        """Keep it no longer."""
+        """Delete a stored value."""
         self._own.pop(key, None)
         self.fastmcp.sessions.states.get(self.session, {}).pop(key, None)

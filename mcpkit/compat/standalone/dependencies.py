@@ -1,4 +1,4 @@
-"""What functions are given besides arguments: by the type `Context`, by `Depends`, or when they ask."""
+"""Dependencies of functions: parameters of type `Context` or with `Depends`, and functions for the current request."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ current: ContextVar[Incomplete] = ContextVar("fastmcp_context")
 
 
 class Dependency:
-    """What a parameter is given that has this as its default: what the function returns, or what it opens."""
+    """The default of a parameter that gets the return value of a function, or the object of a context manager."""
 
     def __init__(self, function: Callable[..., Incomplete]) -> None:
         self.function = function
 
     async def open(self, stack: AsyncExitStack, opened: dict[object, object]) -> Incomplete:
-        """Return what the function returns, called once for each request; what it opens is closed with the stack."""
+        """Return the value of the dependency, computed once for each request. The stack closes context managers."""
         if self.function not in opened:
             wanted = inspect.signature(self.function).parameters
             given = {
@@ -72,7 +72,7 @@ class Dependency:
 async def opened(
     wanted: dict[str, Dependency], stack: AsyncExitStack, function_name: str
 ) -> dict[str, Incomplete]:
-    """Return what each parameter is given, which is closed with the stack."""
+    """Return the value of each parameter. The stack closes context managers."""
     found: dict[str, Incomplete] = {}
     so_far: dict[object, object] = {}
     for name, each in wanted.items():
@@ -86,15 +86,15 @@ async def opened(
 
 
 def Depends(dependency: Callable[..., Incomplete], *, use_cache: bool = True) -> Incomplete:  # noqa: N802 - as fastmcp has it
-    """Say that a parameter is given what a function returns, or opens."""
+    """Declare a parameter that gets the return value of a function, or the object of a context manager."""
     return Dependency(dependency)
 
 
 def get_context() -> Incomplete:
-    """Return the context of the request that is served here.
+    """Return the context of the current request.
 
     Raises:
-        RuntimeError: There is none.
+        RuntimeError: No request is being served.
     """
     if (found := current.get(None)) is None:
         raise RuntimeError("No active context found.")
@@ -102,12 +102,12 @@ def get_context() -> Incomplete:
 
 
 def get_server() -> Incomplete:
-    """Return the server whose request is served here."""
+    """Return the server of the current request."""
     return get_context().fastmcp
 
 
 def get_http_request() -> Request:
-    """Return the request of HTTP that is served here.
+    """Return the current HTTP request.
 
     Raises:
         RuntimeError: There is none.
@@ -120,7 +120,7 @@ def get_http_request() -> Request:
 
 
 def get_http_headers(include_all: bool = False, include: set[str] | None = None) -> dict[str, str]:
-    """Return the headers of the request of HTTP, without those that are not for others; none where there is none."""
+    """Return the headers of the current HTTP request that may be forwarded; an empty dict without a request."""
     found: Incomplete = http_request.get()
     kept = {each.lower() for each in include or ()}
     headers = {} if found is None else dict(found.headers)
@@ -132,7 +132,7 @@ def get_http_headers(include_all: bool = False, include: set[str] | None = None)
 
 
 def get_access_token() -> AccessToken | None:
-    """Return the access token of the request, if it has one."""
+    """Return the access token of the current request; None if it has none."""
     from ..auth import get_access_token as found
 
     return found()

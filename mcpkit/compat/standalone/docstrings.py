@@ -1,4 +1,4 @@
-"""What fastmcp reads in a docstring: the text before the first section, and what is said of each parameter."""
+"""Docstrings as fastmcp reads them: the text before the first section, and descriptions of parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNDERLINED = re.compile(r"^.+\n-+ *$|^:(?:param|type|returns?|rtype|raises?)\b"
 
 
 def read(text: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return the description in a docstring that was cleaned, and that of each parameter."""
+    """Return the description in a cleaned docstring, and the description of each parameter."""
     if not text:
         return None, {}
     lines, at, has_sections = text.splitlines(), 0, False
@@ -52,7 +52,7 @@ def _is_inside(line: str) -> bool:
 
 
 def _items(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and description of each parameter in a section; deeper lines go on with the one before."""
+    """Yield name and description of each parameter in a section; deeper lines continue the previous one."""
     indent = len(lines[0]) - len(lines[0].lstrip())
     starts = [at for at, line in enumerate(lines) if line[: indent + 1].strip() and not line[:indent].strip()]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):

@@ -1,4 +1,4 @@
-"""Questions to the user: the form for a type, and its answer as a value of that type."""
+"""Elicitation requests: the form for a type, and its result as a value of that type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRIMITIVE = {"string", "number", "integer", "boolean"}
 
 
 class AcceptedElicitation(BaseModel, Generic[T]):
-    """The user has answered."""
+    """The user accepted the request."""
 
     action: Literal["accept"] = "accept"
     data: T
@@ -34,7 +34,7 @@ class ScalarElicitationType(Generic[T]):
 
 
 class _Form(GenerateJsonSchema):
-    """Says choices where they are used, and choices of several as `anyOf`."""
+    """Schema generator with inlined choices; lists of choices are `anyOf`."""
 
     def list_schema(self, schema: core_schema.ListSchema) -> JsonSchemaValue:
         found = super().list_schema(schema)
@@ -60,16 +60,16 @@ def _several(values: Incomplete) -> Incomplete:
 
 
 class Form:
-    """The form for a type of answer.
+    """The form for a type of result.
 
     Args:
         response_type: A scalar, a `Literal`, an `Enum`, a dataclass, a model; or choices, as a list of texts or a dict
             of titles, within a list if several may be chosen.
-        title: Of the one field.
-        description: Of the one field.
+        title: Title of the only field.
+        description: Description of the only field.
 
     Raises:
-        TypeError: No form can be made of it.
+        TypeError: The type has no form.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Form:
             )
 
     def accepted(self, content: Incomplete) -> AcceptedElicitation[Incomplete]:
-        """Return what the user has answered. Raises pydantic's ValidationError."""
+        """Return the result of the user. Raises pydantic's ValidationError."""
         found: Incomplete = self._adapter.validate_python(content)
         is_one = isinstance(found, ScalarElicitationType)
         return AcceptedElicitation(data=vars(found)["value"] if is_one else found)

@@ -1,4 +1,4 @@
-"""What goes wrong, under the names of `fastmcp.exceptions`."""
+"""Exceptions of `fastmcp.exceptions`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 class FastMCPError(Exception):
-    """What the next have in common: clients read their text, also where details are masked."""
+    """Base class of errors with a message for clients, also if error details are masked."""
 
     def __init__(self, *args: object, log_level: int = logging.ERROR) -> None:
         super().__init__(*args)
@@ -14,7 +14,7 @@ class FastMCPError(Exception):
 
 
 class ValidationError(FastMCPError):
-    """Arguments are not what was declared."""
+    """Arguments do not match their types."""
 
 
 class ResourceError(FastMCPError):
@@ -22,24 +22,24 @@ class ResourceError(FastMCPError):
 
 
 class ToolError(FastMCPError):
-    """A tool has failed."""
+    """A tool failed."""
 
 
 class PromptError(FastMCPError):
-    """A prompt cannot be made."""
+    """A prompt cannot be rendered."""
 
 
 class AuthorizationError(FastMCPError):
-    """Whoever asks may not have it."""
+    """The user is not authorized."""
 
 
 class ClientError(Exception):
-    """A client cannot do what it should."""
+    """A client operation failed."""
 
 
 class NotFoundError(Exception):
-    """There is no such component."""
+    """The component does not exist."""
 
 
 class DisabledError(Exception):
-    """The component is switched off."""
+    """The component is disabled."""

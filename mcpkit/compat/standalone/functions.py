@@ -1,4 +1,4 @@
-"""Functions of authors: what they take as a schema, and how they are called with JSON."""
+"""Functions of authors: the schema of their arguments, and calls with JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _title_of = GenerateJsonSchema().get_title_from_name
 
 
 class Function:
-    """A function whose arguments come as JSON.
+    """A function that is called with JSON arguments.
 
     Args:
-        function: A function, a method, a partial, or an object that can be called.
-        kind: What it is made into, as messages name it.
+        function: A function, a method, a partial, or a callable object.
+        kind: Kind of component, for messages.
         may_take_any: Whether it may have `**` parameters.
 
     Raises:
-        ValueError: It has parameters that cannot be given by name.
+        ValueError: It has parameters that cannot be passed by name.
     """
 
     def __init__(self, function: Incomplete, kind: str, *, may_take_any: bool = False) -> None:
@@ -77,7 +77,7 @@ class Function:
         self._said = inner[1]
 
     def _taking(self) -> Callable[..., Json]:
-        """Return a function with the same parameters that returns what it is given."""
+        """Return a function with the same parameters that returns its arguments."""
 
         def taking(**given: Incomplete) -> Json:
             return given
@@ -90,7 +90,7 @@ class Function:
         return taking
 
     def schema(self) -> Json:
-        """Return the schema of the arguments, with what the docstring says of them."""
+        """Return the schema of the arguments, with descriptions from the docstring."""
         raw = self._adapter.json_schema()
         schema: Json = untitled(rooted(raw))
         for name, each in schema.get("properties", {}).items():
@@ -102,7 +102,7 @@ class Function:
         return schema
 
     def validated(self, arguments: Json, *, strict: Literal[True] | None = None) -> Json:
-        """Return the arguments as the function takes them. Raises pydantic's ValidationError."""
+        """Return the arguments, converted to the types of the parameters. Raises pydantic's ValidationError."""
         found: Json
         if strict:
             found = self._adapter.validate_json(to_json(arguments), strict=True)
@@ -111,7 +111,7 @@ class Function:
         return found
 
     async def call(self, arguments: Json, *, in_thread: bool = True) -> Incomplete:
-        """Call the function with arguments that were validated; in a thread if it is not `async`."""
+        """Call the function with validated arguments; in a thread if it is not `async`."""
         if not self.injected:
             return await self._called(arguments, in_thread)
         async with AsyncExitStack() as stack:
@@ -137,7 +137,7 @@ class Function:
 
 
 def _hints(function: Incomplete) -> Json:
-    """Return types as they are written: Python 3.10 would let all that are None by default be None."""
+    """Return type hints as written: in Python 3.10, a default of None would make them optional."""
     home = getattr(inspect.unwrap(function), "__globals__", {})
     written = SimpleNamespace(__annotations__=function.__annotations__, __globals__=home)
     return get_type_hints(written, include_extras=True)
@@ -168,7 +168,7 @@ def _is_context(hint: object) -> bool:
 
 
 def _described(hint: object) -> Incomplete:
-    """Return a type whose only metadata is a text with that as its description."""
+    """Return a type with a single text as metadata as one with this description."""
     of = get_args(hint)
     if get_origin(hint) is Annotated and len(of) == 2 and isinstance(of[1], str):
         return Annotated[of[0], Field(description=of[1])]

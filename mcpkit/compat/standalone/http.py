@@ -1,4 +1,4 @@
-"""A server over HTTP."""
+"""HTTP apps of a fastmcp server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GUARD = ("host_origin_protection", "allowed_hosts", "allowed_origins")
 def app(
     server: Incomplete, path: str | None, middleware: Sequence[Incomplete], transport: str, options: Json
 ) -> Starlette:
-    """Return an app; it answers all hosts and origins unless it is told which."""
+    """Return an ASGI app. It accepts all hosts and origins unless options restrict them."""
     check("http_app()", options, {*_OPTIONS, *_GUARD}, {}, ("event_store", "retry_interval"))
     if transport not in ("http", "streamable-http", "sse"):
         raise ValueError(f"Unknown transport: {transport}")

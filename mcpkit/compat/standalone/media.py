@@ -1,4 +1,4 @@
-"""Pictures, sounds and files that tools return."""
+"""Images, audio and files that tools return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _own(annotations: Incomplete) -> Incomplete:
 
 
 class Media(Refuses):
-    """A file or bytes, and their MIME type: as `format` says, or by the file's suffix."""
+    """A file or bytes with a MIME type, which `format` or the file's suffix determines."""
 
     kind: ClassVar[str]
     named: ClassVar[dict[str, str]]
@@ -53,7 +53,7 @@ class Media(Refuses):
         return self.path.read_bytes() if self.path else self.data or b""
 
     def _said(self, mime_type: str | None, annotations: types.Annotations | None) -> Incomplete:
-        """Return the members that pictures and sounds have alike."""
+        """Return the members that image and audio content share."""
         return {
             "data": b64encode(self._bytes()).decode(),
             "mimeType": mime_type or self._mime_type,
@@ -66,7 +66,7 @@ class Media(Refuses):
 
 
 class Image(Media):
-    """A picture."""
+    """An image."""
 
     kind, fallback = "image", "image/png"
     named: ClassVar = {"jpg": "image/jpeg", "svg": "image/svg+xml", "tif": "image/tiff"}
@@ -74,14 +74,14 @@ class Image(Media):
     def to_image_content(
         self, mime_type: str | None = None, annotations: types.Annotations | None = None
     ) -> types.ImageContent:
-        """Return it as content."""
+        """Return it as a content block."""
         return types.ImageContent(type="image", **self._said(mime_type, annotations))
 
     to_content = to_image_content
 
 
 class Audio(Media):
-    """A sound."""
+    """An audio clip."""
 
     kind, fallback = "audio", "audio/wav"
     named: ClassVar = {
@@ -98,7 +98,7 @@ class Audio(Media):
     def to_audio_content(
         self, mime_type: str | None = None, annotations: types.Annotations | None = None
     ) -> types.AudioContent:
-        """Return it as content."""
+        """Return it as a content block."""
         return types.AudioContent(type="audio", **self._said(mime_type, annotations))
 
     to_content = to_audio_content
@@ -129,7 +129,7 @@ class File(Media):
     def to_resource_content(
         self, mime_type: str | None = None, annotations: types.Annotations | None = None
     ) -> types.EmbeddedResource:
-        """Return it as content: text, or bytes."""
+        """Return it as an embedded resource with text or bytes."""
         data, kind = self._bytes(), mime_type or self._mime_type
         if self.path:
             uri = self.path.resolve().as_uri()

@@ -1,4 +1,4 @@
-"""What may be said of a server: by its constructor, or by the environment; and what to write instead of the rest."""
+"""Options of a server from its constructor or the environment, and alternatives to unsupported ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ASKED: Final = {"version": "pass only the name: each component has one version",
 
 
 class Settings(PlainSettings):
-    """What environment variables `FASTMCP_...` may set."""
+    """Settings from environment variables `FASTMCP_...`."""
 
     mask_error_details: bool = False
     strict_input_validation: bool = False

@@ -1,4 +1,4 @@
-"""Prompts, and the messages that they come to."""
+"""Prompts and their messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .refusing import Refuses
 
 
 class Message(Refuses):
-    """A message of a prompt: a text, content, or anything else as JSON."""
+    """A message of a prompt: a text, a content block, or any other value as JSON."""
 
     def __init__(self, content: Incomplete, role: str = "user") -> None:
         self.role = role
@@ -33,7 +33,7 @@ class Message(Refuses):
             self.content = dumped(content)
 
     def said(self) -> Json:
-        """Return it as `prompts/get` says it."""
+        """Return the message in the form of `prompts/get`."""
         return {"role": self.role, "content": self.content}
 
 
@@ -89,11 +89,11 @@ class Prompt(Component):
 
     @classmethod
     def from_function(cls, fn: Callable[..., Incomplete], **said: Incomplete) -> Self:
-        """Return the prompt that a function makes."""
+        """Create a prompt from a function."""
         return cls(fn, **said)
 
     def _text(self, name: str, said: str | None) -> str | None:
-        """Return what is said of an argument: of one that is no text, what JSON it wants."""
+        """Return the description of an argument; for one that is not a string, with its JSON Schema."""
         hint = self.function.hints[name]
         if hint in (str, inspect.Parameter.empty):
             return said
@@ -107,7 +107,7 @@ class Prompt(Component):
         return f"{said}\n\n{note}" if said else note
 
     def listed(self, change: Change | None = None) -> Json:
-        """Return what a list says of it."""
+        """Return the list entry."""
         arguments = [
             {name: said for name, said in each.items() if said is not None} for each in self.arguments
         ]
@@ -134,7 +134,7 @@ class Prompt(Component):
             raise PromptError(f"Error rendering prompt {self.name!r}: {error}") from error
 
     def _read(self, name: str, value: Incomplete) -> Incomplete:
-        """Return an argument as the function wants it: JSON, unless it is a text there as it stands."""
+        """Return an argument with the type of its parameter: parsed JSON, unless the text itself is valid."""
         hint = self.function.hints[name]
         if hint is inspect.Parameter.empty or hint is str or not isinstance(value, str):
             return value

@@ -1,4 +1,4 @@
-"""Attributes that `fastmcp` has and `mcpkit.compat` has not: refused by name, of a class as of its instances."""
+"""Attributes that `fastmcp` has and `mcpkit.compat` does not: access raises an error with the alternative."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OTHERWISE = 'write this part for mcpkit, see "Servers of other SDKs" in its docu
 
 
 class Refusing(type):
-    """Metaclass of classes that stand in for those of `fastmcp`."""
+    """Metaclass of classes that replace those of `fastmcp`."""
 
     refused: Mapping[str, str]
 
@@ -18,10 +18,10 @@ class Refusing(type):
 
 
 class Refuses(metaclass=Refusing):
-    """Base of classes that stand in for those of `fastmcp`.
+    """Base class of classes that replace those of `fastmcp`.
 
     Attributes:
-        refused: What to write instead of attributes that are not here.
+        refused: Alternatives to missing attributes.
     """
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class Refuses(metaclass=Refusing):
 
 
 def check_positional(what: str, given: tuple[object, ...], names: str) -> None:
-    """Refuse arguments by position that `fastmcp` 4 takes by name alone.
+    """Check that arguments that `fastmcp` 4 takes by name only are not passed by position.
 
     Args:
         what: The function.

@@ -1,4 +1,4 @@
-"""The tools, resources, templates and prompts of a server, and of those that are mounted in it."""
+"""The tools, resources, templates and prompts of a server, and of servers that are mounted in it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SEPARATORS = {"tool_separator": "_", "resource_separator": "+", "prompt_separat
 
 
 class Registry:
-    """What a server is made of.
+    """The components of a server.
 
     Args:
-        on_duplicate: What is done with a component whose key is taken, by kind: `warn`, `error`, `replace` or `ignore`.
+        on_duplicate: Behaviour if the key of a component is taken, by kind: `warn`, `error`, `replace` or `ignore`.
     """
 
     def __init__(self, on_duplicate: dict[str, str]) -> None:
@@ -55,7 +55,7 @@ class Registry:
         return found
 
     def add_tool(self, tool: Incomplete, *positional: object, **said: Incomplete) -> Tool:
-        """Add a tool, or a function as one."""
+        """Add a tool, or a function as a tool."""
         check_positional("add_tool()", positional, "name=, description=")
         if isinstance(tool, Tool):
             check("add_tool()", said, (), {})
@@ -63,7 +63,7 @@ class Registry:
         return self._add(Tool(tool, **said))
 
     def add_prompt(self, prompt: Incomplete, *positional: object, **said: Incomplete) -> Prompt:
-        """Add a prompt, or a function as one."""
+        """Add a prompt, or a function as a prompt."""
         check_positional("add_prompt()", positional, "name=, description=")
         if isinstance(prompt, Prompt):
             check("add_prompt()", said, (), {})
@@ -77,22 +77,22 @@ class Registry:
         return self._add(resource if is_own else Resource(resource.uri, resource))
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool. Raises NotFoundError if there is none of that name."""
+        """Remove a tool. Raises NotFoundError if there is none with this name."""
         if self._components[Tool].pop(name, None) is None:
             raise NotFoundError(f"Unknown tool: {name!r}")
 
     def tool(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
-        """Make a tool of the function below, or of the one that is given."""
+        """Register a function as a tool. It is a decorator, with or without arguments."""
         check_positional("tool()", positional, "description=, tags=, annotations=")
         return _decorated("tool", name_or_fn, said, lambda fn, said: self._add(Tool(fn, **said)))
 
     def prompt(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
-        """Make a prompt of the function below, or of the one that is given."""
+        """Register a function as a prompt. It is a decorator, with or without arguments."""
         check_positional("prompt()", positional, "description=, tags=")
         return _decorated("prompt", name_or_fn, said, lambda fn, said: self._add(Prompt(fn, **said)))
 
     def resource(self, uri: object, *positional: object, **said: Incomplete) -> Incomplete:
-        """Make a resource of the function below; where the URI has parameters, a template."""
+        """Return a decorator that registers a function as a resource; with parameters in the URI, as a template."""
         check_positional("resource()", positional, "name=, description=")
         if not isinstance(uri, str):
             raise TypeError("The @resource decorator was used incorrectly. Use @resource('uri')")
@@ -107,12 +107,13 @@ class Registry:
         prefix: object = None,
         **options: object,
     ) -> None:
-        """Have another server's components here, also those that it gets later, their names in a namespace.
+        """Include the components of another server, with later ones, and put a namespace before their names.
 
-        Orders of fastmcp 2 and 3 are taken too: `mount("namespace", server)`, and `as_proxy` as the third argument.
+        The orders of fastmcp 2 and 3 are accepted too: `mount("namespace", server)`, and `as_proxy` as the third
+        argument.
 
         Raises:
-            TypeError: One argument is no server, or the namespace is no text.
+            TypeError: The server is not a FastMCP, or the namespace is not a string.
         """
         check_positional("mount()", positional, "prefix=")
         if isinstance(namespace, Registry) and not isinstance(server, Registry):
@@ -135,11 +136,11 @@ class Registry:
         self._mounted.append((server, name or None))
 
     async def import_server(self, *servers: object, **options: object) -> None:
-        """Do what `mount` does."""
+        """Call `mount` with the same arguments."""
         self.mount(*servers, **options)
 
     def all_of(self, kind: type[ComponentT]) -> dict[str, ComponentT]:
-        """Return what is not hidden: its own before what is mounted, and that rather the later it was."""
+        """Return the enabled components: own ones override mounted ones, and later mounts override earlier ones."""
         mounted = [
             each if namespace is None else each.within(namespace)
             for server, namespace in self._mounted
@@ -167,7 +168,7 @@ class Registry:
         return self.all_of(Tool)
 
     async def get_tool(self, name: str, version: object = None) -> Tool:
-        """Return a tool. Raises NotFoundError if there is none of that name."""
+        """Return a tool. Raises NotFoundError if there is none with this name."""
         check("get_tool()", {"version": version}, (), ASKED)
         return self._find(Tool, name)
 
@@ -177,7 +178,7 @@ class Registry:
         return list(self.all_of(Resource).values())
 
     async def list_resource_templates(self, **options: object) -> list[ResourceTemplate]:
-        """Return all templates."""
+        """Return all resource templates."""
         check("list_resource_templates()", options, (), ASKED, UNUSED)
         return list(self.all_of(ResourceTemplate).values())
 

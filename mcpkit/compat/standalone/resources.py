@@ -1,4 +1,4 @@
-"""What a server lets its clients read: resources, and templates of them."""
+"""Resources and resource templates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _URL: TypeAdapter[AnyUrl] = TypeAdapter(Url)
 
 
 class ResourceContent(Refuses):
-    """One part of what is read: text or bytes; all else is said as JSON."""
+    """A part of the content of a resource: text or bytes; other values become JSON."""
 
     def __init__(self, content: Incomplete, mime_type: str | None = None, meta: Json | None = None) -> None:
         usual = "text/plain" if isinstance(content, str) else "application/octet-stream"
@@ -41,7 +41,7 @@ class ResourceContent(Refuses):
         self.mime_type, self.meta = mime_type or usual, meta
 
     def said(self, uri: str) -> Json:
-        """Return it as `resources/read` says it."""
+        """Return the part in the form of `resources/read`."""
         data = (
             {"text": self.content}
             if isinstance(self.content, str)
@@ -51,7 +51,7 @@ class ResourceContent(Refuses):
 
 
 class ResourceResult(Refuses):
-    """All that is read; a sequence of its parts, too."""
+    """The content of a resource, which is also a sequence of its parts."""
 
     def __init__(self, contents: str | bytes | list[ResourceContent], meta: Json | None = None) -> None:
         parts: Incomplete = contents if isinstance(contents, list) else [ResourceContent(contents)]
@@ -76,13 +76,13 @@ class ResourceResult(Refuses):
 
 
 class _Readable(Component):
-    """What a resource and a template have in common."""
+    """Base class of resources and templates."""
 
     more = _MORE
     mime_type: str
 
     def result_of(self, value: Incomplete) -> ResourceResult:
-        """Return what is read where the function has returned a value."""
+        """Return the result for a return value of the function."""
         if isinstance(value, ResourceResult):
             return value
         if is_array(value) and value and isinstance(value[0], ResourceContent):
@@ -106,7 +106,7 @@ def _mime_type(uri: str, given: str | None) -> str:
 
 
 class Resource(_Readable):
-    """What a function returns under one URI, or one of the resources of `mcp.server.fastmcp`."""
+    """A resource with a function, or one of the resources of `mcp.server.fastmcp`."""
 
     kind = "resource"
 
@@ -134,21 +134,21 @@ class Resource(_Readable):
 
     @property
     def key(self) -> str:
-        """What it is found by."""
+        """The URI."""
         return self.uri
 
     def listed(self, change: Change | None = None) -> Json:
-        """Return what a list says of it."""
+        """Return the list entry."""
         return super().said(uri=self.uri, mimeType=self.mime_type)
 
     def within(self, namespace: str) -> Self:
-        """Return the same under another URI."""
+        """Return a copy with a namespace in the URI."""
         found = copy(self)
         found.uri = self.uri.replace("://", f"://{namespace}/", 1)
         return found
 
     async def read(self) -> ResourceResult:
-        """Read it."""
+        """Return the content."""
         if isinstance(self.source, plain.Resource):
             return self.result_of(await self.source.read())
         assert self.function is not None
@@ -157,7 +157,7 @@ class Resource(_Readable):
 
 
 class ResourceTemplate(_Readable):
-    """What a function returns for the parameters in a URI."""
+    """Resources with parameters in their URIs, which a function takes."""
 
     kind = "resource"
 
@@ -173,15 +173,15 @@ class ResourceTemplate(_Readable):
 
     @property
     def key(self) -> str:
-        """What it is found by."""
+        """The URI template."""
         return self.uri_template
 
     def listed(self, change: Change | None = None) -> Json:
-        """Return what a list says of it."""
+        """Return the list entry."""
         return super().said(uriTemplate=self.uri_template, mimeType=self.mime_type)
 
     def within(self, namespace: str) -> Self:
-        """Return the same under other URIs."""
+        """Return a copy with a namespace in the URI template."""
         found = copy(self)
         found.uri_template = self.uri_template.replace("://", f"://{namespace}/", 1)
         vars(found).pop("_pattern", None)
@@ -193,7 +193,7 @@ class ResourceTemplate(_Readable):
         return re.compile("".join(_pattern_of(each) for each in parts))
 
     def matches(self, uri: str) -> Json | None:
-        """Return the parameters in a URI; None where it is none of these."""
+        """Return the parameters in a URI; None if it does not match."""
         path, _, query = (uri if "#" in self.uri_template else uri.partition("#")[0]).partition("?")
         found = self._pattern.fullmatch(path)
         if found is None:
@@ -219,7 +219,7 @@ class ResourceTemplate(_Readable):
         return _FLAGS[str(value).lower()] if hint is bool else hint(value) if hint in (int, float) else value
 
     async def read(self, arguments: Json) -> ResourceResult:
-        """Read the resource of these parameters."""
+        """Return the content of the resource with these parameters."""
         given = {name: self._read(name, each) for name, each in arguments.items()}
         return self.result_of(await self.function.call(self.function.validated(given)))
 
@@ -262,7 +262,7 @@ def _check(function: Function, in_path: set[str], in_query: set[str]) -> None:
 
 
 def made(uri: str, function: Callable[..., Incomplete], said: Json) -> Resource | ResourceTemplate:
-    """Make a resource of a function, or a template where the URI has parameters."""
+    """Create a resource from a function, or a template if the URI has parameters."""
     return (
         ResourceTemplate(uri, function, **said)
         if "{" in uri and "}" in uri
@@ -271,7 +271,7 @@ def made(uri: str, function: Callable[..., Incomplete], said: Json) -> Resource 
 
 
 def leads_out(value: object) -> bool:
-    """Say whether a parameter is a path that leads out of where it begins, or holds a NUL."""
+    """Return True if a parameter is a path outside of its starting folder, or contains a NUL."""
     values = value if is_array(value) else [value]
     return any(isinstance(each, str) and _leads_out(each) for each in values)
 

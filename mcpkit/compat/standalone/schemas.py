@@ -1,4 +1,4 @@
-"""JSON Schemas as fastmcp shows them: without titles, and definitions put where they are used."""
+"""JSON Schemas in the form of fastmcp: without titles, and with inlined definitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAID = {"title", "description", "deprecated", "readOnly", "writeOnly"}
 
 
 def untitled(schema: Incomplete) -> Incomplete:
-    """Return a schema without the titles that pydantic makes of names."""
+    """Return a schema without the titles that pydantic derives from names."""
     if not is_object(schema):
         return schema
     is_title = isinstance(schema.get("title"), str) and (
@@ -35,7 +35,7 @@ def untitled(schema: Incomplete) -> Incomplete:
 
 
 def rooted(schema: Json) -> Json:
-    """Return a schema whose root says its type itself, where it is a reference."""
+    """Return a schema with a type at its root instead of a reference."""
     name = schema.get("$ref", "").removeprefix(_DEFINITIONS)
     if "type" in schema or name not in schema.get("$defs", {}):
         return schema
@@ -43,7 +43,7 @@ def rooted(schema: Json) -> Json:
 
 
 def inlined(schema: Json) -> Json:
-    """Return a schema without references, unless one of its definitions contains itself."""
+    """Return a schema without references, unless a definition contains itself."""
     defined = schema.get("$defs", {})
     if not defined or any(
         each.get("$ref") == _DEFINITIONS + name for name in defined for each in nodes(defined[name], schema)
@@ -63,7 +63,7 @@ def inlined(schema: Json) -> Json:
 
 
 def _tagged(union: Json, discriminator: Json) -> Json:
-    """Return a union each of whose members must have the tag, in place of what OpenAPI says of it."""
+    """Return a union with members that require the tag, without the `discriminator` of OpenAPI."""
     union = {name: each for name, each in union.items() if name != "discriminator"}
     for key in {"anyOf", "oneOf"} & union.keys():
         tagged = {discriminator["propertyName"]: None}
@@ -74,7 +74,7 @@ def _tagged(union: Json, discriminator: Json) -> Json:
 
 
 class _AsDumped(GenerateJsonSchema):
-    """Names the members of each model as they are dumped."""
+    """Schema generator that names the members of each model as in its serialization."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         before, self.by_alias = self.by_alias, bool(schema["cls"].model_config.get("serialize_by_alias"))
@@ -85,7 +85,7 @@ class _AsDumped(GenerateJsonSchema):
 
 
 def of_result(annotation: Incomplete) -> Json | None:
-    """Return the output schema for a return annotation; none where it is no data, or says nothing of it."""
+    """Return the output schema for a return annotation; None if it is not data, or has no information."""
     if _says_nothing(annotation) or _is_no_data(annotation):
         return None
     try:
@@ -119,12 +119,12 @@ def _arms(annotation: object) -> tuple[object, ...]:
 
 
 def origin_of(annotation: object) -> Incomplete:
-    """Return the generic type of an annotation; None where it has none."""
+    """Return the generic type of an annotation; None if it has none."""
     return get_origin(annotation)
 
 
 def is_open(annotation: object) -> bool:
-    """Say whether an annotation is one for anything."""
+    """Return True if an annotation accepts any value."""
     return annotation is None or annotation is ... or repr(annotation) == _ANY
 
 

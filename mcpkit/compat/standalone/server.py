@@ -1,4 +1,4 @@
-"""`FastMCP` of the package `fastmcp`: a server whose tools, resources and prompts are functions under decorators."""
+"""`FastMCP` of the package `fastmcp`: a server with decorators for tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ logger = get_logger("fastmcp.server")
 
 
 class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some methods take what those of fastmcp take
-    """A server.
+    """A server with the interface of `fastmcp.FastMCP`.
 
     Args:
-        name: What it is called.
-        instructions: How a model should use it.
-        options: As in `fastmcp`; what is not here is refused, with what to write instead.
+        name: Name of the server.
+        instructions: Instructions for the model.
+        options: As in `fastmcp`. An unsupported option raises an error with the alternative.
     """
 
     refused = REFUSED
@@ -100,7 +100,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
 
     @property
     def instructions(self) -> str | None:
-        """How a model should use it."""
+        """Instructions for the model."""
         return self._mcp_server.instructions
 
     @instructions.setter
@@ -110,24 +110,24 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
 
     @property
     def served(self) -> Served:
-        """The mcpkit server that answers."""
+        """The mcpkit server behind this one."""
         return self._mcp_server.served
 
     @property
     def version(self) -> str | None:
-        """Its version."""
+        """Version of the server."""
         return self._mcp_server.version
 
     @asynccontextmanager
     async def all_lifespans(self, _: object = None) -> AsyncGenerator[Incomplete]:
-        """Enter the lifespans of what is mounted, and then its own."""
+        """Enter the lifespans of mounted servers, and then that of this server."""
         async with AsyncExitStack() as stack:
             for server, _namespace in self._mounted:
                 await stack.enter_async_context(server.all_lifespans())
             yield {} if self._lifespan is None else await stack.enter_async_context(self._lifespan(self))
 
     def completion(self, handler: Incomplete = None) -> Incomplete:
-        """Have the function below complete arguments: `(ref, argument, context)`."""
+        """Register the function that completes arguments: `(ref, argument, context)`. It is a decorator."""
         if handler is None:
             return self.completion
 
@@ -221,7 +221,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
     async def get_prompt(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp has it
         self, name: str, version: object = None
     ) -> Incomplete:
-        """Return a prompt. Raises NotFoundError if there is none of that name."""
+        """Return a prompt. Raises NotFoundError if there is none with this name."""
         check("get_prompt()", {"version": version}, (), ASKED)
         return self._find(Prompt, name)
 
@@ -262,7 +262,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
     def run(  # type: ignore[override]  # as fastmcp has it
         self, transport: str | None = None, show_banner: bool | None = None, **options: Incomplete
     ) -> None:
-        """Serve until the input ends or a signal comes: over `stdio`, `http` (`streamable-http`) or `sse`."""
+        """Serve until standard input ends or a signal arrives, over `stdio`, `http` (`streamable-http`) or `sse`."""
         if (transport or settings.transport) == "stdio":
             from ...transports.stdio import run_stdio
 
@@ -278,7 +278,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
     async def run_async(
         self, transport: str | None = None, show_banner: bool | None = None, **options: Incomplete
     ) -> None:
-        """Do what `run` does, in a loop that is already running."""
+        """Serve like `run`, in an event loop that is already running."""
         transport = transport or settings.transport
         if transport == "stdio":
             self._check_stdio(options)
@@ -329,7 +329,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
         path: str | None = None,
         uvicorn_config: Json | None = None,
     ) -> None:
-        """Serve HTTP with SSE at a host and a port."""
+        """Serve HTTP+SSE at a host and a port."""
         await self.run_http_async(None, "sse", host, port, log_level, path, uvicorn_config)
 
     def http_app(
@@ -341,7 +341,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
         transport: str = "http",
         **options: Incomplete,
     ) -> Starlette:
-        """Return an app over HTTP; where it is mounted in another, that has to enter its `lifespan`."""
+        """Return an ASGI app. If it is mounted in another app, that app must enter its `lifespan`."""
         from .http import app
 
         self._session_manager = None  # made anew, by the settings as they are now
@@ -350,7 +350,7 @@ class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  #
 
 
 def _actionable(error: Exception) -> str | None:
-    """Return what a model can make something of: an API that is asked too often, or does not answer."""
+    """Return a message for the model if an upstream API has a rate limit or does not answer."""
     kinds = {each.__name__ for each in type(error).__mro__ if each.__module__.startswith("httpx")}
     status = getattr(getattr(error, "response", None), "status_code", None)
     if "HTTPStatusError" in kinds and status == 429:

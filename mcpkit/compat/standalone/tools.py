@@ -1,4 +1,4 @@
-"""Tools, and what they return."""
+"""Tools and their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ANY: TypeAdapter[Incomplete] = TypeAdapter(object)
 
 
 class ToolResult(Refuses):
-    """What a tool returns that says itself what is sent."""
+    """A tool result with explicit content and structured content."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ def _is_block(value: object) -> bool:
 
 
 def content_of(value: Incomplete) -> list[Json]:
-    """Return content blocks: of a list as it is if one of its items is a block, of all else one text."""
+    """Return content blocks. A list with a block is converted item by item; any other value becomes one text block."""
     if value is None:
         return []
     if any(map(_is_block, _each(value))):
@@ -72,7 +72,7 @@ def content_of(value: Incomplete) -> list[Json]:
 
 
 def _each(value: Incomplete) -> Incomplete:
-    """Return the items of a list or a tuple, and all else as the only one."""
+    """Return the items of a list or a tuple; any other value as the only item."""
     return value if _is_several(value) else [value]
 
 
@@ -95,7 +95,7 @@ def _block(value: Incomplete) -> Json:
 
 
 class Tool(Component):
-    """A function that clients call."""
+    """A tool with a function."""
 
     kind = "tool"
     more = frozenset({"annotations", "output_schema", "timeout", "run_in_thread"})
@@ -126,11 +126,11 @@ class Tool(Component):
 
     @classmethod
     def from_function(cls, fn: Callable[..., Incomplete], **said: Incomplete) -> Self:
-        """Return the tool that calls a function."""
+        """Create a tool from a function."""
         return cls(fn, **said)
 
     def listed(self, change: Change | None = None) -> Json:
-        """Return what a list says of it, its schemas changed."""
+        """Return the list entry, with changed schemas."""
         words = self.name.replace("_", " ").replace("-", " ").title()
         title = self.title or (self.annotations or {}).get("title") or words
         schemas = {"inputSchema": self.parameters, "outputSchema": self.output_schema}
@@ -140,7 +140,7 @@ class Tool(Component):
         return super().said(title=title, **changed)
 
     async def run(self, arguments: Json, *, strict: bool = False) -> ToolResult:
-        """Call it. Raises ValidationError if the arguments are wrong, and whatever the function raises."""
+        """Call the tool. Raises ValidationError for invalid arguments, and any exception of the function."""
         try:
             given = self.function.validated(arguments, strict=strict or None)
         except PydanticValidationError as error:
@@ -169,7 +169,7 @@ class Tool(Component):
             return _ANY
 
     def convert_result(self, raw_value: Incomplete) -> ToolResult:
-        """Return what is sent for a value that the function has returned."""
+        """Return the tool result for a return value of the function."""
         value = raw_value
         if isinstance(value, ToolResult):
             return value

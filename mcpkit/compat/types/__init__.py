@@ -1,8 +1,8 @@
-"""What is said on the wire, as the classes of `mcp.types`: names, fields and defaults are the same as there.
+"""The classes of `mcp.types`, with the same names, fields and defaults.
 
-In `basic` stands what every server needs at once; other modules are imported when one of their names is asked for, and
-all other classes are made then, from the table in `messages`. Docstrings are texts of the wire: a schema describes the
-classes by them.
+`basic` has the names that every server needs at once. Other modules are imported at the first use of one of their
+names, and all other classes are then created from the table in `messages`. Docstrings of models are part of the
+protocol: they become descriptions in schemas.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Incomplete:
-    """Import the class or make that of the table, or say that there is none."""
+    """Import a class of another module, or create it from the table. Raises AttributeError if there is none."""
     from .messages import FACTS, made
 
     if name == "__all__":
@@ -118,14 +118,14 @@ def __dir__() -> list[str]:
 
 
 def _everything() -> dict[str, object]:
-    """Import what is imported late, and return all that stands in these modules, also what they import."""
+    """Import the late modules, and return all names in these modules, including those that they import."""
     homes = [importlib.import_module(f".{home}", __name__) for home in ("basic", *_HOMES)]
     _call_by_this_module()
     return {name: it for module in (*homes, sys.modules[__name__]) for name, it in vars(module).items()}
 
 
 def _call_by_this_module() -> None:
-    """Have the classes that are there say that they are from here, where authors know them."""
+    """Set `__module__` of the imported classes to this module."""
     for home in ("basic", *_HOMES):
         for it in vars(sys.modules.get(f"{__name__}.{home}", sys)).values():
             if isinstance(it, type) and it.__module__ == f"{__name__}.{home}":

@@ -1,4 +1,4 @@
-"""What all classes of `mcp.types` are made of, and those that say how a component looks."""
+"""Base classes of `mcp.types`, and classes for the display of components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that say what servers have besides tools, and what all of it comes to."""
+"""Classes of `mcp.types` for resources, prompts, content and results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A table of classes, each of which is made when it is asked for: a server needs few of them, and each takes its time.
+"""A table of classes, each created at its first use: a server needs few of them, and each takes time.
 
-A line is `Name(Bases) field: type; field?: type; field = constant`, where `?` says that the field may be missing
-(`None`). `Name := type` names a type, `Name = type` is a root model of it.
+A line is `Name(Bases) field: type; field?: type; field = constant`, where `?` marks an optional field (`None`). `Name
+:= type` names a type, `Name = type` is a root model of it.
 """
 
 from __future__ import annotations

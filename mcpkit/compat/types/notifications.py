@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that all notifications inherit from."""
+"""Base classes of the notifications in `mcp.types`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that all requests inherit from."""
+"""Base classes of the requests in `mcp.types`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that all results inherit from."""
+"""Base classes of the results in `mcp.types`."""
 
 from __future__ import annotations
 

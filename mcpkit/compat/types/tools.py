@@ -1,4 +1,4 @@
-"""The classes of `mcp.types` that say what a tool is."""
+"""Classes of `mcp.types` for tools."""
 
 from __future__ import annotations
 

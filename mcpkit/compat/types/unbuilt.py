@@ -1,4 +1,4 @@
-"""Instances of models without what validates and writes them: pydantic takes a good part of a start to build that."""
+"""Instances of models without validators and serializers, as pydantic needs much of a start to build them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SIMPLE = (str, int, float, bool, NoneType)
 
 
 def made(kind: type[ModelT], /, **values: object) -> ModelT:
-    """Return a model of these values, which is validated unless all of them fit for sure.
+    """Return a model with these values. It is validated unless all values certainly fit.
 
-    Lists and dicts are copied, as validation does it: whoever changes those of the model changes nothing else.
+    Lists and dicts are copied, as in validation, so that changes of the model do not affect the originals.
     """
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     is_certain = (
@@ -42,7 +42,7 @@ def _own(value: object) -> object:
 
 
 def _fits(value: object, field: FieldInfo) -> bool:
-    """Say whether a field is sure to take a value, and to take it as it is."""
+    """Return True if a field certainly accepts a value without conversion."""
     literals = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     known = [each for each in (field.default, *literals) if type(each) in _SIMPLE]
     if any(type(value) is type(each) and value == each for each in known):
@@ -52,7 +52,7 @@ def _fits(value: object, field: FieldInfo) -> bool:
 
 
 def is_exactly(value: Incomplete, annotation: object) -> bool:
-    """Say whether a value is sure to be of a type, and to need no conversion."""
+    """Return True if a value certainly has a type and needs no conversion."""
     origin: Incomplete = get_origin(annotation)
     kind: type[object] = value.__class__
     of = get_args(annotation)
@@ -70,7 +70,7 @@ def is_exactly(value: Incomplete, annotation: object) -> bool:
 
 
 def plain(value: Incomplete) -> object:
-    """Return a model that nothing has been built for as the members that it has, and all else as it is."""
+    """Return the members of a model without a serializer as a dict; return other values unchanged."""
     kind: type[object] = value.__class__
     if kind is list:
         return [plain(each) for each in value]
