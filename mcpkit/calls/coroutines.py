@@ -19,13 +19,13 @@ def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
     """Run a coroutine in the current task until it waits for the first time.
 
     Args:
-        coroutine: One that has not begun.
+        coroutine: A coroutine that has not started.
 
     Returns:
-        Whether it has finished; and its result, or what it waits for, which `go_on` wants.
+        True and its result, if it has finished; else False and the awaited object, for `go_on`.
 
     Raises:
-        BaseException: Whatever it raises.
+        BaseException: The exception of the coroutine.
     """
     try:
         return False, coroutine.send(None)
@@ -35,20 +35,20 @@ def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
 
 @types.coroutine
 def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Generator[Any, Any, T]:
-    """Await the rest of a coroutine, in the task that made its first step.
+    """Await the rest of a coroutine, in the task of its first step.
 
-    The task is lent: where the coroutine cancels it, that ends the coroutine, and is taken back when it has ended.
+    If the coroutine cancels the task, that ends the coroutine, and the cancellation is taken back afterwards.
 
     Args:
-        coroutine: One that `first_step` has left waiting.
-        awaited: What it waits for.
-        own: How many cancellations of the task its first step has asked for.
+        coroutine: A coroutine after `first_step`.
+        awaited: The object that it waits for.
+        own: Number of cancellations of the task by the first step.
 
     Returns:
         Its result.
 
     Raises:
-        BaseException: Whatever it raises.
+        BaseException: The exception of the coroutine.
     """
     task = asyncio.current_task()
     try:
@@ -113,17 +113,17 @@ async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[]
 
 
 def uncancel(task: asyncio.Task[Any]) -> int:
-    """Take a cancellation that has been answered back from the task's count of them (Python 3.11).
+    """Remove a handled cancellation from the task's count of them (Python 3.11).
 
     Returns:
-        How many others there are.
+        The number of other cancellations.
     """
     take_back: Callable[[], int] | None = getattr(task, "uncancel", None)
     return 0 if take_back is None else take_back()
 
 
 def cancellations(task: asyncio.Task[Any] | None) -> int:
-    """Return how many cancellations of a task are open; none before Python 3.11, which does not count them."""
+    """Return the number of open cancellations of a task; 0 before Python 3.11, which does not count them."""
     count: Callable[[], int] | None = getattr(task, "cancelling", None)
     return 0 if count is None else count()
 

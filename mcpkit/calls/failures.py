@@ -92,9 +92,9 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
 
 
 def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
-    """Return the `CallToolResult` that an exception in a tool becomes, for the model to read.
+    """Return the `CallToolResult` for an exception in a tool, which the model reads.
 
-    Middleware finds the exception in `ctx`, from where it takes it.
+    The exception is stored in the call for middleware.
     """
     error = _explained(call, error)
     call.exception = single(error)
@@ -191,7 +191,7 @@ def ref_of(call: Call) -> str:
 
 
 def code_of(call: Call, error: BaseException) -> int:
-    """Return the JSON-RPC error code that an exception becomes, where it becomes an error."""
+    """Return the JSON-RPC error code of an exception, if it becomes an error."""
     if isinstance(error, ProtocolError):
         return error.code
     if isinstance(error, ResourceNotFoundError):

@@ -25,16 +25,16 @@ is_at_hand: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_at_hand)
 
 
 def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:
-    """Return the items of an iterator, and any other value as it is; no async iterable in an event loop.
+    """Return the items of an iterator, and any other value unchanged.
 
     Args:
         value: The value.
-        take: Takes them, one by one.
+        take: Returns the items.
 
     Raises:
-        LeaveLoop: It is to be gone through, and this is the thread of an event loop.
-        OutputError: It does not end.
-        BaseException: Whatever it raises.
+        LeaveLoop: The value must be iterated, and this is the thread of an event loop.
+        OutputError: The iterator has too many items.
+        BaseException: The exception of the iterator.
     """
     if is_async_iterable(value):
         may_block()
@@ -52,13 +52,13 @@ def is_async_iterable(value: object) -> bool:
 
 
 async def collected(items: AsyncIterable[Any]) -> list[Any]:
-    """Return the items of an async generator or another async iterable; others run at least every 10 ms.
+    """Return the items of an async generator or another async iterable. Other tasks run at least every 10 ms.
 
-    It is closed where it is left before its end: when there are too many, and when the call is over.
+    It is closed if its end is not reached: after too many items, or after a cancellation of the call.
 
     Raises:
-        OutputError: There are too many.
-        BaseException: Whatever it raises.
+        OutputError: There are too many items.
+        BaseException: The exception of the iterable.
     """
     loop = asyncio.get_running_loop()
     found: list[Any] = []

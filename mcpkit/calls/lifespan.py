@@ -40,10 +40,10 @@ class Lifespan:
         self._task = loop.create_task(self._stay(), name="mcpkit-lifespan")
 
     async def ready(self) -> Any:
-        """Wait until the context manager has been entered, and return what it yielded.
+        """Wait until the context manager has been entered, and return the yielded value.
 
         Raises:
-            BaseException: Whatever entering it raised.
+            BaseException: The exception of entering it.
         """
         self._is_failure_told = True
         return await asyncio.shield(self.started)

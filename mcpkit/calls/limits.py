@@ -34,13 +34,13 @@ class CallLimits:
 
         Args:
             what: The component, for messages.
-            options: The options that were given.
+            options: The given options.
 
         Returns:
-            The limits; None when there is neither option.
+            The limits; None if neither option is given.
 
         Raises:
-            RegistrationError: One of them is no positive number.
+            RegistrationError: A value is not a positive number.
         """
         if "timeout" not in options and "max_concurrency" not in options:
             return None
@@ -58,10 +58,10 @@ class CallLimits:
 
 
 def check_timeout(timeout: Any) -> None:
-    """Check a number of seconds.
+    """Check a timeout in seconds.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is invalid.
     """
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < timeout < float("inf")):

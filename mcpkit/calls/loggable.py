@@ -1,4 +1,4 @@
-"""Log and progress messages from any Python values: what has no form in JSON is sent as text."""
+"""Log and progress messages with any Python value: a value without a JSON form is sent as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log_message(level: str, data: object, logger: object = None) -> bytes:
 
 
 def loggable(value: object) -> Any:
-    """Return a JSON value for any value, with text for what has no form in JSON."""
+    """Return a JSON value for any value, with text for parts without a JSON form."""
     return _loggable(value, ())
 
 

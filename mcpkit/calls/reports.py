@@ -141,7 +141,7 @@ class Reports:
         self._unread = 0
 
     def end(self, *, is_answered: bool) -> None:
-        """Send what has been held back, where a response comes next; the request has ended."""
+        """Send pending messages, if a response follows. The request has ended."""
         if self._timer is not None:
             self._timer.cancel()
         if self._waiter is not None:

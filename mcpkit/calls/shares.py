@@ -52,16 +52,16 @@ class Shares:
         return caller if free < own else None
 
     def check(self, limit: int, caller: str | None, what: str, *, retry_after: int = 1) -> None:
-        """Refuse one more place to a client where there is none for it.
+        """Raise an error if a client may not use one more place.
 
         Args:
-            limit: How many there are.
+            limit: Total number of places.
             caller: The client.
-            what: What has them, such as "requests are running".
-            retry_after: Seconds after which it makes sense to try again.
+            what: Use of the places, such as "requests are running", for the message.
+            retry_after: Seconds after which the client should try again.
 
         Raises:
-            BusyError: There is none.
+            BusyError: There is no place for the client.
         """
         if not self.has_room(limit, caller):
             raise BusyError(
@@ -69,7 +69,7 @@ class Shares:
             )
 
     def excess(self, limit: int, caller: str | None, amount: int = 1) -> str:
-        """Return what there is too much of, in parentheses: of all clients together, or of one alone."""
+        """Return the exceeded number in parentheses, for messages: the limit, or the number of one client."""
         if self.taken + amount > limit:
             return f"({limit})"
         who = None if caller is None else self._excessive(limit - self.taken - amount, caller)
@@ -96,7 +96,7 @@ class Shares:
         return 2 * own < limit or holder == caller
 
     def take(self, caller: str | None, amount: int = 1) -> None:
-        """Take places, whether there are any or not."""
+        """Use places, even beyond the limit."""
         self.taken += amount
         if caller is not None:
             self._taken_by[caller] = self._taken_by.get(caller, 0) + amount
@@ -104,7 +104,7 @@ class Shares:
                 self._taken_by[_ANONYMOUS] = self._taken_by.get(_ANONYMOUS, 0) + amount
 
     def give_back(self, caller: str | None, amount: int = 1) -> None:
-        """Give back what `take` has taken for the same client."""
+        """Release places that `take` has taken for the same client."""
         self.taken -= amount
         if caller is not None:
             self._lessen(caller, amount)

@@ -47,13 +47,13 @@ class Calls:
         self._generation = forks.generation
 
     def start(self, key: Hashable, call: Call, outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> None:
-        """Run a request.
+        """Run a request in a task of its own.
 
         Args:
-            key: What it is cancelled by.
+            key: Key of the request, for `cancel`.
             call: The request.
-            outcome: Its result, to be awaited.
-            reply: Takes the response, as soon as there is one; perhaps before this returns.
+            outcome: Awaitable of its result.
+            reply: Called with the response, maybe before this method returns.
 
         Raises:
             BusyError: Too many requests are running.
@@ -76,15 +76,15 @@ class Calls:
             entry.task.cancel()
 
     def begin(self, call: Call, outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> Any:
-        """Run a request, for which there is room, in the current task until its handler waits; most never do.
+        """Run a request in the current task until its handler waits. The caller must have checked for room.
 
         Args:
             call: The request.
-            outcome: Its result, to be awaited.
-            reply: Takes the response, as soon as there is one.
+            outcome: Awaitable of its result.
+            reply: Called with the response.
 
         Returns:
-            What it waits for, which `go_on` wants; `OVER` where it has been answered.
+            The object that it waits for, for `go_on`; `OVER` if it has been answered.
         """
         call.loop = self._loop
         token = current.set(call)
@@ -118,16 +118,16 @@ class Calls:
         awaited: Any,
         reply: Reply,
     ) -> None:
-        """Run the rest of a request that `begin` has left waiting, in the same task.
+        """Run the rest of a request after `begin`, in the same task.
 
-        The task is kept from other work until the handler has ended, however early it is cancelled.
+        The task is busy until the handler has ended, even if the request is cancelled before.
 
         Args:
-            key: What it is cancelled by.
+            key: Key of the request, for `cancel`.
             call: The request.
-            outcome: Its result.
-            awaited: What it waits for.
-            reply: Takes the response, as soon as there is one.
+            outcome: Awaitable of its result.
+            awaited: The object that it waits for.
+            reply: Called with the response.
         """
         entry = _Entry(key, call, reply)
         entry.task = task = asyncio.current_task()
@@ -153,7 +153,7 @@ class Calls:
         return entry is not None
 
     async def drain(self) -> None:
-        """Return once everything that runs now, or begins meanwhile, has been answered."""
+        """Wait until all requests have been answered, also those that start meanwhile."""
         while self._running:
             if self._idle is None:
                 self._idle = self._loop.create_future()
@@ -182,12 +182,12 @@ class Calls:
                 self._cancel(entry, problem)
 
     async def aclose(self, problem: ProtocolError | None = None) -> None:
-        """Cancel everything, and wait until it has stopped, and what was cancelled before; see `cancel_all`."""
+        """Cancel all requests, and wait until all cancelled ones have stopped; see `cancel_all`."""
         self.cancel_all(problem)
         await self._stopped(self._stopping)
 
     async def ended(self) -> None:
-        """Return once everything that runs now has stopped, however it ends; what begins meanwhile does not count."""
+        """Wait until all requests that run now have stopped, without those that start meanwhile."""
         await self._stopped((*self._running.values(), *self._stopping))
 
     async def _stopped(self, entries: Iterable[_Entry]) -> None:

@@ -11,16 +11,16 @@ _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 
 def decode_base64_text(text: str) -> bytes:
-    """Decode base64 in any form that can be read in one way only.
+    """Decode base64 in any unambiguous form.
 
-    RFC 4648 lets a decoder ignore line ends (3.1), go without padding (3.2) and accept the URL-safe alphabet (5); a
-    data URL (RFC 2397) may hold percent-encoded bytes in place of base64.
+    RFC 4648 allows a decoder to ignore line ends (3.1), to accept missing padding (3.2) and the URL-safe alphabet (5).
+    A data URL (RFC 2397) may contain percent-encoded bytes in place of base64.
 
     Args:
         text: The text as it was received.
 
     Raises:
-        ValueError: It mixes both alphabets, or is no base64 at all.
+        ValueError: It mixes both alphabets, or is not base64.
     """
     packed = text
     if is_data_url(text):

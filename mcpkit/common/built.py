@@ -21,10 +21,10 @@ _lock = threading.Lock()
 
 
 def validator(core: CoreSchema) -> SchemaValidator:
-    """Return what validates by a schema.
+    """Return the validator of a schema.
 
     Raises:
-        SchemaError: The schema is none.
+        SchemaError: The schema is invalid.
     """
     return _built(SchemaValidator, core)
 
@@ -37,10 +37,10 @@ def can_serialize(core: CoreSchema) -> bool:
 
 
 def serializer(core: CoreSchema) -> SchemaSerializer:
-    """Return what serializes by a schema.
+    """Return the serializer of a schema.
 
     Raises:
-        SchemaError: The schema is none.
+        SchemaError: The schema is invalid.
     """
     return _built(SchemaSerializer, core)
 
@@ -54,7 +54,7 @@ def _built(build: Callable[..., T], core: CoreSchema) -> T:
 
 @contextmanager
 def _unbuilt(core: CoreSchema) -> Generator[None, None, None]:
-    """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
+    """Hide the validators of a schema's classes. Another thread may build its own from the classes meanwhile."""
     from .core_nodes import nodes
 
     with _lock:

@@ -70,12 +70,12 @@ def choices_of(union: Node) -> list[Node]:
 
 
 def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
-    """Return a copy of a core schema in which nodes are rewritten, from the innermost outwards.
+    """Return a copy of a core schema with rewritten nodes, from the innermost outwards.
 
     Args:
         value: The schema, or several.
-        rewrites: What stands in the place of a node, by its type; under "keys", of whatever has keys.
-        children: Keys of schemas below which there are others.
+        rewrites: Functions that replace a node, by its type; under "keys", one for each node with keys.
+        children: Keys of nodes with inner schemas.
     """
     if is_labelled(value):
         return (rewritten(value[0], rewrites, children), value[1])
@@ -97,7 +97,7 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
 
 
 def instead_of(node: Node, built: Any) -> Any:
-    """Return what stands in the place of a node, with its reference, which the node gives up."""
+    """Return the replacement of a node with its reference, which is removed from the node."""
     return {**built, "ref": node.pop("ref")} if "ref" in node else built
 
 

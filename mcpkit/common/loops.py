@@ -11,14 +11,14 @@ from .current import running_loop
 
 
 def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:
-    """Return the event loop of asyncio that runs in this thread.
+    """Return the running asyncio event loop of this thread.
 
     Args:
-        what: What needs it, for the message.
-        instead: What needs none, for the message.
+        what: The call that needs it, for the message.
+        instead: An alternative that needs none, for the message.
 
     Raises:
-        RuntimeError: None runs; the message gives what to write instead.
+        RuntimeError: None is running; the message contains the correction.
     """
     loop = running_loop()
     if loop is not None:
@@ -37,14 +37,14 @@ def require_loop(what: str, instead: str = "") -> asyncio.AbstractEventLoop:
 
 
 def refuse_loop(what: str, instead: str) -> None:
-    """Check that nothing runs in this thread that a function which waits would hold up.
+    """Check that no event loop is running in this thread, which a blocking function would block.
 
     Args:
         what: The function, for the message.
-        instead: What to write in an event loop of asyncio.
+        instead: The alternative in an asyncio event loop.
 
     Raises:
-        RuntimeError: An event loop of asyncio or trio runs here.
+        RuntimeError: An event loop of asyncio or trio is running.
     """
     if running_loop() is not None:
         raise RuntimeError(f"{what}, and an event loop is running in this thread: {instead}")
@@ -56,7 +56,7 @@ def refuse_loop(what: str, instead: str) -> None:
 
 
 def is_trio_running() -> bool:
-    """Return whether this is called from a task of trio."""
+    """Return True in a task of trio."""
     lowlevel: Any = getattr(sys.modules.get("trio"), "lowlevel", None)
     if lowlevel is None:
         return False
@@ -68,11 +68,11 @@ def is_trio_running() -> bool:
 
 
 class Home:
-    """The event loop and the process that something open belongs to.
+    """The event loop and the process of an open object.
 
     Args:
-        what: Its name, for messages: such as "the client".
-        instead: What to write where it is used elsewhere.
+        what: Name of the object for messages, such as "the client".
+        instead: Correction for use in another event loop.
     """
 
     __slots__ = ("_instead", "_loop", "_process", "_what")
@@ -84,7 +84,7 @@ class Home:
         self._process = 0
 
     def settle(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Let it belong to an event loop of this process, or to none, once it is closed."""
+        """Set the event loop, in this process; None after the object was closed."""
         self._loop = loop
         self._process = os.getpid()
 
@@ -94,10 +94,10 @@ class Home:
         return self._loop is not None and (self._process != os.getpid() or self._loop.is_closed())
 
     def here(self) -> asyncio.AbstractEventLoop:
-        """Return its event loop, which runs here.
+        """Return its event loop, which must be running here.
 
         Raises:
-            RuntimeError: It does not.
+            RuntimeError: It is not.
         """
         loop = running_loop()
         if loop is None or loop is not self._loop:
@@ -106,13 +106,13 @@ class Home:
         return loop
 
     def check(self, *, is_leaving: bool = False) -> None:
-        """Check that its event loop runs here, if it belongs to one.
+        """Check that its event loop is running here, if it has one.
 
         Args:
-            is_leaving: Whether it is to be closed, for which it need not run if it is lost.
+            is_leaving: Whether the object is being closed, which is possible if it is lost.
 
         Raises:
-            RuntimeError: It does not run here; the message gives what to write instead.
+            RuntimeError: It is not running here; the message contains the correction.
         """
         if self._loop is None or running_loop() is self._loop or (is_leaving and self.is_lost):
             return

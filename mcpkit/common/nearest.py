@@ -37,7 +37,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _bare(name: str) -> str:
-    """Return what is left of a name without the style in which it is written."""
+    """Return a name without the style of its spelling."""
     return "".join(character for character in name.casefold() if character.isalnum())
 
 

@@ -31,16 +31,16 @@ def check_count(name: str, count: object, *, least: int = 1, none: str = "", exa
 def check_seconds(
     name: str, seconds: object, *, may_be_zero: bool = False, may_be_none: bool = False
 ) -> None:
-    """Check how long something may take.
+    """Check an option with seconds.
 
     Args:
-        name: What it is called.
+        name: Name of the option.
         seconds: The number of seconds.
-        may_be_zero: Whether there may be no time at all.
-        may_be_none: Whether None stands for any time, or for none.
+        may_be_zero: Whether 0 is valid.
+        may_be_none: Whether None is valid.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is too small, or not finite.
     """
     if seconds is None and may_be_none:

@@ -118,7 +118,7 @@ def proxy_variable(scheme: str) -> str:
 def _of_environment(
     verify: ssl.SSLContext | bool, limits: httpx2.Limits
 ) -> dict[str, httpx2.AsyncBaseTransport | None]:
-    """Return the transports to the proxies of the environment, and None for what goes past them, by URL pattern."""
+    """Return transports for the proxies of the environment, by URL pattern; None for URLs that bypass them."""
     found = getproxies()
     exempt = [entry.strip() for entry in found.get("no", "").split(",")]
     if "*" in exempt:

@@ -67,11 +67,11 @@ class SafeOutput:
         self._undo.close()
 
     def refresh(self) -> None:
-        """Make the streams safe that an author's code has meanwhile put in the place of others, or closed."""
+        """Make streams safe that were replaced or closed since the last call."""
         self.stdout, self.stderr = self._refreshed(0, "stdout"), self._refreshed(1, "stderr")
 
     def _refreshed(self, number: int, name: str) -> object:
-        """Make one stream safe; return it if it stays safe, and `_UNSAFE` otherwise."""
+        """Make one stream safe. Return it if it stays safe, else `_UNSAFE`."""
         stream: object = getattr(sys, name)
         if is_closed(stream):
             stream = SafeStream(_DESCRIPTORS[name], "utf-8")
@@ -83,10 +83,10 @@ class SafeOutput:
 
 
 class SafeStream(io.TextIOWrapper):
-    """Text output to a descriptor that cannot be closed, and never raises for what is written.
+    """Text output to a descriptor that cannot be closed. Its writes never raise.
 
     Args:
-        descriptor: Where to write; it is not closed.
+        descriptor: The descriptor; it is not closed.
         encoding: The encoding.
     """
 
@@ -95,11 +95,11 @@ class SafeStream(io.TextIOWrapper):
         super().__init__(raw, encoding, _ESCAPE, line_buffering=True)
 
     def close(self) -> None:
-        """Write out what has been buffered; the stream stays open."""
+        """Flush the buffer; the stream stays open."""
         self.flush()
 
     def detach(self) -> Any:
-        """Return what takes the bytes; the stream stays attached to it."""
+        """Return the byte stream, which stays attached."""
         self.flush()
         return self.buffer
 
@@ -110,7 +110,7 @@ class SafeStream(io.TextIOWrapper):
 
 
 class _Descriptor(io.FileIO):
-    """Writes all bytes to a descriptor, or drops them where the system refuses them."""
+    """Byte stream that writes everything to a descriptor, or drops data that the system rejects."""
 
     def close(self) -> None:
         """Do nothing: the descriptor belongs to the process."""
@@ -129,7 +129,7 @@ class _Descriptor(io.FileIO):
 
 
 def flush_output() -> None:
-    """Write out what Python has buffered for standard output; raises nothing but OSError."""
+    """Flush standard output. It raises only OSError."""
     for stream in (sys.stdout, sys.__stdout__):
         flush: object = getattr(stream, "flush", None)
         if callable(flush):
@@ -138,7 +138,7 @@ def flush_output() -> None:
 
 
 def descriptor_of(stream: object) -> int | None:
-    """Return the descriptor that a stream of Python's reads or writes; None where it has none."""
+    """Return the descriptor of a Python stream; None if it has none."""
     try:
         descriptor: object = stream.fileno()  # type: ignore[attr-defined]  # whatever an author has put there
     except (AttributeError, OSError, ValueError):
@@ -147,7 +147,7 @@ def descriptor_of(stream: object) -> int | None:
 
 
 def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
-    """Return what takes the place of a stream; None for one that stays, as its class may do more than write."""
+    """Return the replacement of a stream; None for a stream that stays, because its class may do more than write."""
     if type(stream) is not io.TextIOWrapper:
         return None
     own: int | None = descriptor
@@ -161,7 +161,7 @@ def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
 
 
 def _escape(stream: object) -> Callable[[], None] | None:
-    """Let a stream write what its encoding lacks as escapes; return what undoes it, where anything was changed."""
+    """Make a stream write unencodable characters as escapes. Return a function that undoes it, or None."""
     if isinstance(stream, codecs.StreamReaderWriter):
         stream = stream.writer
     if isinstance(stream, codecs.StreamWriter):

@@ -58,13 +58,13 @@ def refuses_unknown(where: str, groups: Mapping[str, Any]) -> Callable[[C], C]:
 def unknown_option(
     where: str, name: str, known: Collection[str], groups: Mapping[str, Any] = NO_GROUPS
 ) -> str:
-    """Return the text of an error about an option that does not exist.
+    """Return the error text for an unknown option.
 
     Args:
-        where: What was called, such as `Limits()`.
+        where: Name of the call, such as `Limits()`.
         name: The unknown option.
-        known: The options that exist.
-        groups: The dataclasses of groups of options, by option.
+        known: The known options.
+        groups: Dataclasses of option groups, by option.
     """
     for option, group in groups.items():
         if name in group.__dataclass_fields__:
@@ -75,14 +75,14 @@ def unknown_option(
 
 
 class Described(float):
-    """A default that depends on something, which a signature shows in words.
+    """Default value that depends on other options. Signatures show it in words.
 
     Args:
-        words: What it is.
+        words: Description of the value.
     """
 
     def __new__(cls, words: str) -> Self:
-        """Make one; it equals no number that an author may give."""
+        """Create one; it equals no valid number."""
         return super().__new__(cls, -1)
 
     def __init__(self, words: str) -> None:

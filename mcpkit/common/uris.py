@@ -46,7 +46,7 @@ def in_ascii(uri: str) -> str:
 
 
 def normalized(uri: str) -> str:
-    """Return the spelling that a URI has in common with all that are equal to it."""
+    """Return the normalized spelling of a URI, which all equivalent URIs have in common."""
     return normalized_twice(uri)[0]
 
 

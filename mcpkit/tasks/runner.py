@@ -124,12 +124,12 @@ class Runner:
 
 
 class _Run:
-    """One job that runs.
+    """One running job.
 
     Attributes:
         job: The job.
         hold: Its lease.
-        task: What runs it.
+        task: The task that runs it.
         has_begun: Whether it has made its first step.
     """
 

@@ -104,7 +104,7 @@ class PipeOutput:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a write is in progress in the system or in a thread."""
+        """True if a write is in progress in the system or in a thread."""
         return self._rest.unwritten > 0
 
     async def ready(self) -> None:

@@ -404,14 +404,14 @@ def _from_json(key: str, value: Any) -> Any:
 
 
 def dialogue_of(call: Call) -> Dialogue:
-    """Return what a request asks and does once, of which there is one object.
+    """Return the `Dialogue` of a request, created on first use.
 
-    It asks by requests in the handshake era, and by rounds in the stateless era, unless it was made to ask in another
-    way.
+    It is a `Dialogue` in the handshake era and `Rounds` in the stateless era, unless the call was created with another
+    one.
 
     Raises:
-        RuntimeError: Its method has no place for questions.
-        MalformedError: What the client brings from an earlier round is malformed, forged or out of date.
+        RuntimeError: The method cannot send requests to the client.
+        MalformedError: The state that the client brings from an earlier round is malformed, forged or expired.
     """
     if call.dialogue is None:
         if call.era == "handshake":

@@ -53,18 +53,18 @@ class Dialogue:
     # The run of the handler
 
     def begin(self) -> None:
-        """Take note that the handler begins; it begins again where a middleware has it run twice."""
+        """Reset the used keys at the start of the handler, which a middleware may run twice."""
         self._used.clear()
 
     def use(self, what: str, key: str) -> None:
-        """Take note that a key is used.
+        """Record that a key is used.
 
         Args:
-            what: What has it, `question` or `ctx.once`; a question may have the key of what is done once.
+            what: Its use, `question` or `ctx.once`. The two have separate keys.
             key: The key.
 
         Raises:
-            ValueError: Another one of this run has it.
+            ValueError: The key was used before in this run.
         """
         if (what, key) in self._used:
             raise ValueError(
@@ -74,14 +74,14 @@ class Dialogue:
         self._used.add((what, key))
 
     def release(self, what: str, key: str) -> None:
-        """Take note that a key has not been used after all."""
+        """Release a key that was not used after all."""
         self._used.discard((what, key))
 
     def name(self, key: str | None) -> str:
-        """Return the name of a question: its key, or else its place in the order of asking.
+        """Return the name of a request to the client: its key, or otherwise its index.
 
         Raises:
-            ValueError: Another one of this run has the key.
+            ValueError: The key was used before in this run.
         """
         if key is None:
             self._count += 1
@@ -96,30 +96,30 @@ class Dialogue:
         return hashlib.sha256(f"{self.call_id} {name}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def remembered(self, key: str) -> tuple[Any] | None:
-        """Return what a side effect has returned in an earlier round; None where there was none."""
+        """Return the stored value of a side effect, as a tuple of one; None if there is none."""
         return (self._once[key],) if key in self._once else None
 
     def remember(self, key: str, value: Any) -> None:
-        """Keep what a side effect has returned, a JSON value, for the rounds to come."""
+        """Store the value of a side effect, a JSON value, for later rounds."""
         self._once[key] = value
         self.has_done = True
 
     async def keep(self) -> None:
-        """Have what is remembered outlive this run, where it may be run again elsewhere."""
+        """Persist the stored values, if the function may run again in another process."""
 
     def until(self, key: str, seconds: float) -> float:
-        """Return when the time for what a page is for is over, which begins with the first call of this."""
+        """Return the deadline for the step on a page, in Unix seconds. The first call sets it."""
         return self._until.setdefault(key, time.time() + seconds)
 
     def settle(self, key: str) -> None:
-        """Take note that what a page is for has been done."""
+        """Record that the step on a page is complete."""
         self._until.pop(key, None)
 
     def check_settled(self) -> None:
-        """End the round all the same where the handler has returned in spite of a question of its own.
+        """End the round if the handler has returned in spite of an open request.
 
         Raises:
-            InputRequired: The client has still to answer.
+            InputRequired: An answer of the client is missing.
         """
 
     # Asking
@@ -147,7 +147,7 @@ class Dialogue:
             return await channel.questions.ask(questions, requests, channel, seconds)
 
     def forget(self, key: str) -> None:
-        """Have a question asked again that was answered."""
+        """Discard an answer, so that the request is sent again."""
 
     async def redeem(self) -> None:
         """Mark the state of the earlier round as used, so that no other request can continue from it.
@@ -158,9 +158,9 @@ class Dialogue:
         """
 
     def result(self) -> Json | None:
-        """Return the result that ends a round; None where there are no rounds.
+        """Return the result that ends a round; None without rounds.
 
         Raises:
-            ValueError: The state has become too large.
+            ValueError: The state is too large.
         """
         return None

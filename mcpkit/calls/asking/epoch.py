@@ -15,10 +15,10 @@ _known: WeakKeyDictionary[Runtime, str] = WeakKeyDictionary()
 
 
 async def known_epoch(runtime: Runtime) -> str:
-    """Return a text that is another one after the store has lost what it had, as this process knows it.
+    """Return the epoch of the shared store that this process knows. It changes when the store loses its data.
 
     Raises:
-        OSError: It is not known yet, and the store does not answer.
+        OSError: The epoch is not known yet, and the store does not respond.
     """
     if runtime.is_alone:  # nothing is lost without the process
         return ""
@@ -26,10 +26,10 @@ async def known_epoch(runtime: Runtime) -> str:
 
 
 async def latest_epoch(runtime: Runtime) -> str:
-    """Return the same as it is now.
+    """Return the current epoch of the shared store.
 
     Raises:
-        OSError: The store does not answer.
+        OSError: The store does not respond.
     """
     if runtime.is_alone:
         return ""

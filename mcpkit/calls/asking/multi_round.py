@@ -1,8 +1,8 @@
-"""Asking the client in the stateless era: the request is answered with the questions, and made again with the answers.
+"""Requests to the client in the stateless era: the server answers with them, and the client repeats its request.
 
-The handler runs from the top in each round, and what has been answered is returned at once
-(basic/patterns/mrtr, 2026-07-28). All that a round needs is in the `requestState`, which the client carries:
-signed, and secret where the server says so.
+The handler runs from the start in each round, and earlier answers are returned at once (basic/patterns/mrtr,
+2026-07-28). The client carries the state of the rounds as `requestState`. It is signed, and encrypted if the server
+has that option.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Rounds(Dialogue):
         self._unclaimed = None
 
     def check_settled(self) -> None:
-        """End the round all the same where the handler has returned in spite of a question of its own."""
+        """End the round if the handler has returned in spite of an open request."""
         if self._pending:
             logger.warning(
                 "%s returned while its requests to the client %s are unanswered; they are sent all the same. Do not "
@@ -186,7 +186,7 @@ class Rounds(Dialogue):
         return (answer,)
 
     def forget(self, key: str) -> None:
-        """Have a question asked again that was answered."""
+        """Discard an answer, so that the request is sent again."""
         self._answered.pop(key, None)
         self._fresh.pop(key, None)
 
@@ -315,7 +315,7 @@ def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[
 
 
 def _handler(call: BaseCall) -> str:
-    """Name what asks, for the log."""
+    """Return the name of the handler, for the log."""
     return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 
 

@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def in_loop(coroutine: Coroutine[Any, Any, T], call: Call) -> T:
-    """Await something in the event loop of a request, from a worker thread, until the call is over.
+    """Await a coroutine in the event loop of a request, from a worker thread, until the end of the call.
 
     Raises:
-        CallEndedError: The call is over.
+        CallEndedError: The call has ended.
         RuntimeError: This is the thread of that event loop.
-        BaseException: Whatever is raised there.
+        BaseException: The exception of the coroutine.
     """
     try:
         loop = worker_loop(call)

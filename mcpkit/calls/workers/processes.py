@@ -42,16 +42,16 @@ _starting = threading.Lock()
 
 
 class Processes:
-    """A bounded number of worker processes, each with a thread here that speaks to it.
+    """A bounded number of worker processes, each with a thread in this process that communicates with it.
 
-    They are spawned on demand, never forked, and serve one call after the other.
+    They are spawned on demand, never forked, and run one call after the other.
 
     Args:
-        limit: The greatest number; None for one for each processor.
+        limit: Maximum number; None for one per processor.
 
     Raises:
-        TypeError: It is no whole number.
-        ValueError: There cannot be so few.
+        TypeError: The limit is not an integer.
+        ValueError: The limit is too small.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -65,18 +65,18 @@ class Processes:
         """Call `function` in a worker.
 
         Args:
-            function: One that can be pickled.
-            kwargs: Its arguments, which can be pickled, too.
-            make: Makes the result there, of what it returns; it can be pickled as well.
+            function: A function that can be pickled.
+            kwargs: Its arguments, which can be pickled.
+            make: Makes the result in the worker; it can be pickled.
 
         Returns:
-            The result, or what the function returns; of an `async def`, in the end, and of an async generator, its
-            items. When the caller is cancelled, a worker that has begun is killed; one that still imports the
-            function is kept for the next call.
+            The result, or the return value of the function: the awaited value of an `async def`, the items of an async
+            generator. If the caller is cancelled, a worker that runs the function is killed. A worker that still
+            imports it is kept for the next call.
 
         Raises:
-            ProcessEndedError: The worker has ended without a result.
-            BaseException: Whatever the function or `make` raises.
+            ProcessEndedError: The worker ended without a result.
+            BaseException: The exception of the function or of `make`.
         """
         call = _Call(function, kwargs, make)
         # Its thread is never given up: it returns as soon as its worker is dead, and holds its place till then.
@@ -138,7 +138,7 @@ class _Call:
         self._lock = threading.Lock()
 
     def make(self, worker: Worker) -> None:
-        """Have a worker make it, unless it is over."""
+        """Run the call in a worker, unless it has ended."""
         import pickle
 
         number = next(_numbers)
@@ -157,7 +157,7 @@ class _Call:
             self.error = of_a_function(raised.error())
 
     def result(self) -> Any:
-        """Return what the function returned, or raise what it raised."""
+        """Return the result of the function, or raise its exception."""
         error, self.error = self.error, None
         if error is None:
             return self._value
@@ -178,7 +178,7 @@ class Worker:
     """One worker process.
 
     Args:
-        function: What it will be asked to call first: it imports that while it starts.
+        function: The first function to call: the worker imports it while it starts.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -258,7 +258,7 @@ class Worker:
             logger.warning("a worker process sent two results for one call; the second is discarded")
 
     def kill(self) -> None:
-        """End it, and what it has started, at once; from any thread."""
+        """Kill it and the processes that it has started; from any thread."""
         _workers.discard(self)
         with self._lock:
             if self._is_killed or self.is_of_parent:
@@ -294,7 +294,7 @@ def kill_workers() -> None:
 
 
 def _main_module() -> str | None:
-    """Return what was started by `python -m package` or `python folder`; multiprocessing leaves it to us."""
+    """Return the module of `python -m package` or folder of `python folder`, which multiprocessing does not import."""
     main = sys.modules["__main__"]
     name = main.__spec__.name if main.__spec__ is not None else ""
     if name == "__main__":  # of a folder or an archive, which has no name

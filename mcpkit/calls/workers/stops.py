@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 class Stop:
-    """Something that stops a function, as long as there is something to stop; `with` takes it back after its block.
+    """A registered function that stops a handler; as a context manager, until the end of its block.
 
     Args:
-        function: What is called, at most once, in a thread of its own.
+        function: The function. It is called at most once, in a thread of its own.
         method: The method of the request, for the log.
     """
 
@@ -29,19 +29,19 @@ class Stop:
         return self._function is not None
 
     def __enter__(self) -> None:
-        """Begin what can be stopped."""
+        """Do nothing: the function is registered already."""
 
     def __exit__(self, *_: object) -> None:
-        """Take it back."""
+        """Unregister it."""
         self.take_back()
 
     def take_back(self) -> None:
-        """See to it that it is not called any more; where it is being called now, wait until it has returned."""
+        """Unregister the function. If it is being called now, wait until it has returned."""
         with self._lock:
             self._function = None
 
     def call(self) -> None:
-        """Call it, unless it has been, or is taken back; what it raises is logged."""
+        """Call the function, unless it has been called or unregistered. An exception is logged."""
         with self._lock:
             function, self._function = self._function, None
             if function is None:

@@ -67,7 +67,7 @@ class Raised(NamedTuple):
     def error(self) -> BaseException:
         """Return the exception, with the traceback of its process as its cause.
 
-        That of a result that cannot be sent is what its author's code raised, if anything: no code of its own failed.
+        The cause of an `OutputError` is the exception behind it, if any, because no code of the function failed.
         """
         if self.pickled:
             error: BaseException = pickle.loads(self.pickled)
@@ -145,9 +145,10 @@ def _answer(request: bytes) -> bytes:
 
 
 def _import_main(main: str) -> None:
-    """Make the functions of the server's main module known here, under a name that is not `__main__`.
+    """Import the server's main module under a name other than `__main__`, for its functions.
 
-    A server that is run unguarded in such a module would run here, so it is only done where a function lies there.
+    A module without a `__main__` guard would run its server here, so it is only imported if a function is defined in
+    it.
     """
     import runpy
 

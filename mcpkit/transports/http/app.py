@@ -78,7 +78,7 @@ class HttpApp:
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether clients need an access token."""
+        """True if clients need an access token."""
         return self._public is not None
 
     def mount(self, path: str, app: ASGIApp) -> None:

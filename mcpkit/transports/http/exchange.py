@@ -265,7 +265,7 @@ class Exchange:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is queued that the client must read before it sends more requests."""
+        """True if so much is queued that the client must read before it sends more requests."""
         return self._queued > MOST_QUEUED and sum(map(len, self._queue)) > MOST_QUEUED
 
     def open_stream(self) -> None:

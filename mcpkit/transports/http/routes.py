@@ -93,7 +93,7 @@ class Routes:
         self.take_up()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request whose path does not belong to the protocol.
+        """Serve a request with a path that does not belong to the protocol.
 
         Args:
             scope: An ASGI scope of type `http` or `websocket`; it is not changed.

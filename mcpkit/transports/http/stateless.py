@@ -101,7 +101,7 @@ class _Post:
         self._exchange = exchange
 
     def has_request(self, id_: RequestId) -> bool:
-        """Say no: POSTs share no ids."""
+        """Return False: POSTs share no ids."""
         return False
 
     def envelope(self, method: str, params: Json, meta: Json) -> Stateless:

@@ -87,7 +87,7 @@ class Public(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether the app is at the root of the site, without a path prefix."""
+        """True if the app is at the root of the site, without a path prefix."""
         return self.mcp.below == self.mcp.at_root
 
 

@@ -1,4 +1,4 @@
-"""The handshake era: sessions, their streams, and what processes share of them.
+"""The handshake era: sessions, their streams, and their state that processes share.
 
 Internal: it may change at any time.
 """

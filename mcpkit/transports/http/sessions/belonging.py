@@ -1,4 +1,4 @@
-"""Whose a session is: adopted by the first who says who they are, ended where its principal was sent away."""
+"""Ownership of sessions: adoption by the first authenticated principal, and the end after a revocation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: str) -> None:
-    """Let somebody have a session that was nobody's, unless somebody else has been faster.
+    """Make a principal the owner of an anonymous session, unless another one was faster.
 
     Args:
-        runtime: What has the store.
+        runtime: Shared objects of the server, with the store.
         record: The session.
-        principal: Who.
-        owner: What stands for them; see `owner_of`.
+        principal: The principal.
+        owner: Its owner key; see `owner_of`.
 
     Raises:
-        BusyError: The shared store does not answer.
+        BusyError: The shared store does not respond.
     """
     key = f"{record.key}/{OWNER}"
     left = max(record.token.expires - time.time(), 1)
@@ -45,16 +45,16 @@ async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: s
 async def is_revoked(
     revocations: Revocations | None, record: Record, principal: Principal, opened: float
 ) -> bool:
-    """Say whether a session was opened before its client was sent away; then it ends.
+    """Return True, and end a session, if its client's access was revoked after the session was opened.
 
     Args:
-        revocations: Who has been sent away; None where nobody can be.
+        revocations: Revocations of users' access; None if the server has none.
         record: The session.
         principal: Its client.
-        opened: When it was opened, in Unix seconds.
+        opened: Time when it was opened, in Unix seconds.
 
     Raises:
-        BusyError: The shared store does not answer.
+        BusyError: The shared store does not respond.
     """
     if principal.id is None or revocations is None:
         return False

@@ -1,4 +1,4 @@
-"""What a session says to its client that belongs to no request, such as progress of a task."""
+"""Messages of a session to its client that belong to no request, such as progress of a task."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .telling import Telling
 
 
 class Beside:
-    """The newest stream of a session that a GET has opened, in whichever process; see `StandaloneChannel`.
+    """The newest GET stream of a session, in any process; see `StandaloneChannel`.
 
     Args:
-        questions: What its client is asked.
-        telling: Its streams.
+        questions: Open requests to the client.
+        telling: Listening streams of the session.
 
     Attributes:
-        questions: What its client is asked.
-        has_ended: Whether the session has.
+        questions: Open requests to the client.
+        has_ended: Whether the session has ended.
     """
 
     __slots__ = ("_telling", "has_ended", "questions")
@@ -29,19 +29,19 @@ class Beside:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is such a stream, as far as is known here."""
+        """True if there is such a stream, as far as this process knows."""
         return self._telling.is_heard
 
     def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when there is one; return what ends this."""
+        """Call a function when there is one. Return a function that ends it."""
         return self._telling.attend(changed)
 
     def send(self, message: bytes) -> None:
-        """Say a message; it is lost where nobody listens."""
+        """Send a message; it is lost if no stream is open."""
         self._telling.say(message)
 
     async def ready(self) -> None:
-        """Wait until the client keeps up, where it listens here."""
+        """Wait until the client keeps up, if its stream is in this process."""
         streams = self._telling.streams
         if streams and (exchange := streams[-1].exchange) is not None:
             await exchange.ready()

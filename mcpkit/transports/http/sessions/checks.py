@@ -1,4 +1,4 @@
-"""Waiting until the process that tells a client what changes knows of what that has subscribed to elsewhere."""
+"""Confirmation that the process that sends a client's notifications has received its new subscriptions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PATIENCE = 5.0
 
 
 class Checks:
-    """What this process waits for.
+    """Confirmations that this process waits for.
 
     Args:
         record: The record of the session.
-        process: What this process is called.
+        process: Name of this process.
     """
 
     __slots__ = ("_count", "_open", "_process", "_record")
@@ -35,10 +35,10 @@ class Checks:
         self._open: dict[str, asyncio.Future[None]] = {}
 
     async def ask(self) -> None:
-        """Wait until it knows of all that has been saved, so that it tells what changes from now on.
+        """Wait until the notifying process has read the saved record, so that it sends later changes; with a timeout.
 
         Raises:
-            BusyError: The shared store does not answer.
+            BusyError: The shared store does not respond.
         """
         self._count += 1
         number = f"{self._process}-{self._count}"
@@ -54,7 +54,7 @@ class Checks:
             del self._open[number]
 
     def hear(self, number: str) -> None:
-        """Take note that it knows."""
+        """Handle a confirmation."""
         checked = self._open.get(number)
         if checked is not None and not checked.done():
             checked.set_result(None)

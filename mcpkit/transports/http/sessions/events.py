@@ -1,4 +1,4 @@
-"""The latest events of a session, for clients that come back, and the memory that all sessions have for theirs."""
+"""The latest events of a session, for clients that reconnect, within a memory limit for all sessions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Kept(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes."""
+        """Size in memory, in bytes."""
         return len(self.message) + _BESIDES
 
 
 class Shelf:
-    """What all sessions of an app keep in one process, together no more than a number of bytes.
+    """Stored events of all sessions of an app in one process, within a limit.
 
     Args:
-        limit: That number.
+        limit: Maximum number of bytes.
 
     Attributes:
-        most: The bytes that one session may keep, so that an event of more is not kept at all.
-        size: The bytes that are kept.
+        most: Maximum number of bytes of one session. A larger event is not stored.
+        size: Number of stored bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -48,7 +48,7 @@ class Shelf:
         self._owners: OrderedDict[int, Events] = OrderedDict()  # of what is kept, the oldest first
 
     def put(self, owner: Events, stream: str, number: int, message: bytes) -> Kept:
-        """Take an event, which its session keeps, and have the oldest ones of all go for it."""
+        """Count an event that its session stores, and drop the oldest events of all sessions to make room."""
         self._serial += 1
         kept = Kept(self._serial, stream, number, message)
         self.size += kept.size
@@ -58,7 +58,7 @@ class Shelf:
         return kept
 
     def remove(self, kept: Kept) -> None:
-        """Let go of an event that its session has dropped."""
+        """Uncount an event that its session has dropped."""
         del self._owners[kept.serial]
         self.size -= kept.size
 
@@ -67,8 +67,8 @@ class Events:
     """The latest events of one session.
 
     Args:
-        process: A text that no other process has, so that ids of its streams are not mistaken for ours.
-        shelf: Where the sessions of the process keep theirs.
+        process: Unique name of the process, which distinguishes the ids of its streams.
+        shelf: Stored events of all sessions of the process.
     """
 
     def __init__(self, process: str, shelf: Shelf) -> None:
@@ -84,10 +84,10 @@ class Events:
         return f"{self._process}{kind}{self._opened}"
 
     def keep(self, stream: str, number: int, message: bytes) -> bool:
-        """Keep an event, and let go of the oldest ones for it.
+        """Store an event, and drop the oldest ones to make room.
 
         Returns:
-            Whether it is kept: one that is too large is not, and costs no other its place.
+            Whether it is stored: an event that is too large is not, and no other is dropped for it.
         """
         if len(message) + _BESIDES > self._shelf.most:
             return False
@@ -99,13 +99,13 @@ class Events:
         return True
 
     def drop(self) -> None:
-        """Let go of the oldest event."""
+        """Drop the oldest event."""
         kept = self._kept.popleft()
         self._bytes -= kept.size
         self._shelf.remove(kept)
 
     def clear(self) -> None:
-        """Let go of all: nobody comes back."""
+        """Drop all events: no client reconnects for them."""
         while self._kept:
             self.drop()
 
@@ -120,5 +120,5 @@ class Events:
         return max(0, self._shelf.most - _BESIDES)
 
     def after(self, stream: str, number: int) -> list[Kept]:
-        """Return the events of a stream that came after one of them, as far as they are kept."""
+        """Return the stored events of a stream after one of them."""
         return [kept for kept in self._kept if kept.stream == stream and kept.number > number]

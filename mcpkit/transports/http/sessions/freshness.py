@@ -1,4 +1,4 @@
-"""Whether what a process knows of its sessions may be used without a look at the shared store."""
+"""Freshness of the known state of sessions: whether it may be used without reading the shared store."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _AWAY = 1.0
 
 
 class Freshness:
-    """Says which sessions need no look, as all that others have done to them is known.
+    """Decides which sessions need no read of the shared store, because all changes of other processes are known.
 
-    What others do is told to all processes. So that a process knows that it has heard it, it tells itself something now
-    and then, while requests come: as long as that is heard, nothing else can have been lost. Where it is not, each
-    session is looked at once a second. While the store does not answer, all that is known is used.
+    Processes publish their changes to all. To know that it has received them, a process regularly publishes a message
+    to itself while requests arrive: as long as it receives that, it has missed nothing. Otherwise each session is read
+    once a second. While the store does not respond, the known state is used.
 
     Args:
-        remote: What is heard from others.
-        has_local_reads: Whether a look costs no way to another process, so that each request may have one.
+        remote: Messages between the processes.
+        has_local_reads: Whether a read needs no access to another process, so that each request may read.
     """
 
     def __init__(self, remote: Remote, *, has_local_reads: bool) -> None:
@@ -55,7 +55,7 @@ class Freshness:
         self._is_over = False
 
     def holds(self, record: Record) -> bool:
-        """Say whether what is known of a session may be used."""
+        """Return True if the known state of a session may be used."""
         if self._probing is not None:
             return True
         if self._is_near:
@@ -69,7 +69,7 @@ class Freshness:
         return record.looked >= self._remote.since and now - self._remote.until < STALE
 
     def fail(self) -> None:
-        """Take note that the store does not answer, and ask it now and then whether it does."""
+        """Note that the store does not respond, and check regularly whether it does again."""
         if self._probing is None and not self._is_over:
             self._probing = self._loop.create_task(self._probe())
 
@@ -84,7 +84,7 @@ class Freshness:
             self._probing = None
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Stop publishing."""
         self._is_over = True
         for task in (self._task, self._probing):
             if task is not None:
@@ -110,11 +110,11 @@ class Freshness:
 
 
 async def in_time(looking: Coroutine[object, object, T]) -> T:
-    """Look at a record, but not for long; what is near is there at once.
+    """Read a record with a timeout. A local read finishes at once.
 
     Raises:
-        TimeoutError: It took too long.
-        OSError: The shared store does not answer.
+        TimeoutError: The timeout has ended.
+        OSError: The shared store does not respond.
     """
     is_over, found = first_step(looking)
     if is_over:

@@ -44,12 +44,12 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     """Serve one POST of the handshake era.
 
     Args:
-        service: What serves it.
+        service: The service.
         message: The JSON value of the body.
-        exchange: The request, and its answer.
+        exchange: The request and its response.
 
     Raises:
-        BusyError: The shared store does not answer.
+        BusyError: The shared store does not respond.
     """
     if is_initialize(message):
         await _initialize(service, message, exchange)
@@ -74,14 +74,14 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
 
 
 async def serve_get(service: Service, exchange: Exchange) -> None:
-    """Serve a GET: a stream for what belongs to no call, or the rest of one that was cut off.
+    """Serve a GET: a stream for messages that belong to no call, or the rest of an interrupted stream.
 
     Args:
-        service: What serves it.
-        exchange: The request, and its answer.
+        service: The service.
+        exchange: The request and its response.
 
     Raises:
-        BusyError: Too many streams are open, or the shared store does not answer.
+        BusyError: Too many streams are open, or the shared store does not respond.
     """
     session = await _find_session(service, exchange)
     if session is None:
@@ -117,10 +117,10 @@ async def serve_delete(service: Service, exchange: Exchange) -> None:
 
 
 async def fail_question(service: Service, exchange: Exchange, body: bytes, problem: ProtocolError) -> None:
-    """End the question that a body answers which is not JSON.
+    """Fail a request to the client if a body that is not JSON responds to it.
 
     Raises:
-        BusyError: The shared store does not answer.
+        BusyError: The shared store does not respond.
     """
     from ....protocol.unreadable import id_of_answer, is_call
 
@@ -139,7 +139,7 @@ def _header(exchange: Exchange, name: bytes) -> str:
 
 
 async def _find_session(service: Service, exchange: Exchange) -> Session | None:
-    """Return the session of a request; None where that names none, or none that there is, and has been refused."""
+    """Return the session of a request. If there is none, refuse the request and return None."""
     session = await service.sessions.find(_header(exchange, _SESSION), exchange)
     if session is not None:
         return session
@@ -157,7 +157,7 @@ async def _find_session(service: Service, exchange: Exchange) -> Session | None:
 
 @types.coroutine
 def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
-    """Let calls have their first step, with which most end; before Python 3.12 that is in the next turn of the loop."""
+    """Let calls make their first step, after which most have ended: before Python 3.12, in the next loop iteration."""
     if exchange.state != ANSWERED and not _IS_EAGER:
         yield
 
@@ -167,16 +167,16 @@ _NO_QUESTIONS = OpenQuestions()
 
 
 class Guest(Peer):
-    """A client of the handshake era that is served without a session: each POST is all there is of it.
+    """A client of the handshake era without a session: each POST is independent.
 
     Args:
-        service: What serves it.
-        calls: What runs for it: of its own for a batch, as its ids are.
-        known: What is known of it; None before it has said anything.
-        exchange: The answer to its POST.
+        service: The service.
+        calls: Running requests: a separate object for a batch, because its ids are.
+        known: Assumed result of the handshake; None before the first message.
+        exchange: Response to its POST.
 
     Attributes:
-        request: What it asks, unless that has been answered already or is a batch.
+        request: Its request; None for a batch, or if it has been answered.
     """
 
     _ignores_strange_answers = False
@@ -189,7 +189,7 @@ class Guest(Peer):
         self._has_batch = False
 
     def receive(self, message: Any) -> None:
-        """Take what the POST brings."""
+        """Process the body of the POST."""
         if is_array(message):
             self._has_batch = True
             self._receive_batch(message, self.reply, self._exchange, where="a POST")
@@ -203,7 +203,7 @@ class Guest(Peer):
         )
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
-        """Return what is known of it, which is no session."""
+        """Return the envelope of a request without a session."""
         if method in {"resources/subscribe", "resources/unsubscribe"}:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
         assert self.session is not None
@@ -219,7 +219,7 @@ class Guest(Peer):
             self.request = request
 
     def _initialized(self) -> None:
-        """Tell nothing: there is no stream to tell it on."""
+        """Do nothing: there is no stream for notifications."""
 
 
 async def _serve_guest(service: Service, message: Any, exchange: Exchange) -> None:
@@ -243,13 +243,13 @@ async def _serve_guest(service: Service, message: Any, exchange: Exchange) -> No
 
 
 class Newcomer(Guest, Source):
-    """A client that sends `initialize`: where that is answered with a result, it has a session, else none.
+    """A client that sends `initialize`. It gets a session if the response is a result.
 
-    The session's id is made before the first byte of the answer: an event stream has it before the result.
+    The session id is created before the first byte of the response: an event stream needs it before the result.
 
     Args:
-        service: What serves it.
-        exchange: The answer to its POST.
+        service: The service.
+        exchange: Response to its POST.
     """
 
     def __init__(self, service: Service, exchange: Exchange) -> None:
@@ -261,12 +261,12 @@ class Newcomer(Guest, Source):
         exchange.attach(self)
 
     def envelope(self, method: str, params: Json, meta: Json) -> Handshake:
-        """Negotiate with it."""
+        """Negotiate the handshake."""
         self.session = Handshake.receive(params)
         return self.session
 
     async def finish(self, outcome: Ready | Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Return what it is answered, once the session is open: when there is a result that can be sent."""
+        """Return the response, and open the session first if the response is a result."""
         result = outcome if isinstance(outcome, (dict, bytes)) else await outcome
         if not self._has_sessions:
             return _without_session(result)
@@ -286,13 +286,13 @@ class Newcomer(Guest, Source):
             self._exchange.answer(message, 200, self.headers())
 
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the header that tells the session's id; none where there will be no session."""
+        """Return the header with the id of the session; empty if there is no session."""
         if self._has_failed or not self._has_sessions:
             return ()
         return ((_SESSION, self._mint().id.encode()),)
 
     def lost(self, exchange: Exchange) -> None:
-        """Cancel what has not been answered."""
+        """Cancel the running request."""
         self._service.calls.cancel(exchange)
 
     def _mint(self) -> Minted:
@@ -314,7 +314,7 @@ async def _initialize(service: Service, message: Json, exchange: Exchange) -> No
 
 
 def _without_session(result: Outcome) -> Outcome:
-    """Leave out of what is declared what takes a stream that outlives the request."""
+    """Return a result without the declared capabilities that need a stream beyond the request."""
     declared = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not is_object(declared):
         return result  # it is a middleware's own

@@ -1,4 +1,4 @@
-"""What other processes may need of the event streams of this one, written down in the shared store."""
+"""Event streams of this process in the shared store, for other processes."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Part(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What is written of a stream.
+    """Stored state of a stream.
 
     Attributes:
-        sent: The number of the latest event.
-        is_over: Whether nothing follows.
-        id: Of the request that the stream answers.
-        parts: What is written apart.
-        events: The numbers and messages of the rest, as far as they are kept.
-        version: What tells it from what is written next.
+        sent: Number of the latest event.
+        is_over: Whether the stream has ended.
+        id: Id of the request that the stream answers.
+        parts: Events that are stored separately.
+        events: Numbers and messages of the other events, as far as they are kept.
+        version: Version of this state in the store.
     """
 
     sent: int
@@ -61,7 +61,7 @@ class Page(NamedTuple):
 
 
 class Written(Protocol):
-    """A stream that is written down."""
+    """A stream in the journal."""
 
     entry: Entry
     request_id: RequestId | None
@@ -69,12 +69,12 @@ class Written(Protocol):
 
     @property
     def name(self) -> str:
-        """What its ids begin with."""
+        """Prefix of its event ids."""
         ...
 
     @property
     def session(self) -> str:
-        """Of which session it is, as the token has it."""
+        """Id of its session, as in the token."""
         ...
 
     @property
@@ -84,25 +84,25 @@ class Written(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether others may wait for it, as nobody takes it here."""
+        """True if other processes may wait for it, because it has no connection here."""
         ...
 
     def kept_after(self, number: int) -> list[Kept]:
-        """Return its events after one, as far as they are kept."""
+        """Return its stored events after one of them."""
         ...
 
     async def tell(self) -> None:
-        """Tell the others that there is more."""
+        """Notify other processes of new events."""
         ...
 
 
 class Entry:
-    """How far a stream has been written down.
+    """Progress of writing a stream to the store.
 
     Attributes:
-        version: The version that was written; None before the first one.
-        parts: What was written apart, with versions.
-        is_lost: Whether another process has ended it, so that nothing more is written.
+        version: The stored version; None before the first.
+        parts: Events that were stored separately, with versions.
+        is_lost: Whether another process has ended the stream, so that no more is written.
     """
 
     __slots__ = ("is_lost", "parts", "version")
@@ -114,7 +114,7 @@ class Entry:
 
     @property
     def last(self) -> int:
-        """The number of the last event that was written apart."""
+        """Number of the last event that was stored separately."""
         return max((part.last for part in self.parts), default=0)
 
 
@@ -125,15 +125,15 @@ class _Records(Protocol):
 
 
 class Journal:
-    """Writes what streams say into the shared store a moment later, and reads what others have written.
+    """Writes events of streams to the shared store, with a short delay, and reads those of other processes.
 
-    What is written is what is kept here, so it has the same bounds. Who ends the stream of another one writes a version
-    of their own: the other's next one is refused, so that there is one end.
+    It writes the events that this process keeps, so the same limits apply. A process that ends the stream of another
+    one writes a version of its own. The next write of the other process is rejected, so that the stream ends once.
 
     Args:
         shared: The store.
-        keys: What it is sealed with, where the store outlives the process.
-        ttl: Seconds for which it is kept after the latest change.
+        keys: Keys for encryption, if the store outlives the process.
+        ttl: Seconds for which data is kept after the latest change.
     """
 
     def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
@@ -158,7 +158,7 @@ class Journal:
     # Writing
 
     def note(self, stream: Written) -> None:
-        """Write a stream down soon, as it has changed."""
+        """Write a changed stream soon."""
         if self._is_off or stream.entry.is_lost:
             return
         self._dirty[stream] = None
@@ -171,7 +171,7 @@ class Journal:
         self._begin()
 
     def remove(self, stream: Written) -> None:
-        """Remove what has been written of a stream, as nobody may come back for it."""
+        """Remove a stream from the store, because no client may reconnect to it."""
         self._dirty.pop(stream, None)
         self._open.pop(stream, None)
         if not (self._is_off or stream.entry.is_lost):
@@ -179,7 +179,7 @@ class Journal:
             self._begin()
 
     async def flush(self) -> None:
-        """Return once all has been written, or cannot be."""
+        """Wait until everything has been written, or cannot be."""
         while (self._dirty or self._removed or self._task is not None) and not self._is_failing:
             if self._task is None:
                 self._start()
@@ -187,7 +187,7 @@ class Journal:
                 await asyncio.wait([self._task])
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self._is_off = True
         if self._task is not None:
             self._task.cancel()
@@ -301,10 +301,10 @@ class Journal:
     # Reading
 
     async def read(self, session: str, name: str) -> Page | None:
-        """Return what is written of a stream; None where nothing is, or nothing that can be read.
+        """Return the stored state of a stream; None if there is none, or it is unreadable.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The store does not respond.
         """
         found = await self._get(f"{session}/{name}")
         if found is None:
@@ -320,10 +320,10 @@ class Journal:
         )
 
     async def events(self, session: str, name: str, page: Page, after: int) -> list[tuple[int, bytes]]:
-        """Return the numbers and messages of a stream after one of them, as far as they are kept.
+        """Return the stored numbers and messages of a stream after one of its events.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The store does not respond.
         """
         events: list[tuple[int, bytes]] = []
         for part in page.parts:
@@ -332,20 +332,20 @@ class Journal:
         return [each for each in (*events, *page.events) if each[0] > after]
 
     async def end(self, session: str, name: str, page: Page, message: bytes | None, by: str) -> str | None:
-        """End the stream of another process, unless that has said more meanwhile.
+        """End the stream of another process, unless that has sent more meanwhile.
 
         Args:
             session: Its session.
             name: Its name.
-            page: What was read of it.
-            message: The last that it says; None for nothing.
-            by: What this process is called.
+            page: Its state as read.
+            message: The last message; None for none.
+            by: Name of this process.
 
         Returns:
-            None where it has said more.
+            The new version; None if the other process has sent more.
 
         Raises:
-            OSError: The store does not answer.
+            OSError: The store does not respond.
         """
         sent = page.sent + (message is not None)
         last = [] if message is None else [(sent, message)]

@@ -1,6 +1,6 @@
-"""The transport of 2024-11-05: one event stream for each session, and POSTs beside it ("HTTP with SSE").
+"""The transport of 2024-11-05: one event stream for each session, and POSTs for messages ("HTTP with SSE").
 
-Deprecated since 2025-03-26. A session is a pipe that lives as long as its stream, in this process.
+Deprecated since 2025-03-26. A session is a `Pipe`, which lives as long as its stream, in this process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Pipe(Source):
-    """One session: what comes by POST is served, and all that is said goes out on the stream.
+    """One session: it receives messages by POST, and sends all messages on its stream.
 
     Args:
-        environment: What it lives in.
-        pipes: Those that are open, by their ids; it is one of them until it ends.
+        environment: Shared objects of the app.
+        pipes: Open pipes by id, including this one until it ends.
         exchange: The stream.
-        messages: The path where the client is to post its messages, as the client sees it.
+        messages: Path for POSTs, as the client sees it.
 
     Attributes:
-        id: What its client adds to that path.
+        id: Id that the client appends to that path.
         connection: The session.
-        principal: Who has opened it; what others post is not taken.
-        caller: What tells its client from others; see `Shares`.
+        principal: Principal that opened it; messages of others are rejected.
+        caller: Identifier of the client, for limits; see `Shares`.
 
     Raises:
         BusyError: Too many streams are open.
@@ -71,24 +71,24 @@ class Pipe(Source):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the client should read its stream before it asks for more."""
+        """True if the client should read its stream before it sends more requests."""
         return self._exchange.is_behind
 
     def take(self) -> None:
-        """Take a place among the streams that listen: for its own, and for each that is opened on it.
+        """Count one more listening stream: the pipe itself, or one that is opened on it.
 
         Raises:
-            BusyError: There is none.
+            BusyError: Too many streams are open.
         """
         self._environment.check_room(self.caller)
         self._environment.streams.take(self.caller)
 
     def give_back(self) -> None:
-        """Give such a place back."""
+        """Uncount a listening stream."""
         self._environment.streams.give_back(self.caller)
 
     def renew(self, exchange: Exchange) -> None:
-        """Take note of the access token of a message: the pipe listens as long as the latest one lets it."""
+        """Use the access token of a new message: the stream lasts as long as the latest token."""
         token = exchange.request_headers.get(b"authorization")
         if token == self._token or self._ending is not None or not _lasts(exchange.grant, self._grant):
             return
@@ -97,7 +97,7 @@ class Pipe(Source):
         self._let_go = self._environment.hold(exchange, self._end)
 
     def _end(self) -> None:
-        """Listen no more; once what runs has been answered, all is over."""
+        """Stop listening, and end the session when the running requests have been answered."""
         self._let_go()
         self.connection.end_listening()
         self._ending = self._environment.loop.create_task(self._end_after_calls())
@@ -107,7 +107,7 @@ class Pipe(Source):
         await self.aclose()
 
     def revoke(self, revocation: Revocation, problem: ProtocolError) -> None:
-        """End at once where its client has been sent away, who is told so where an answer is awaited."""
+        """End at once after a revocation of the client's access, with an error for each running request."""
         if self._grant is None or not revocation.covers(self.principal, self._grant.issued):
             return
         self._leave()
@@ -115,7 +115,7 @@ class Pipe(Source):
         self._environment.begin(self.aclose())
 
     async def aclose(self) -> None:
-        """Take leave of the client, and cancel what runs."""
+        """End the stream, and cancel running requests."""
         if self._ending is not None and self._ending is not asyncio.current_task():
             self._ending.cancel()
         self._leave()
@@ -126,7 +126,7 @@ class Pipe(Source):
         self._exchange.push(event(message))
 
     def _leave(self) -> bool:
-        """Be found no more; say whether it was."""
+        """Remove this pipe from the open ones. Return True if it was among them."""
         if self._pipes.pop(self.id, None) is None:
             return False
         self.give_back()
@@ -134,13 +134,13 @@ class Pipe(Source):
         return True
 
     def lost(self, exchange: Exchange) -> None:
-        """Cancel what runs, as nobody hears of it any more."""
+        """Cancel running requests, because the client has disconnected."""
         if self._leave():
             self._environment.begin(self.connection.aclose())
 
 
 def _lasts(grant: AccessToken | None, other: AccessToken | None) -> bool:
-    """Say whether an access token holds at least as long as another one."""
+    """Return True if an access token is valid at least as long as another one."""
     if grant is None or other is None:
         return False
     return grant.expires is None or (other.expires is not None and grant.expires >= other.expires)

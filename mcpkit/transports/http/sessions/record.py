@@ -1,4 +1,4 @@
-"""What all processes that may serve a session share of it: its record, in the shared store."""
+"""The record of a session in the shared store, for all processes that may serve it."""
 
 from __future__ import annotations
 
@@ -36,27 +36,26 @@ _ENDED = "ended"
 
 
 class Record:
-    """The record of one session, as one process has it.
+    """The record of one session, as known to one process.
 
-    Where the shared store does not answer, what is awaited raises a BusyError, and it is logged;
-    `look` raises an OSError.
+    If the shared store does not respond, methods log that and raise a BusyError; `look` raises an OSError.
 
     Args:
-        broker: Where it is.
-        remote: What tells other processes of it.
-        name: The name of the server.
-        ttl: Seconds that it lives for after it was written.
-        token: What its id says.
+        broker: The shared store.
+        remote: Notifies other processes.
+        name: Name of the server.
+        ttl: Lifetime in seconds after a write.
+        token: Content of the session id.
 
     Attributes:
-        token: What its id says.
-        key: The key of the record in the shared store.
-        fields: What the shared store had when it was last looked at.
-        changes: What has changed here, and the store is not told of yet: fields to set, and None for those to remove.
-        saves: How many times changes have been saved.
-        prolonged: When the shared store was last told that the session is in use, by the event loop's clock.
-        looked: When the latest look at it began, by the same clock.
-        is_stale: Whether something is known to have happened since.
+        token: Content of the session id.
+        key: Key of the record in the shared store.
+        fields: Fields in the shared store when it was last read.
+        changes: Unsaved changes of this process: fields to set, and None for fields to remove.
+        saves: Number of saves.
+        prolonged: Time when the lifetime was last extended, by the event loop's clock.
+        looked: Time when the latest read began, by the same clock.
+        is_stale: Whether the record has changed since.
     """
 
     def __init__(self, broker: PubSub, remote: Remote, name: str, ttl: float, token: SessionToken) -> None:
@@ -75,11 +74,11 @@ class Record:
         self._saves_begun = self.saves = 0
 
     async def open(self, seconds: float, text: str | None) -> Mapping[str, str]:
-        """Make the record of a new session, and return it; where that fails, there is none.
+        """Create the record of a new session, and return its fields. After a failure, there is no record.
 
         Args:
-            seconds: How long it lives, unless a request follows.
-            text: The signed token, where the session id does not hold it.
+            seconds: Lifetime in seconds, unless a request follows.
+            text: The signed token, if the session id does not contain it.
         """
         opened = {_OPEN: "1"} if text is None else {_OPEN: "1", TOKEN: text}
         try:
@@ -108,15 +107,15 @@ class Record:
         return self.take(fields, saves)
 
     def take(self, fields: Mapping[str, str], saves: int) -> Mapping[str, str] | None:
-        """Take what the shared store has.
+        """Process the fields in the shared store.
 
         Args:
-            fields: That.
-            saves: What `saves` was before it was asked for that.
+            fields: The fields.
+            saves: The value of `saves` before they were read.
 
         Returns:
-            What the record says; None when the session has ended. While changes of ours are on their way, it is what
-            it was before, as what was read may lack them: the next look sees all.
+            The current fields; None if the session has ended. While changes of this process are being saved, the
+            previous fields, because the read may lack the changes. The next read has them.
         """
         if self.changes:  # which the shared store has not been told of yet
             merged = {**fields, **self.changes}
@@ -134,15 +133,15 @@ class Record:
         return self._loaded
 
     async def save(self) -> None:
-        """Give the shared store what has changed here, and tell others that it has; where that fails, it is kept."""
+        """Write the changes of this process to the shared store, and notify others. On failure, they are kept."""
         await _reach(self.try_save())
         await self.announce()
 
     async def try_save(self) -> None:
-        """Give the shared store what has changed here.
+        """Write the changes of this process to the shared store.
 
         Raises:
-            OSError: The shared store does not answer.
+            OSError: The shared store does not respond.
         """
         changes, self.changes = self.changes, {}
         self._saves_begun += 1
@@ -158,12 +157,12 @@ class Record:
             self.saves += 1
 
     async def prolong(self, now: float) -> None:
-        """Tell the shared store that the session is in use."""
+        """Extend the lifetime of the session in the shared store."""
         await _reach(self._broker.write(self.key, {}, self._ttl))
         self.prolonged = now
 
     async def end(self) -> None:
-        """Have no process find the session any more."""
+        """End the session for all processes."""
         token = self.token
         if token.home == self._broker.store_id:
             await _reach(self._broker.erase(self.key))
@@ -171,11 +170,11 @@ class Record:
             await _reach(self._broker.write(self.key, {_ENDED: "1"}, token.expires - time.time()))
 
     async def tell(self, verb: str, text: str = "") -> None:
-        """Tell other processes something of the session."""
+        """Send a message about the session to other processes."""
         await _reach(self._remote.tell(self.token.id, verb, text))
 
     async def announce(self, verb: str = CHANGED) -> None:
-        """Tell other processes what has happened to the session; it is logged alone where that fails."""
+        """Notify other processes of a change of the session. A failure is only logged."""
         try:
             number = await self._remote.tell(self.token.id, verb)
         except OSError:  # others know from its next request on
@@ -204,6 +203,6 @@ async def _reach(asked: Awaitable[T]) -> T:
 
 
 def unreachable() -> BusyError:
-    """Log that the shared store does not answer, and return what a client is told."""
+    """Log that the shared store does not respond, and return the error for the client."""
     logger.exception("the shared store does not answer, so the state of a session cannot be read or written")
     return BusyError("The state of sessions is not available. Try again later")

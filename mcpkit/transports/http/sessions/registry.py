@@ -1,11 +1,11 @@
 """The sessions of handshake clients: opening, finding and ending them.
 
-An id holds what was negotiated, signed, so that any process with the same secret serves it; the rest is in
-the shared store under the id's key. Where the store outlives the processes, all of that is in it, and ids are short.
+A session id contains the negotiated values, signed, so that any process with the same secret can serve it. The other
+state is in the shared store under the key of the id. If the store outlives the processes, it contains everything, and
+ids are short.
 
-A session whose state was here once and is not any more has ended; one whose
-state was elsewhere, in a process that has died or that lives beside this one, is taken in. So is one that
-made room for others here.
+A session has ended if its state was in this store and is missing. A session with its state in another store, of a
+process that has ended or runs in parallel, is taken over. So is a session that was dropped here to make room.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Sessions:
     """The sessions of one service, least recently used first.
 
     Args:
-        environment: What they live in.
-        keys: What signs the ids.
+        environment: Shared objects of the app.
+        keys: Keys that sign the ids.
     """
 
     def __init__(self, environment: Environment, keys: Keys) -> None:
@@ -91,16 +91,16 @@ class Sessions:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Count the sessions that live in this process."""
+        """Return the number of sessions in this process."""
         return len(self._by_id)
 
     def mint(self, handshake: Handshake, client: Exchange, *, may_come: bool) -> Minted:
-        """Return an id for a session to come; until that is opened, it is the id of none.
+        """Return the id of a new session. It is not valid before `open`.
 
         Args:
-            handshake: What was negotiated.
-            client: Who the client is.
-            may_come: Whether lists that nobody has been told of yet may be declared before it is opened.
+            handshake: The negotiated values.
+            client: The client.
+            may_come: Whether lists may still be declared before the session is opened.
         """
         token = SessionToken(
             id=os.urandom(16).hex(),
@@ -117,17 +117,17 @@ class Sessions:
         return Minted(token.id if self._has_short_ids else text, text)
 
     async def open(self, minted: Minted, client: Exchange) -> Session:
-        """Open a session under an id that has just been made; where that fails, there is none.
+        """Open a session with a new id.
 
-        It lives briefly until the first request that names it. Of its client it knows what the id says, as
-        every process does that may serve it.
+        It expires soon unless a request uses it. Its information about the client is that of the id, as in every
+        process that may serve it.
 
         Args:
-            minted: The id, and what it stands for.
-            client: Who the client is.
+            minted: The id, and its token.
+            client: The client.
 
         Raises:
-            BusyError: There are too many, or the shared store does not answer.
+            BusyError: There are too many sessions, or the shared store does not respond.
         """
         id_, text = minted
         token = read(self._keys, text, -math.inf)
@@ -147,17 +147,17 @@ class Sessions:
         return session
 
     async def find(self, id_: str, client: Exchange | Session) -> Session | None:
-        """Return the session of an id; None when it is none, has ended, or has not been used for too long.
+        """Return the session of an id; None if the id is invalid, or the session has ended or expired.
 
-        It is in use from now on: its life is prolonged, where that has not been done a moment ago. One of a protected
-        server that was opened without an access token is from then on the first one's who comes with one.
+        The session is in use from now on: its lifetime is extended, unless that was done a moment ago. A session of a
+        protected server that was opened without an access token is adopted by the first client that sends one.
 
         Args:
-            id_: What a client has sent as the id.
-            client: Who the client is: the sessions of others are none.
+            id_: The id that a client has sent.
+            client: The client: sessions of other clients are not found.
 
         Raises:
-            BusyError: It would be taken in, but there are too many; or the shared store does not answer.
+            BusyError: The session is not in this process, and there are too many; or the shared store does not respond.
         """
         session = self._by_id.get(id_)
         if session is None or session.owner != owner_of(client.principal):
@@ -195,10 +195,10 @@ class Sessions:
         return session
 
     async def look_again(self, session: Session) -> None:
-        """Take over what others have done to a session up to now.
+        """Read the changes of other processes to a session.
 
         Raises:
-            BusyError: The shared store does not answer.
+            BusyError: The shared store does not respond.
         """
         try:
             fields = await session.record.look()
@@ -208,24 +208,24 @@ class Sessions:
             session.take_over(fields)
 
     def mend(self) -> None:
-        """Have sessions tell what processes cannot any more that have died."""
+        """Send the notifications of ended processes in their place."""
         for session in tuple(self._by_id.values()):
             session.telling.mend()
 
     async def _prolong(self, record: Record) -> None:
-        """Tell the shared store that a session is in use; where that fails, again with a request a second later."""
+        """Extend the lifetime of a session in the shared store. After a failure, a request a second later retries."""
         try:
             await record.prolong(record.prolonged)
         except BusyError:  # it has been logged
             record.prolonged += 1 - self._spacing
 
     async def _take_in(self, id_: str, client: Exchange | Session, other: Session | None) -> Session | None:
-        """Return a session that does not live here as its client's, who has perhaps been nobody up to now.
+        """Return a session that is not in this process as its client's, after it may have been anonymous.
 
         Args:
-            id_: What a client has sent as the id.
-            client: Who the client is.
-            other: The session of this id that lives here, somebody else's or nobody's; None where there is none.
+            id_: The id that a client has sent.
+            client: The client.
+            other: The session with this id in this process, of another owner or anonymous; None if there is none.
         """
         owner = owner_of(client.principal)
         record = await self._record_of(id_) if other is None else other.record
@@ -259,7 +259,7 @@ class Sessions:
         return session
 
     def _may_be(self, record: Record, owner: str | None) -> bool:
-        """Say whether a session may be somebody's: theirs, or nobody's on a server that takes access tokens."""
+        """Return True if a session may belong to an owner: its own, or an anonymous one of a protected server."""
         whose = record.token.principal
         return whose == owner or (whose is None and self._revocations is not None)
 
@@ -271,7 +271,7 @@ class Sessions:
         return None if token is None else self._record(token)
 
     def _leave(self, session: Session) -> None:
-        """Let a session go that was nobody's, when what it has begun has been answered."""
+        """Drop an anonymous session after its adoption, when its running requests have been answered."""
         if self._remove(session):
             self._leaving.add(session)
             task = self._loop.create_task(session.leave())
@@ -281,11 +281,11 @@ class Sessions:
         return record.token.expires - self._settings.timeouts.session_max_age
 
     def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
-        """End the sessions of somebody who has been sent away.
+        """End the sessions of a principal after a revocation.
 
         Args:
-            revocation: Who.
-            problem: What whoever waits for an answer is told.
+            revocation: The revocation.
+            problem: Error for running requests.
         """
         for session in tuple(self._by_id.values()):
             if revocation.means(session.principal) and self._opened(session.record) <= revocation.at:
@@ -299,10 +299,10 @@ class Sessions:
             await record.announce(ENDED)
 
     async def end(self, session: Session) -> None:
-        """End a session because its client says so; from now on its id is not found.
+        """End a session at its client's request. Then its id is not found any more.
 
         Raises:
-            BusyError: The shared store does not answer.
+            BusyError: The shared store does not respond.
         """
         await session.record.end()
         self._end(session)
@@ -328,7 +328,7 @@ class Sessions:
             await self._environment.journal.flush()
 
     def forget_all(self) -> None:
-        """Let go of all sessions, and take no more; their ids stay good for other processes."""
+        """Drop all sessions, and accept no more; their ids stay valid for other processes."""
         self._is_over = True
         if self._freshness is not None:
             self._freshness.close()
@@ -343,13 +343,13 @@ class Sessions:
             self._environment.journal.close()
 
     def _make_room(self, caller: str | None) -> None:
-        """Let go of the session that needs its place the least, where there are too many, of all or of one client.
+        """Drop a session if there are too many, in total or of one client: the one with the least need of its place.
 
-        Its id stays good: the next request of its has it taken in again. Of a client that has half of all places,
-        its own sessions alone make room for it.
+        Its id stays valid: its next request restores it. If a client has half of all places, only its own sessions are
+        dropped for it.
 
         Raises:
-            BusyError: All of them have been in use lately, or the server ends.
+            BusyError: All sessions were used recently, or the server is shutting down.
         """
         if self._is_over:
             raise BusyError("The server is shutting down. Try again later")
@@ -438,7 +438,7 @@ class Sessions:
             self._sweep_later()
 
     async def _prolong_all(self, sessions: list[Session]) -> None:
-        """Keep alive what is in use though no request comes, and make up for what was not heard."""
+        """Extend the lifetime of sessions in use without a request, and catch up on missed changes."""
         with suppress(BusyError):  # it has been logged
             for session in sessions:
                 if session.is_busy:

@@ -1,4 +1,4 @@
-"""A stream of another process, taken up in this one: its client has come back here."""
+"""Continuation of a stream of another process in this one, to which its client has reconnected."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ class Relays(Protocol):
     telling: Telling
 
     def listen(self, exchange: Exchange) -> None:
-        """Open a stream for what belongs to no call."""
+        """Open a stream for messages that belong to no call."""
         ...
 
     def save_later(self) -> None:
-        """Save what has changed, which nobody waits for."""
+        """Save changes in the background."""
         ...
 
 
 async def take_up(
     session: Relays, environment: Environment, last_event_id: str, exchange: Exchange
 ) -> ProtocolError | Literal[False] | None:
-    """Take a stream of another process up.
+    """Continue a stream of another process on a connection of this one.
 
     Args:
         session: The session.
-        environment: What all lives in.
-        last_event_id: The last event that the client has seen.
+        environment: Shared objects of the app.
+        last_event_id: Id of the last event that the client has received.
         exchange: The connection.
 
     Returns:
-        Why it cannot be taken up; False where it is none of another process, nor one that was here.
+        The error if that is impossible; False if the stream belongs to this process.
 
     Raises:
-        BusyError: The shared store does not answer.
+        BusyError: The shared store does not respond.
     """
     seen, journal = read_event_id(last_event_id), environment.journal
     is_here = seen.process == "" or session.streams.get(seen.stream) is not None
@@ -79,16 +79,16 @@ async def take_up(
 
 
 class Relay(Source):
-    """Sends on what a stream of another process has said, and says, as it finds it in the shared store.
+    """Sends the past and future events of a stream of another process, from the shared store.
 
-    The other process leaves its own connection to the client, and tells when it has written more. Where it has died, a
-    call is answered with an error, unless its response was written before.
+    The other process closes its own connection to the client, and notifies this one of new events. If it has ended, a
+    call is answered with an error, unless its response was stored before.
 
     Args:
-        session: Whose stream it is.
-        environment: What all lives in.
-        journal: Where it is written.
-        seen: The last event that the client has seen.
+        session: Session of the stream.
+        environment: Shared objects of the app.
+        journal: Stored streams.
+        seen: The last event that the client has received.
         exchange: The connection.
     """
 
@@ -106,10 +106,10 @@ class Relay(Source):
         self._page: Page | None = None
 
     async def begin(self) -> bool:
-        """Take the stream up, and say whether anything is known of it, or it is one that only listens.
+        """Start to relay the stream. Return False if the stream answers a call and is not stored.
 
         Raises:
-            BusyError: The shared store does not answer.
+            BusyError: The shared store does not respond.
         """
         session, seen = self._session, self._seen
         before = session.relays.get(seen.stream)
@@ -140,20 +140,20 @@ class Relay(Source):
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has anything to say."""
+        """True if it has events to send."""
         return self._task is not None
 
     def hear(self) -> None:
-        """Look for more."""
+        """Read new events."""
         self._news.set()
 
     def leave(self) -> None:
-        """End the connection after what has been said."""
+        """End the connection after the queued events."""
         self._forget()
         self._exchange.finish()
 
     def lost(self, exchange: Exchange) -> None:
-        """Look for nothing more, as the client has gone."""
+        """Stop reading, because the client has disconnected."""
         self._forget()
 
     def _forget(self) -> None:
@@ -199,10 +199,10 @@ class Relay(Source):
             self._session.save_later()
 
     async def _go_on(self, seconds: float) -> bool:
-        """Send what is new, and say whether that was all.
+        """Send new events. Return True if the stream has ended.
 
         Args:
-            seconds: Since when.
+            seconds: Seconds since the start of the relay.
         """
         page, seen = self._page, self._seen
         id_, name = self._session.record.token.id, seen.stream

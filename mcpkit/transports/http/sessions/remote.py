@@ -1,4 +1,4 @@
-"""What processes tell each other of the sessions of one server, under one topic for all of them."""
+"""Messages between processes about the sessions of one server, under one topic."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ _PATIENCE = 1.0
 
 
 class Followed(Protocol):
-    """A session, as far as it hears of others."""
+    """A session that receives messages of other processes."""
 
     def hear(self, verb: str, text: str) -> None:
-        """Take what another process says of it; in the event loop's thread."""
+        """Handle a message of another process; in the event loop's thread."""
         ...
 
 
 class Remote:
-    """Tells the other processes of sessions, and hears from them while there are sessions here.
+    """Sends messages about sessions to other processes, and receives theirs while there are sessions here.
 
     Args:
-        broker: Where they say it.
-        name: The name of the server.
-        process: What this process is called.
+        broker: Publishes the messages.
+        name: Name of the server.
+        process: Name of this process.
 
     Attributes:
-        since: What was said after this time, by the event loop's clock, has been heard up to `until`; infinite while
-            nobody knows.
-        until: When the latest of what has been heard was said, of what this process says.
+        since: All messages that were sent between this time and `until`, by the event loop's clock, have been received;
+            infinite while that is unknown.
+        until: Time when this process sent the latest of its own messages that it has received back.
     """
 
     def __init__(self, broker: PubSub, name: str, process: str) -> None:
@@ -87,13 +87,13 @@ class Remote:
         self._unsubscribe: Callable[[], None] | None = None
 
     def follow(self, id_: str, session: Followed) -> None:
-        """Have a session hear what others say of it."""
+        """Deliver the messages about a session to it."""
         self._followed[id_] = session
         if self._unsubscribe is None:
             self._unsubscribe = self._broker.subscribe(self._topic, self._heard, self._missed)
 
     def leave(self, id_: str, session: Followed) -> None:
-        """Have it hear no more."""
+        """Stop delivering messages to a session."""
         if self._followed.get(id_) is session:
             del self._followed[id_]
         if not self._followed and self._unsubscribe is not None:
@@ -103,18 +103,18 @@ class Remote:
             self._said.clear()
 
     async def tell(self, id_: str, verb: str, text: str = "") -> int:
-        """Tell the others something of a session.
+        """Send a message about a session to other processes.
 
         Args:
-            id_: Its id, as its token has it.
-            verb: What has happened.
-            text: More of that.
+            id_: Id of the session, as in its token.
+            verb: Kind of the message.
+            text: Content of the message.
 
         Returns:
-            The number of what has been said.
+            The number of the message.
 
         Raises:
-            OSError: The shared store does not answer.
+            OSError: The shared store does not respond.
         """
         self._count += 1
         number = self._count
@@ -128,7 +128,7 @@ class Remote:
         return number
 
     async def told(self, number: int) -> None:
-        """Wait until something has been heard here, as others hear it then, too; or until it takes too long."""
+        """Wait until a message has been received back here, because others receive it then, too; with a timeout."""
         if number in self._said:
             echo = self._echoes[number] = self._loop.create_future()
             try:
@@ -139,10 +139,10 @@ class Remote:
                 self._echoes.pop(number, None)
 
     async def tick(self) -> None:
-        """Say something, so that it is known how much has been heard.
+        """Send a message without content, to learn which messages have been received.
 
         Raises:
-            OSError: The shared store does not answer.
+            OSError: The shared store does not respond.
         """
         await self.tell(_NOBODY, _TICK)
 
@@ -193,10 +193,10 @@ class Remote:
 
 
 class Refreshing:
-    """Looks at the record of a session when it has changed, one look after the other.
+    """Reads the record of a session after changes, one read after the other.
 
     Args:
-        refresh: Looks; it may end this.
+        refresh: Reads the record; it may call `end`.
     """
 
     __slots__ = ("_is_behind", "_is_over", "_refresh", "_task")
@@ -208,13 +208,13 @@ class Refreshing:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look, at once or when the look that is under way is over: an old one must not come after a new one."""
+        """Read, at once or after a read in progress: an old read must not end after a new one."""
         self._is_behind = True
         if self._task is None and not self._is_over:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop reading."""
         self._is_over = True
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()

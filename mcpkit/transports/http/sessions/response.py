@@ -1,4 +1,4 @@
-"""The answer to one POST of a session, which may outlive the connection that it was posted on."""
+"""Response to one POST of a session, which may outlive its connection."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ IN_SESSION = {PARSE_ERROR: 400, INVALID_REQUEST: 400}
 
 
 class Answer(Source):
-    """The answer to one POST of a session, and the channel of its calls.
+    """Response to one POST of a session, and channel of its calls.
 
-    The calls go on when the client drops the connection; what they say is kept, and sent when it comes back.
+    The calls continue when the client disconnects. Their messages are stored, and sent when it reconnects.
 
     Args:
         exchange: The connection.
-        message: What was posted.
-        caller: What tells the session's client from others.
-        standalone: Where the client hears what belongs to no request.
-        questions: What the client is asked.
-        streams: The streams of the session.
+        message: The body of the POST.
+        caller: Identifier of the client, for limits.
+        standalone: Channel for messages that belong to no request.
+        questions: Open requests to the client.
+        streams: Streams of the session.
 
     Attributes:
-        caller: What tells the session's client from others.
-        standalone: Where the client hears what belongs to no request.
-        questions: What the client is asked; nothing where it takes no event stream.
-        is_local: Never: see `Channel`.
-        request_headers: The headers of the POST.
-        principal: Who has sent the POST.
+        caller: Identifier of the client, for limits.
+        standalone: Channel for messages that belong to no request.
+        questions: Open requests to the client; None if it accepts no event stream.
+        is_local: Always False; see `Channel`.
+        request_headers: Headers of the POST.
+        principal: Principal of the POST.
     """
 
     __slots__ = (
@@ -75,17 +75,17 @@ class Answer(Source):
         exchange.attach(self)
 
     def send(self, message: bytes) -> None:
-        """Send what a call says before its response."""
+        """Send a message of a call before its response."""
         if self._exchange.may_stream and not self._is_over:
             self._open().send(message)
 
     async def ready(self) -> None:
-        """Wait until the client keeps up; nobody has to wait for one that has gone."""
+        """Wait until the client keeps up, if it is connected."""
         if self._stream is not None and self._stream.exchange is not None:
             await self._stream.exchange.ready()
 
     async def close(self) -> None:
-        """End the connection, where the client can come back for the rest (SEP-1699)."""
+        """End the connection, if the client can reconnect for the rest (SEP-1699)."""
         if not self._streams.has_ids:
             return
         self._exchange.open_stream()
@@ -114,16 +114,16 @@ class Answer(Source):
         self._stream.finish()
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
-        """Return how whoever asks is told to come back with more, as long as the status can say so."""
+        """Return the challenge for missing scopes, if the status has not been sent yet."""
         return None if self._is_too_late else self._exchange.challenge(scopes, revision)
 
     def dismissal(self) -> ChallengeError | None:
-        """Return how whoever asks is told to log in again, as long as the status can say so."""
+        """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
         return None if self._is_too_late else self._exchange.dismissal()
 
     @property
     def _is_too_late(self) -> bool:
-        """Whether the status cannot be one of this request's own any more."""
+        """True if this request cannot have an HTTP status of its own any more."""
         # A batch has one status for all of its requests, of which others may have been served.
         return self._is_over or self._stream is not None or is_array(self._message)
 
@@ -132,7 +132,7 @@ class Answer(Source):
         self._exchange.defer_response()
 
     def opened(self) -> None:
-        """Go on as a stream of the session."""
+        """Continue as a stream of the session."""
         self._open()
 
     def _open(self) -> Stream:

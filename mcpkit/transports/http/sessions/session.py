@@ -1,6 +1,6 @@
-"""One session of the handshake era over HTTP, as far as it lives in this process.
+"""One session of the handshake era over HTTP, in this process.
 
-Follows "Streamable HTTP" of basic/transports (2025-11-25), and what was different before.
+Follows "Streamable HTTP" of basic/transports (2025-11-25), and the older versions where they differ.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ class Session(Peer):
     """A session, its running requests and its streams.
 
     Args:
-        environment: What it lives in.
+        environment: Shared objects of the app.
         id_: Its id.
-        record: What other processes share of it.
-        fields: What that says.
-        client: Who its client is.
-        forget: Called when another process has ended it.
-        leave: Called when it is somebody's now, and this has been nobody's.
+        record: Its record in the shared store.
+        fields: Fields of the record.
+        client: Its client.
+        forget: Called when another process has ended the session.
+        leave: Called when an anonymous session has been adopted.
 
     Attributes:
         id: Its id.
-        record: What other processes share of it.
-        fields: What of its record has been taken over; the very object.
-        principal: Who its client is, with the scopes that its latest request had.
-        owner: What stands for them; see `owner_of`.
-        caller: Whose place it takes; see `Shares`.
-        used: When a request of its came last, by the loop's clock.
-        streams: Its streams here.
-        negotiated: What was negotiated, its log level, and what it is subscribed to.
-        telling: Tells what changes.
-        relays: Streams of other processes that are taken up here, by name.
-        is_local: Never; see `Channel`.
+        record: Its record in the shared store.
+        fields: Fields of the record that were processed last; the same object.
+        principal: Principal of the client, with the scopes of its latest request.
+        owner: Its owner; see `owner_of`.
+        caller: Identifier of the client, for limits; see `Shares`.
+        used: Time of its latest request, by the loop's clock.
+        streams: Its streams in this process.
+        negotiated: Negotiated values, log level and subscriptions.
+        telling: Its listening streams, for notifications.
+        relays: Streams of other processes that are continued here, by name.
+        is_local: Always False; see `Channel`.
     """
 
     is_local = False
@@ -132,13 +132,13 @@ class Session(Peer):
     _ignores_strange_answers = False
 
     def resume(self) -> None:
-        """Take its client for ready for notifications, as it has been for another process, or before."""
+        """Treat the client as initialized, because it was in another process, or before."""
         self.negotiated.is_initialized = True
 
     # State that other processes share
 
     def load(self, fields: Mapping[str, str]) -> None:
-        """Take over what the record says."""
+        """Process the fields of the record."""
         self.fields = fields
         session = self.negotiated
         level = fields.get(_LEVEL)
@@ -155,17 +155,17 @@ class Session(Peer):
         self.telling.load(fields)
 
     def take_over(self, fields: Mapping[str, str]) -> None:
-        """Take over what the record says by now; where it says that it is somebody's now, this has been nobody's."""
+        """Process new fields of the record. If an anonymous session was adopted, leave it."""
         if fields.get(OWNER) == self._heir:
             self.load(fields)
         else:
             self._leave(self)
 
     async def save(self) -> None:
-        """Have other processes know what has changed here, if something has; where that fails, again later.
+        """Save the changes of this process for others, if there are any, with retries in the background.
 
         Raises:
-            BusyError: The shared store does not answer, and what the client has said has to reach others now.
+            BusyError: The shared store does not respond, and a message of the client must reach other processes now.
         """
         level = self.negotiated.log_level
         if level != self._level:
@@ -193,12 +193,12 @@ class Session(Peer):
         self._is_saving = False
 
     async def save_rest(self) -> None:
-        """Save what has changed where nobody can be told that it fails; then it is logged alone."""
+        """Save changes when no request can report a failure, which is only logged."""
         with suppress(BusyError):
             await self.save()
 
     def save_later(self) -> None:
-        """Save what has changed, which nobody waits for."""
+        """Save changes in the background."""
         if not self._has_ended:
             self._environment.begin(self.save_rest())
 
@@ -211,7 +211,7 @@ class Session(Peer):
     # Requests
 
     def post(self, message: Any, exchange: Exchange) -> None:
-        """Begin to serve what one POST brings."""
+        """Start to serve one POST."""
         answer = Answer(exchange, message, self.caller, self._beside, self.questions, self.streams)
         if is_array(message):
             self._receive_batch(message, answer.reply, answer, where="a POST")
@@ -219,14 +219,14 @@ class Session(Peer):
             self._receive(message, answer.reply, answer)
 
     def get(self, exchange: Exchange, last_event_id: str) -> ProtocolError | None:
-        """Open a stream for what belongs to no call, or take one up again.
+        """Open a stream for messages that belong to no call, or resume a stream.
 
         Args:
             exchange: The connection.
-            last_event_id: The last event that the client has seen, if it comes back; else empty.
+            last_event_id: Id of the last event that a reconnecting client has received; else empty.
 
         Returns:
-            Why the stream cannot be taken up.
+            The error if the stream cannot be resumed, or None.
         """
         seen = read_event_id(last_event_id)
         stream = self.streams.get(seen.stream)
@@ -251,7 +251,7 @@ class Session(Peer):
         return None
 
     def listen(self, exchange: Exchange) -> None:
-        """Open a stream for what belongs to no call."""
+        """Open a stream for messages that belong to no call."""
         stream = Listening(self.streams, self.telling)
         self._attach(stream, exchange, [stream.prime()])
 
@@ -274,11 +274,11 @@ class Session(Peer):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something of it runs or listens, so that it is in use though no request comes."""
+        """True if a request or a stream is active, so that the session is in use without new requests."""
         return bool(self._calls or self.telling.streams or self.relays)
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
-        """Return what was negotiated; a session is initialized once."""
+        """Return the negotiated values; a session is initialized only once."""
         if method == "initialize":
             raise invalid("this session is already initialized")
         return self.negotiated
@@ -286,7 +286,7 @@ class Session(Peer):
     # What other processes have a part in
 
     def hear(self, verb: str, text: str) -> None:
-        """Take what another process says of it."""
+        """Handle a message of another process."""
         if verb == CHANGED:
             self.record.is_stale = True
             if self.is_busy or self.questions or self.telling.is_attended:
@@ -331,7 +331,7 @@ class Session(Peer):
             relay.leave()
 
     async def _refresh(self) -> None:
-        """Take over what other processes have done to it, though nothing is asked here."""
+        """Process the changes of other processes without a request."""
         fields = await self.record.look()
         if fields is None:
             self._forget(self)
@@ -339,7 +339,7 @@ class Session(Peer):
             self.take_over(fields)
 
     async def _ask(self, id_: str) -> None:
-        """Have all processes know a question before it is asked, so that any of them takes the answer."""
+        """Save a request to the client before it is sent, so that any process accepts the response."""
         if (listening := self._environment.changes.listening()) is not None:
             await listening
         self.record.changes[QUESTION + id_] = "1"
@@ -350,7 +350,7 @@ class Session(Peer):
         self.save_later()
 
     def may_lack(self, message: object) -> bool:
-        """Say whether a message answers a question that another process may have asked without being heard yet."""
+        """Return True if a message responds to a request of another process that may not be known here yet."""
         if is_array(message):
             return any(map(self.may_lack, message))
         id_ = message.get("id") if is_object(message) and "method" not in message else None
@@ -382,7 +382,7 @@ class Session(Peer):
     # Changes
 
     def changed(self, change: Change) -> None:
-        """Take a change, which is told on one listening stream, at once or when there is one."""
+        """Handle a change. It is sent on one listening stream, at once or when there is one."""
         self.telling.add(change)
 
     def _initialized(self) -> None:
@@ -398,7 +398,7 @@ class Session(Peer):
             relay.leave()
 
     def end(self, *, is_over: bool) -> None:
-        """Cancel what runs, end the streams, and hear of changes no more.
+        """Cancel running requests, end the streams, and unsubscribe from changes.
 
         Args:
             is_over: Whether the session has ended for all processes.
@@ -408,14 +408,14 @@ class Session(Peer):
         self.streams.end(is_over=is_over)
 
     def revoke(self, problem: ProtocolError) -> None:
-        """Cancel what runs, and tell why: its client has been sent away."""
+        """Cancel running requests with an error, after a revocation of the client's access."""
         self._calls.cancel_all(problem)
 
     async def leave(self) -> None:
-        """Have no part in the session any more, as it is somebody's now: what was begun before is answered yet.
+        """Leave an anonymous session after its adoption. Requests that have begun are still answered.
 
         Returns:
-            When all of it has been.
+            None, once they have been answered.
         """
         self._stop()
         self.questions.close(
@@ -433,7 +433,7 @@ class Session(Peer):
         self.end_streams()
 
     async def aclose(self) -> None:
-        """Tell what runs that the server ends, cancel it, and wait until it has stopped."""
+        """Cancel running requests with an error, because the server ends, and wait until they have stopped."""
         self._environment.changes.forget(self)
         self.end_streams()
         await self._calls.aclose(server_ended())

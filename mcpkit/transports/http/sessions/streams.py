@@ -1,7 +1,7 @@
-"""The event streams of a session, which clients can come back to.
+"""The event streams of a session, to which clients can reconnect.
 
-Follows "Resumability and Redelivery" of basic/transports (2025-11-25): an id names its stream and the
-event's place in it, so what is sent again is what that stream has said, and nothing else.
+Follows "Resumability and Redelivery" of basic/transports (2025-11-25): an event id contains the name of its stream and
+its number in it, so only events of that stream are sent again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _EVENT_ID = re.compile(r"(?P<stream>(?P<process>[0-9a-f]{8})(?P<kind>[cg])[0-9]+
 
 
 class Streams(Events):
-    """The streams of one session by name, as far as its client can come back to them, and their latest events.
+    """The resumable streams of one session by name, and their latest events.
 
     Args:
         process: See `Events`.
         shelf: See `Events`.
-        has_ids: Whether events have ids: from 2025-11-25 on, as older clients take the event
-            that makes a stream resumable, which has no data, for a broken message.
-        session: The session, as its token has it.
-        journal: Where other processes find what is said; None where there are none.
-        tell: Tells the others that there is more of a stream.
+        has_ids: Whether events have ids: from 2025-11-25 on. Older clients take the event without data that makes a
+            stream resumable for a broken message.
+        session: Id of the session, as in its token.
+        journal: Stores events for other processes; None if there are none.
+        tell: Notifies other processes of new events of a stream.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Streams(Events):
         self._by_name: dict[str, Stream] = {}
 
     def __len__(self) -> int:
-        """Count the streams that are kept."""
+        """Return the number of stored streams."""
         return len(self._by_name)
 
     def get(self, name: str) -> Stream | None:
@@ -78,12 +78,12 @@ class Streams(Events):
         return stream
 
     def note(self, stream: Stream) -> None:
-        """Have other processes know what a stream has said, if there are some."""
+        """Write the new events of a stream to the journal, if there are other processes."""
         if self._journal is not None:
             self._journal.note(stream)
 
     def hand_over(self, stream: Stream) -> None:
-        """Leave a stream to another process, to which its client has come back; a call goes on saying what it says."""
+        """Leave a stream to another process, to which its client has reconnected. A running call continues here."""
         stream.leave()
         if stream.kind != "c" and self._by_name.pop(stream.name, None) is not None:
             stream.is_finished = True
@@ -91,7 +91,7 @@ class Streams(Events):
         self.note(stream)
 
     def drop(self) -> None:
-        """Let go of the oldest event; and of its stream, where it was the last one of that."""
+        """Drop the oldest event, and its stream if it has no other event."""
         name = self.oldest
         super().drop()
         if self._journal is not None:
@@ -100,10 +100,10 @@ class Streams(Events):
                 self._journal.remove(stream)
 
     def end(self, *, is_over: bool) -> None:
-        """Keep nothing more here.
+        """Stop storing events in this process.
 
         Args:
-            is_over: Whether the session has ended, so that nobody comes back to another process either.
+            is_over: Whether the session has ended, so that no client reconnects to another process either.
         """
         journal, self._journal = self._journal, None
         if journal is not None and is_over:
@@ -112,7 +112,7 @@ class Streams(Events):
         self.clear()
 
     def remember(self, stream: Stream) -> None:
-        """Remember a stream for a client that comes back; those that have said their last go first."""
+        """Store a stream for a client that reconnects. Ended streams are dropped first."""
         if self.has_ids:
             self._by_name[stream.name] = stream
             if len(self._by_name) > MOST_EVENTS:
@@ -120,19 +120,19 @@ class Streams(Events):
 
 
 class Stream(Source):
-    """The event stream that answers a POST, which outlives the connection that it was opened by.
+    """The event stream that answers a POST, and outlives its connection.
 
     Args:
-        streams: Those of its session.
+        streams: Streams of its session.
 
     Attributes:
         kind: The letter in its name.
-        name: What its ids begin with.
-        exchange: The connection that takes its events now, if there is one.
-        is_finished: Whether it has said its last.
-        is_left: Whether its client has lost the connection, and may come back to another process.
-        request_id: Of the request that it answers; None where it answers none.
-        entry: How far other processes know what it has said.
+        name: Prefix of its event ids.
+        exchange: Current connection for its events, or None.
+        is_finished: Whether it has ended.
+        is_left: Whether the client is disconnected, and may reconnect to another process.
+        request_id: Id of the request that it answers; None if it answers none.
+        entry: Progress of writing it to the journal.
     """
 
     __slots__ = ("_streams", "entry", "exchange", "is_finished", "is_left", "name", "request_id", "sent")
@@ -150,25 +150,25 @@ class Stream(Source):
 
     @property
     def session(self) -> str:
-        """Of which session it is, as the token has it."""
+        """Id of its session, as in the token."""
         return self._streams.session
 
     @property
     def is_awaited(self) -> bool:
-        """Whether another process may wait for what it says."""
+        """True if another process may wait for its events."""
         return self.is_left
 
     def kept_after(self, number: int) -> list[Kept]:
-        """Return its events after the one with this number, as far as they are kept."""
+        """Return its stored events after the one with this number."""
         return self._streams.after(self.name, number)
 
     async def tell(self) -> None:
-        """Tell other processes that there is more of it in the shared store."""
+        """Notify other processes of new events in the shared store."""
         await self._streams.tell(self.name)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has more to say, here and now or to a client that comes back."""
+        """True if it has not ended, with a connection or without."""
         return not self.is_finished
 
     def attach(self, exchange: Exchange) -> None:
@@ -178,42 +178,42 @@ class Stream(Source):
         exchange.attach(self)
 
     def lost(self, exchange: Exchange) -> None:
-        """Go on without the connection, if it is still its own."""
+        """Continue without the connection, if it is still its own."""
         if self.exchange is exchange:
             self.exchange = None
             self.is_left = not self.is_finished
 
     def leave(self) -> None:
-        """End the connection after what has been said; the stream goes on without it."""
+        """End the connection after the queued events. The stream continues without it."""
         exchange = self.exchange
         if exchange is not None:
             self.lost(exchange)
             exchange.finish()
 
     def finish(self) -> None:
-        """End, after what has been said."""
+        """End the stream after the queued events."""
         self.is_finished = True
         self.leave()
         self._streams.note(self)
 
     def send(self, message: bytes, id_: RequestId | None = None) -> None:
-        """Say a message, on the connection if there is one; see `event`."""
+        """Send a message on the connection, if there is one; see `event`."""
         chunk = self.event(message, id_)
         if self.exchange is not None:
             self.exchange.push(chunk)
 
     def prime(self) -> bytes:
-        """Return the event that a client can come back with before it has seen any other; or a comment."""
+        """Return the first event, with which a client can reconnect before any other; a comment without event ids."""
         if not self._streams.has_ids:
             return b":\n\n"
         return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self.sent).encode(), RETRY)
 
     def event(self, message: bytes, id_: RequestId | None = None) -> bytes:
-        """Return a message as the stream's next event, kept for clients that come back.
+        """Return a message as the next event of the stream, stored for clients that reconnect.
 
         Args:
             message: The message.
-            id_: Of the request that it answers: where it is too large to be kept, an error that says so is.
+            id_: Id of the request that it answers. If the message is too large to be stored, an error is stored for it.
         """
         streams = self._streams
         if not streams.has_ids:
@@ -231,7 +231,7 @@ class Stream(Source):
         return event(message, self._id(self.sent))
 
     def has_more(self, number: int) -> bool:
-        """Say whether it has said anything after the event with this number, kept or not."""
+        """Return True if there were events after the one with this number, stored or not."""
         return number < self.sent
 
     def again(self, number: int) -> list[bytes]:
@@ -243,13 +243,13 @@ class Stream(Source):
 
 
 class EventId(NamedTuple):
-    """What an event id says.
+    """Parts of an event id.
 
     Attributes:
-        stream: The name of the stream.
-        process: The process whose stream it is.
-        is_for_call: Whether it answers a POST.
-        number: The number of the event in it.
+        stream: Name of the stream.
+        process: Process of the stream.
+        is_for_call: Whether the stream answers a POST.
+        number: Number of the event in the stream.
     """
 
     stream: str
@@ -259,7 +259,7 @@ class EventId(NamedTuple):
 
 
 def read_event_id(text: str) -> EventId:
-    """Return what an event id says; of what is none of ours all is empty."""
+    """Return the parts of an event id. An id of another form has empty parts."""
     found = _EVENT_ID.fullmatch(text)
     if found is None:
         return EventId("", "", False, 0)
@@ -267,7 +267,7 @@ def read_event_id(text: str) -> EventId:
 
 
 def not_kept() -> ProtocolError:
-    """Return what a client is told that comes back for what is not kept."""
+    """Return the error for a client that resumes a stream which is not stored."""
     return invalid(
         "the stream of this Last-Event-ID is no longer stored. Send the request again, unless its "
         "response has arrived"

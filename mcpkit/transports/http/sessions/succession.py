@@ -1,9 +1,9 @@
-"""What session ids stand for, under each secret that they were signed with, those of the past included.
+"""Reading of session ids, under all secrets of the server, also former ones.
 
-A short id stands for the token in the record of its session; see `token`.
+A short id refers to the token in the record of its session; see `token`.
 
-A client keeps its id for as long as its session lives, so an id cannot be written again under a newer secret, as
-records are. Instead the shared store, where it outlives the process, has a signature of the id under the newest one.
+A client keeps its id as long as its session lives, so an id cannot be issued again under a newer secret, as records
+are. Instead, a shared store that outlives the process contains a signature of the id under the newest secret.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _MAC = "mac"
 
 
 class Succession:
-    """Reads session ids, whichever of the secrets they were signed under, those of the past included.
+    """Reads session ids that were signed under any secret, also a former one.
 
     Args:
-        shared: What processes share.
-        keys: What signs ids.
+        shared: The shared store.
+        keys: Keys that sign ids.
     """
 
     def __init__(self, shared: Storage, keys: Keys) -> None:
@@ -32,14 +32,14 @@ class Succession:
         self._keys = keys
 
     async def read(self, id_: str, now: float) -> SessionToken | None:
-        """Return what an id says; None when it was never signed here, or has expired.
+        """Return the token of an id; None if it was not signed by this server, or has expired.
 
         Args:
-            id_: What a client has sent as the id.
+            id_: The id that a client has sent.
             now: The time, in Unix seconds.
 
         Raises:
-            OSError: The shared store does not answer.
+            OSError: The shared store does not respond.
         """
         if self._shared.is_persistent and is_short(id_):
             fields = await self._shared.read(key_of(self._keys.name, id_))

@@ -1,4 +1,4 @@
-"""The streams of a session that GETs have opened: the newest one, in whichever process, tells what changes."""
+"""The GET streams of a session: the newest one, in any process, sends notifications of changes."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _TELLER = "teller"
 
 
 class Told(ChangeListener, Protocol):
-    """A session, as far as its client is told of changes."""
+    """A session that receives notifications of changes."""
 
     record: Record
     negotiated: Handshake
 
     def save_later(self) -> None:
-        """Save what has changed, which nobody waits for."""
+        """Save changes in the background."""
         ...
 
 
 class Telling:
-    """The streams of a session that listen in this process, and what they are to tell.
+    """The listening streams of a session in this process, and their pending notifications.
 
     Args:
-        environment: What it lives in.
+        environment: Shared objects of the app.
         session: The session.
 
     Attributes:
-        streams: Those that listen, the newest one last.
+        streams: The listening streams, the newest one last.
     """
 
     __slots__ = ("_attending", "_crowd", "_environment", "_pending", "_session", "_teller", "streams")
@@ -58,7 +58,7 @@ class Telling:
         self._teller: str | None = None
 
     def load(self, fields: Mapping[str, str]) -> None:
-        """Take over what the record of the session says."""
+        """Process the fields of the session's record."""
         was_heard = self.is_heard
         self._teller = fields.get(_TELLER)
         if self.is_heard and not was_heard:
@@ -72,34 +72,34 @@ class Telling:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether there are streams here, but a newer one in another process is told what changes."""
+        """True if there are streams here, but another process has a newer one that sends the notifications."""
         return bool(self.streams) and self.has_other
 
     @property
     def is_here(self) -> bool:
-        """Whether the newest stream is one of this process."""
+        """True if the newest stream is in this process."""
         return self._teller == self._environment.process
 
     @property
     def has_other(self) -> bool:
-        """Whether the newest stream is one of another process."""
+        """True if the newest stream is in another process."""
         return self._teller is not None and not self.is_here and not self._is_untold
 
     @property
     def _is_untold(self) -> bool:
-        """Whether the process that tells what changes has died."""
+        """True if the process that sends the notifications has ended."""
         presence = self._environment.presence
         return self._teller is not None and presence is not None and presence.is_gone(self._teller)
 
     def mend(self) -> None:
-        """Tell what changes in the place of a process that has died."""
+        """Send the notifications in place of a process that has ended."""
         if self.streams and self._is_untold:
             self._claim()
             self._session.save_later()
             self.note_gap()
 
     def note_gap(self) -> None:
-        """Have the client told of all that it wants to hear of, as something may have been lost to it."""
+        """Notify the client of all its subscriptions, because it may have missed notifications."""
         self._crowd.update(dict.fromkeys(self._environment.changes.wanted(self._session)))
         self.wake()
 
@@ -109,7 +109,7 @@ class Telling:
             self._session.record.changes[_TELLER] = self._teller
 
     def open(self, stream: Listening, exchange: Exchange) -> None:
-        """Tell what changes on a stream from now on; that is to be saved."""
+        """Send notifications on a stream from now on. The caller must save the record."""
         self.streams.append(stream)
         self._environment.streams.take(exchange.caller)
         stream.let_go = self._environment.hold(exchange, stream.leave)
@@ -118,11 +118,11 @@ class Telling:
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody wants to hear when the client begins to listen."""
+        """True if a function is registered with `attend`."""
         return bool(self._attending)
 
     def attend(self, begun: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when the client begins to listen, here or at another process; return what ends this."""
+        """Call a function when the client begins to listen, in any process. Return a function that ends it."""
         key = object()
         if self._attending is None:
             self._attending = {}
@@ -135,7 +135,7 @@ class Telling:
             begun()
 
     def close(self, stream: Listening, caller: str | None) -> None:
-        """Tell what changes on another stream, if there is one."""
+        """Send notifications on another stream, if there is one."""
         if stream in self.streams:
             self.streams.remove(stream)
             self._environment.streams.give_back(caller)
@@ -146,10 +146,10 @@ class Telling:
             self.wake()
 
     def add(self, change: Change) -> None:
-        """Take a change: it is told at once, or when there is a stream.
+        """Queue a change. It is sent at once, or when there is a stream.
 
-        Where too many wait, the client is told of what it has subscribed to, be it a template, instead of
-        each resource: so as many can wait as there are subscriptions, and nothing is lost.
+        If too many changes are pending, the client is notified of its subscription, which may be a template, in place
+        of each resource. So the number of pending changes is limited by the subscriptions, and none is lost.
         """
         if self.is_elsewhere:
             return
@@ -172,11 +172,11 @@ class Telling:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the client listens, here or at another process, as far as that is known."""
+        """True if the client listens, in any process, as far as this one knows."""
         return bool(self.streams) or self.has_other
 
     def say(self, message: bytes) -> None:
-        """Say a message on the newest stream, in whichever process it is."""
+        """Send a message on the newest stream, in any process."""
         if self.has_other:
             said = self._session.record.tell(SAID, message.decode())
             self._environment.begin(_unheard(said))
@@ -184,19 +184,19 @@ class Telling:
             self.say_here(message)
 
     def say_here(self, message: bytes) -> None:
-        """Say a message on the newest stream, if that is here."""
+        """Send a message on the newest stream, if it is in this process."""
         if self.streams and not self.is_elsewhere:
             self.streams[-1].send(message)
 
     def wake(self) -> None:
-        """Have the newest stream tell what waits."""
+        """Make the newest stream send pending notifications."""
         if self.streams:
             exchange = self.streams[-1].exchange
             assert exchange is not None
             exchange.wake()
 
     def take(self, stream: Listening) -> list[bytes]:
-        """Return what a stream is to tell: all that has changed, if it is the newest one."""
+        """Return the pending notifications for a stream, if it is the newest one."""
         if not self._session.negotiated.is_initialized or not self.streams or stream is not self.streams[-1]:
             return []
         changes = [*self._pending.take(), *self._crowd]
@@ -210,14 +210,14 @@ async def _unheard(said: Coroutine[object, object, None]) -> None:
 
 
 class Listening(Stream):
-    """A stream of a session that a GET has opened: it tells what changes.
+    """A GET stream of a session, which sends notifications of changes.
 
     Args:
-        streams: Those of its session.
-        telling: What it tells.
+        streams: Streams of its session.
+        telling: Pending notifications.
 
     Attributes:
-        let_go: Called when it listens no more.
+        let_go: Called when it stops listening.
     """
 
     __slots__ = ("_telling", "let_go")
@@ -230,15 +230,15 @@ class Listening(Stream):
 
     @property
     def is_alive(self) -> bool:
-        """Whether somebody listens."""
+        """True if a client is connected."""
         return self.exchange is not None
 
     def refill(self) -> list[bytes]:
-        """Return what has changed."""
+        """Return pending notifications."""
         return self._telling.take(self)
 
     def lost(self, exchange: Exchange) -> None:
-        """Listen no more, unless the client has come back already."""
+        """Stop listening, unless the client has reconnected already."""
         if self.exchange is exchange:
             self.exchange = None
             self.is_left = True

@@ -1,12 +1,12 @@
-"""The token of a session that any process with the same secret can read: what was negotiated, signed.
+"""Token of a session with the negotiated values, signed, so that any process with the same secret can read it.
 
-It is the session id, unless a store is shared that outlives the processes. There the token is in the record of the
-session, and the session id is `SessionToken.id` alone: gateways refuse ids of more than 128 or 255 characters, or with
-characters other than letters, digits and hyphens (microsoft/mcp-gateway#79, maximhq/bifrost#3565).
+The token is the session id, unless there is a shared store that outlives the processes. Then the token is in the record
+of the session, and the session id is only `SessionToken.id`: gateways reject ids of more than 128 or 255 characters, or
+with characters other than letters, digits and hyphens (microsoft/mcp-gateway#79, maximhq/bifrost#3565).
 
-The text is base64url of the signature and a JSON array. It is visible ASCII, as the specification
-asks (basic/transports, "Session Management"), and there is exactly one text for each content: the
-bytes are a multiple of three, so that no bit of the last character is left over.
+The text is base64url of the signature and a JSON array. It is visible ASCII, as the specification requires
+(basic/transports, "Session Management"). Each content has exactly one text: the number of bytes is a multiple of three,
+so that all bits of the last character are used.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _STANDARD: Json = {
 
 
 class SessionToken(NamedTuple):
-    """What a session id says.
+    """Content of a session id.
 
     Attributes:
-        id: Which session it is, unguessable: 16 random bytes as 32 hexadecimal digits.
-        home: The `PubSub.store_id` of the store where the rest of the session's state is.
-        revision: The revision that was negotiated.
-        client: Who opened the session: the name, the version, and as much of its information and
-            capabilities as fits.
-        lists: The lists that were declared: of `tools`, `prompts`, `resources`.
-        expires: When the session ends, in Unix seconds.
-        principal: Whose session it is, where requests are authenticated: no name, as who has the id can read it.
+        id: Unguessable identifier: 16 random bytes as 32 hexadecimal digits.
+        home: The `PubSub.store_id` of the store with the other state of the session.
+        revision: The negotiated protocol version.
+        client: The client: its name and version, and as much of its information and capabilities as fits.
+        lists: Declared lists, of `tools`, `prompts`, `resources`.
+        expires: End of the session, in Unix seconds.
+        principal: Owner of the session, if requests are authenticated; not a name, because a reader of the id can see
+            it.
     """
 
     id: str
@@ -82,10 +82,10 @@ class Minted(NamedTuple):
 
 
 def issue(keys: Keys, token: SessionToken) -> str:
-    """Return the session id: at most 1024 characters of visible ASCII.
+    """Return the session id, at most 1024 characters of visible ASCII.
 
-    What does not fit is left out in this order: what the client says about itself beyond name and
-    version, capabilities that no revision defines, the end of the version and of the name.
+    Content that does not fit is left out in this order: information about the client other than name and version,
+    capabilities that no protocol version defines, the end of the version and of the name.
 
     Raises:
         ValueError: `home` and `principal` are too long, about 300 bytes of UTF-8 together.
@@ -97,11 +97,11 @@ def issue(keys: Keys, token: SessionToken) -> str:
 
 
 def read(keys: Keys, text: str, now: float) -> SessionToken | None:
-    """Return what a session id says, or None when we did not sign it or it has expired.
+    """Return the token of a session id; None if it was not signed by this server, or has expired.
 
     Args:
         keys: The keys of the server.
-        text: What a client sent as its session id: anything at all.
+        text: The session id that a client sent; any text.
         now: The time, in Unix seconds.
     """
     signed = _signed(text)
@@ -111,24 +111,24 @@ def read(keys: Keys, text: str, now: float) -> SessionToken | None:
 
 
 def is_short(text: str) -> bool:
-    """Say whether a text has the form of `SessionToken.id`, which no signed token has."""
+    """Return True if a text has the form of `SessionToken.id`, which no signed token has."""
     return re.fullmatch("[0-9a-f]{32}", text) is not None
 
 
 def read_known(text: str, now: float) -> SessionToken | None:
-    """Return what an id says of which it is known otherwise that it was signed here; None when it has expired."""
+    """Return the token of an id with a signature that was verified before; None if it has expired."""
     signed = _signed(text)
     return None if signed is None else _said(signed, now)
 
 
 def is_newest(keys: Keys, text: str) -> bool:
-    """Say whether an id that has been read was signed under the newest secret."""
+    """Return True if a valid id was signed under the newest secret."""
     signed = _signed(text)
     return signed is not None and keys.sign(_PURPOSE, signed[_MAC:]) == signed[:_MAC]
 
 
 def _signed(text: str) -> bytes | None:
-    """Return the signature and what is signed; None where a text has not the form of an id."""
+    """Return the signature and the signed content; None for a text of another form."""
     if len(text) > MAX_LENGTH or not text.isascii():
         return None
     try:
