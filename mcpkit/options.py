@@ -40,8 +40,8 @@ class Limits(Options):
 
     Attributes:
         worker_threads: Threads for functions that are not `async`.
-        abandoned_threads: Threads that may still run functions whose calls were cancelled or timed out. With more,
-            calls that need a thread are refused.
+        abandoned_threads: Threads that may still run functions after their calls were cancelled or timed out. With
+            more, calls that need a thread are refused.
         worker_processes: Processes for functions with `run_in="process"`; None for one per processor.
         concurrent_requests: Requests that run at a time in one process. More are refused. Over HTTP one client (a
             principal, or an IP address) gets at most half of them.

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Result = Mapping[str, object]
-"""What a tool returns: `content`, a list of content blocks, and `is_error` where it has failed."""
+"""Return value of a tool function: `content`, a list of content blocks, and `is_error` after a failure."""
 
 T = TypeVar("T")
 

@@ -54,7 +54,7 @@ class Component(ABC):
     """
 
     kind: ClassVar[str]
-    """What an error message calls it: `tool`, `resource`, `resource template`, `prompt` or `method`."""
+    """Kind in error messages: `tool`, `resource`, `resource template`, `prompt` or `method`."""
 
     allowed: ClassVar[Iterable[str]] = ComponentOptions.__annotations__
     """Options of every component of the class."""

@@ -23,7 +23,7 @@ from .function import FunctionComponent
 from .options import FunctionOptions
 
 _NAME = r"[!-~]{1,128}"
-"""What the header `Mcp-Method` can carry as it is."""
+"""Names that the header `Mcp-Method` can contain without encoding."""
 
 
 class CustomMethod(FunctionComponent):

@@ -51,7 +51,7 @@ class FunctionComponent(Component):
     allowed: ClassVar = FunctionOptions.__annotations__
 
     describes_arguments = True
-    """Whether arguments are listed with descriptions. Else the description keeps that part of the docstring."""
+    """True if arguments are listed with descriptions. Otherwise the description keeps that part of the docstring."""
 
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[FunctionOptions]) -> None:
         super().__init__(key, options)

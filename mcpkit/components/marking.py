@@ -34,7 +34,7 @@ class Marked:
 
 
 _marks: dict[int, _Mark] = {}
-"""By identity: what is marked need not be hashable, and nothing else in a module is ever asked anything."""
+"""Marks by object id, as marked objects need not be hashable. No attribute of other objects in a module is read."""
 
 
 _WRAPPERS = (staticmethod, classmethod, types.MethodType)

@@ -100,62 +100,62 @@ class ComponentOptions(TypedDict, total=False):
     title: str | None
     """Display name."""
     description: str | None
-    """What it is for; the summary and body of the docstring when None."""
+    """Description for clients and models; None takes the summary and body of the docstring."""
     icons: Sequence[Icon] | None
     """Icons that a host may show."""
     meta: Mapping[str, Any] | None
-    """The `_meta` of its entry in lists."""
+    """The `_meta` of the entry in lists."""
     tags: Collection[str]
-    """Words by which `enable` and `disable` select it; not sent to clients."""
+    """Tags for `server.enable(tags=...)` and `server.disable(tags=...)`; not sent to clients."""
     scopes: str | Collection[str]
     """Scopes that a call needs: short for `access=Access(scopes=...)`."""
     access: Access | None
-    """Who may see and use it."""
+    """Rules for the clients that may see and use the component."""
     timeout: float | None
-    """Seconds that a call may take, None for no limit; `Timeouts.call` of the server when left out."""
+    """Time limit of a call in seconds; None for no limit. The default is `Timeouts.call` of the server."""
     max_concurrency: int | None
-    """Calls that run at a time, None for no limit; others wait in order of arrival."""
+    """Number of calls that run at a time; None for no limit. Others wait in order of arrival."""
 
 
 class FunctionOptions(ComponentOptions, total=False):
     """Options of every component that is a function."""
 
     run_in: Literal["thread", "process", "loop"] | None
-    """Where a function that is not `async` runs: in a worker `thread` (default), in a worker `process`, which is killed
-    when the call is cancelled or times out, or in the event `loop`, where it must not block."""
+    """Place where a function that is not `async` runs: a worker `thread` (default); a worker `process`, which is killed
+    when the call is cancelled or times out; or the event `loop`, where it must not block."""
 
 
 class ToolOptions(FunctionOptions, total=False):
     """Options of `@tool`."""
 
     name: str | None
-    """1 to 128 of `A-Z a-z 0-9 _ - .`; the name of the function when None."""
+    """Name of the tool, 1 to 128 of `A-Z a-z 0-9 _ - .`; None takes the name of the function."""
     annotations: ToolAnnotations | None
-    """Hints on its behaviour, such as `{"readOnlyHint": True}`."""
+    """Hints on the behaviour of the tool, such as `{"readOnlyHint": True}`."""
     input_schema: Any
-    """A JSON Schema, a TypedDict or a mapping of names to types, in place of the signature; the function then takes all
-    arguments as one dict."""
+    """Schema of the arguments instead of the signature: a JSON Schema, a TypedDict or a mapping of names to types. The
+    function then takes all arguments as one dict."""
     output_schema: Any
-    """A JSON Schema, or a type, in place of the return annotation. Results are validated against it."""
+    """Schema of the result instead of the return annotation: a JSON Schema or a type. Results are validated."""
     task: Task | bool | None
-    """How its calls run as tasks, such as `Task(timeout=600)`; True for `Task()`."""
+    """Options for calls that run as tasks, such as `Task(timeout=600)`; True for `Task()`."""
     result: ResultOptions
-    """Form of its results."""
+    """Form of the tool's results."""
 
 
 class ResourceOptions(FunctionOptions, total=False):
     """Options of `@resource`."""
 
     name: str | None
-    """Its name; the name of the function when None."""
+    """Name of the component; None takes the name of the function."""
     mime_type: str | None
-    """Its media type; when None, that of the returned value. For a template, the media type of all its resources."""
+    """Media type; None takes that of the returned value. For a template, the media type of all its resources."""
     size: int | None
     """Size in bytes, when known. Not for templates."""
     annotations: Annotations | None
-    """Hints on its use."""
+    """Hints on the use of the resource."""
     cache: CacheHint | None
-    """How long clients may reuse its contents; the default of the server when None."""
+    """Time for which clients may reuse the contents; None takes the default of the server."""
     complete: Completers | None
     """Completions of a template's variables, by name: a list of strings, or `fn(value, arguments)`."""
     list_entries: Callable[..., Iterable[Mapping[str, Any]]] | None
@@ -174,7 +174,7 @@ class PromptOptions(FunctionOptions, total=False):
     """Options of `@prompt`."""
 
     name: str | None
-    """Its name; the name of the function when None."""
+    """Name of the component; None takes the name of the function."""
     complete: Completers | None
     """Completions by argument name: a list of strings, or `fn(value, arguments)`."""
 
@@ -183,12 +183,11 @@ class MethodOptions(FunctionOptions, total=False):
     """Options of `@method`."""
 
     protocol_versions: Collection[str] | None
-    """Protocol versions that have the method; all when None."""
+    """Protocol versions that have the method; None for all."""
     name_param: str | None
-    """Parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP. A different value is refused
-    (-32020)."""
+    """Parameter that clients repeat in the header `Mcp-Name` over HTTP. A different value is refused (-32020)."""
     cache: CacheHint | None
-    """How long clients may reuse the result (utilities/caching); not sent when None."""
+    """Time for which clients may reuse the result (utilities/caching); None sends none."""
 
 
 GROUPS = {"access": Access, "result": ResultOptions}

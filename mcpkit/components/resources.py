@@ -183,7 +183,7 @@ class ResourceTemplate(Completable):
     wire = "ResourceTemplate"
 
     entries_inherit = True
-    """Whether entries have the media type and the description of the template, unless they have their own."""
+    """True if entries without a media type or a description take those of the template."""
     describes_arguments = False
 
     def __init__(

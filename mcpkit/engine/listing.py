@@ -44,10 +44,10 @@ _PART: dict[str, Kind] = {
 _PARTS = {method: (part,) for method, part in _PART.items()} | {
     "resources/list": ("resources", "resource_templates")
 }
-"""What a list holds entries of."""
+"""Kinds of components in each list."""
 
 _MOST_KEPT = 256
-"""Rendered pages; a client may ask for any position, so their number must have an end."""
+"""Maximum number of cached pages. A client may request any position, so it must be limited."""
 
 Shown = frozenset["Component"]
 """The restricted components that the principal of a request may see. Components added later stay hidden."""

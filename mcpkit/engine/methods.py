@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from .provider import Kind
 
 _MAX_URI_LENGTH = 8192
-"""Characters of a URI that is read, as it is held against every template."""
+"""Maximum characters of a URI in `resources/read`, as it is matched against every template."""
 
 Handler = Callable[["Call"], Ready | Coroutine[Any, Any, Outcome]]
-"""Answers at once, or with a coroutine when the author's code has to run."""
+"""Returns the result, or a coroutine if it runs the author's code."""
 
 
 class Methods:

@@ -53,7 +53,7 @@ class Peer(ABC):
     """
 
     _ignores_strange_answers: ClassVar[bool] = True
-    """Whether a response without a request is ignored, where an error could not be returned."""
+    """True if a response without a request is ignored, on transports that cannot return an error for it."""
 
     def __init__(self, engine: Engine, calls: Calls, questions: OpenQuestions) -> None:
         self.session: Handshake | None = None

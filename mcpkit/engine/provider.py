@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
-"""What can be provided."""
+"""Kinds of components that a provider can have."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Position = tuple[int, str]
-"""Where an entry stands in a list: the place of what lists it, and among what that lists."""
+"""Position of an entry in a list: that of its component or provider, and the position within its entries."""
 
 _BEHIND = 10**15
-"""Where providers begin to list: behind all that is registered."""
+"""First position of providers, after all registered components."""
 
 _positions = itertools.count(1)
 """A cursor names a position, so a position is never given twice."""

@@ -1,4 +1,4 @@
-"""`python -m mcpkit.compat.migrate server.py`."""
+"""The command `python -m mcpkit.compat.migrate server.py`."""
 
 import sys
 

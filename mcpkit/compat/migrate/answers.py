@@ -1,4 +1,4 @@
-"""What people and models have answered, as mcpkit has it."""
+"""Rewriting of code that reads results of elicitation and sampling."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .step import Step
 
 
 class Answers(Step):
-    """Rewrites how the answer to a question is read."""
+    """Rewrites reads of the results of elicitation and sampling requests."""
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """Read what was entered, and what was said."""
+        """Rewrite reads of the entered values, and of the generated text."""
         name = original_node.attr.value
         if name == "data" and self._holds(original_node.value, self.file.answers):
             return updated_node.with_changes(attr=cst.Name("value"))
@@ -28,7 +28,7 @@ class Answers(Step):
     def leave_Comparison(
         self, original_node: cst.Comparison, updated_node: cst.Comparison
     ) -> cst.BaseExpression:
-        """Ask whether a model has said a text."""
+        """Rewrite a check that the model returned a text."""
         left = original_node.left
         if (
             isinstance(left, cst.Attribute)
@@ -42,7 +42,7 @@ class Answers(Step):
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Ask what somebody has done with a question, by the answer's action rather than its class."""
+        """Rewrite a check of the result's class to a check of its action."""
         if not (isinstance(original_node.func, cst.Name) and original_node.func.value == "isinstance"):
             return updated_node
         if len(original_node.args) != 2:
@@ -59,7 +59,7 @@ class Answers(Step):
         return cst.Comparison(action, [target])
 
     def leave_MatchClass(self, original_node: cst.MatchClass, updated_node: cst.MatchClass) -> cst.MatchClass:
-        """Tell answers apart by their action in a `match` statement."""
+        """Match results by action instead of class in a `match` statement."""
         actions = [
             ANSWER_CLASSES[name] for name in self.imported_names(original_node.cls) if name in ANSWER_CLASSES
         ]
@@ -79,7 +79,7 @@ class Answers(Step):
     def leave_BooleanOperation(
         self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation
     ) -> cst.BaseExpression:
-        """Ask once whether somebody has accepted: an answer with `action == "accept"` has a value."""
+        """Remove the second check of acceptance: a result with `action == "accept"` has a value."""
         left, right = updated_node.left, updated_node.right
         if (
             isinstance(updated_node.operator, cst.And)
@@ -107,7 +107,7 @@ class Answers(Step):
         return not names.isdisjoint(self.whole_names(node))
 
     def _said(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
-        """Return `result` where an expression is `result.content` of what a model has said."""
+        """Return `result` if an expression is `result.content` of a sampling result."""
         if isinstance(node, cst.Attribute) and node.attr.value == "content":
             return node.value if self._holds(node.value, self.file.samples) else None
         return None

@@ -1,4 +1,4 @@
-"""Blocks from which statements are taken: the comments above them stay."""
+"""Removal of statements from blocks, without the comments above them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def lines_above(node: cst.CSTNode) -> Sequence[cst.EmptyLine]:
 
 
 def without(block: Block, gone: Collection[cst.CSTNode]) -> Block:
-    """Return a block without some of its statements; with `pass`, where nothing else is left of it.
+    """Return a block without some of its statements, or with `pass` if none is left.
 
-    Comments above what goes stand above what comes next, and blank lines are as many as there were.
+    Comments above a removed statement move to the next one, and the number of blank lines stays.
 
     Args:
         block: The block.
-        gone: The statements, which are found by identity.
+        gone: The removed statements, compared by identity.
     """
     kept: list[cst.CSTNode] = []
     above: list[cst.EmptyLine] = []

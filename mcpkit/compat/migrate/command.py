@@ -1,4 +1,4 @@
-"""`mcpkit migrate`, or `python -m mcpkit.compat.migrate`: its arguments, what it shows, and what it writes."""
+"""The command `mcpkit migrate`, or `python -m mcpkit.compat.migrate`: its arguments and its output."""
 
 from __future__ import annotations
 
@@ -30,18 +30,17 @@ _REASONS = {
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpkit.compat.migrate") -> int:
-    """Do what a command line says.
+    """Run the command and return the exit status.
 
     Args:
-        arguments: What follows the name of the program; None for what this process was given.
-        program: How it is called, for its help.
+        arguments: Arguments after the name of the program; None for those of this process.
+        program: Name of the program in its help.
 
     Returns:
-        The status of the process: 0; 1 where `--check` is given and something would change; 2 where something could
-        not be read, understood or written.
+        0 for success; 1 with `--check` if a file would change; 2 if a file could not be read, parsed or written.
 
     Raises:
-        SystemExit: The arguments are not what they must be, or are a request for help.
+        SystemExit: The arguments are invalid, or request the help.
     """
     given = _parser(program).parse_args(arguments)
     try:
@@ -70,13 +69,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
 
 @dataclass(frozen=True)
 class Change:
-    """A file that changes.
+    """A changed file.
 
     Attributes:
-        file: Which.
-        before: What is in it.
-        after: What comes into it.
-        marks: What a person must decide, by its line.
+        file: Path of the file.
+        before: The previous content.
+        after: The new content.
+        marks: Places to change by hand: line and text.
     """
 
     file: Path
@@ -86,7 +85,7 @@ class Change:
 
 
 def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change]]:
-    """Return whether all could be read, and what changes; say what could not be read or is not rewritten."""
+    """Return True if all files could be read, and the changes; print the files that are not rewritten."""
     is_well, changes = True, list[Change]()
     modules: dict[Path, cst.Module] = {}
     for path in paths:
@@ -142,7 +141,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _may_matter(file: Path) -> bool:
-    """Tell whether a file that was found in a folder may have to do with servers at all."""
+    """Return True if a file in a folder may contain a server."""
     source = file.read_bytes()
     return any(word in source for word in _WORDS)
 
@@ -158,10 +157,10 @@ def _lines(text: str) -> list[str]:
 
 
 def _write(file: Path, source: bytes) -> None:
-    """Put a source in the place of what is in a file, all at once.
+    """Replace the content of a file atomically.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     file = file.resolve()
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

@@ -1,4 +1,4 @@
-"""How the server is made."""
+"""Rewriting of the server's constructor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _UNLESS_DEFAULT = {
 
 
 class Constructing(Step):
-    """Rewrites `FastMCP(...)`; what belongs to `run` and `asgi` has been moved there before.
+    """Rewrites `FastMCP(...)`. Arguments for `run` and `asgi` were moved before.
 
     Args:
-        file: What is known of the file.
-        homeless: Arguments that no call in this file takes, by the whole name of their server.
+        file: Facts about the file.
+        homeless: Arguments that no call in this file takes, by the qualified name of their server.
     """
 
     def __init__(self, file: File, homeless: dict[str, set[str]]) -> None:
@@ -41,32 +41,32 @@ class Constructing(Step):
         self._classes: list[bool] = []
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Find the versions that are told to a low-level server."""
+        """Find the versions that are set on a low-level server."""
         for statement in node.body:
             found = self._version(statement)
             if found is not None:
                 self._versions[found[0]] = found[1]
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        """Note what the server is called."""
+        """Record the name of the server."""
         self._targets.append(set[str]().union(*(self.whole_names(each.target) for each in node.targets)))
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
-        """Forget it."""
+        """Clear the name of the server."""
         self._targets.pop()
         return updated_node
 
     def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        """Note what the server is called."""
+        """Record the name of the server."""
         self._targets.append(self.whole_names(node.target))
 
     def leave_AnnAssign(self, original_node: cst.AnnAssign, updated_node: cst.AnnAssign) -> cst.AnnAssign:
-        """Forget it."""
+        """Clear the name of the server."""
         self._targets.pop()
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Rewrite the call that makes a server."""
+        """Rewrite a constructor call."""
         makes = not self.whole_names(original_node.func).isdisjoint(SERVER_CLASSES | self.file.constructors)
         if not makes and not self._is_of_subclass(original_node):
             return updated_node
@@ -95,7 +95,7 @@ class Constructing(Step):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        """Put what has to come first before the statement that makes the server; leave out what it has now."""
+        """Insert statements before the one that creates the server; remove those that the constructor replaces."""
         if self._version(original_node) is not None:
             return self.drop(updated_node)
         if self._comments:
@@ -118,7 +118,7 @@ class Constructing(Step):
         return updated_node
 
     def _is_of_subclass(self, node: cst.Call) -> bool:
-        """Tell whether a call is `super().__init__(...)` of a class that is derived from the server's."""
+        """Return True for `super().__init__(...)` in a subclass of the server's class."""
         function = node.func
         return (
             isinstance(function, cst.Attribute)
@@ -151,7 +151,7 @@ class Constructing(Step):
         self._before.append(cst.SimpleStatementLine([configured]))
 
     def _version(self, statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
-        """Return server and value of `mcp._mcp_server.version = value`, where the value is known before."""
+        """Return server and value of `mcp._mcp_server.version = value`, if the value is known at the constructor."""
         if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
             return None
         only = statement.body[0]

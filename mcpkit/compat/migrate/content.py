@@ -1,4 +1,4 @@
-"""Content blocks, results and messages, as mcpkit has them."""
+"""Rewriting of content blocks, results and messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CONVERSIONS = {"to_image_content", "to_audio_content"}
 
 
 class Content(Step):
-    """Rebuilds what a function returns, and what a prompt or the client's model is told."""
+    """Rewrites return values of functions, messages of prompts, and sampling messages."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Rebuild content, results and messages."""
+        """Rewrite content, results and messages."""
         function = updated_node.func
         if isinstance(function, cst.Attribute) and function.attr.value in _CONVERSIONS:
             return function.value

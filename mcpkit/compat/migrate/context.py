@@ -1,4 +1,4 @@
-"""What a function asks of its Context, and says by it."""
+"""Rewriting of the uses of `Context`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNMAPPED = {
 
 
 class ContextUse(Step):
-    """Rewrites what is called on a Context, and what is read from it."""
+    """Rewrites calls on a Context, and reads of its attributes."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
@@ -38,7 +38,7 @@ class ContextUse(Step):
         self._silent: list[cst.CSTNode] = []
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Decide, at the end of a path of attributes, what the whole of it becomes."""
+        """Find the native form of a path of attributes, at its end."""
         if node in self._inner:
             return
         chain: list[cst.Attribute] = []
@@ -68,7 +68,7 @@ class ContextUse(Step):
                 return
 
     def _is_context(self, node: cst.BaseExpression, chain: list[cst.Attribute]) -> bool:
-        """Tell whether this is a Context: one that is known, or `self.ctx` of whose lifespan's state is spoken."""
+        """Return True for a known Context, or `self.ctx` with access to the state of the lifespan."""
         asked = [each.attr.value for each in chain[:2]]
         is_usual = (path_of(node) or "").rpartition(".")[2].lstrip("_") in USUAL_CONTEXTS
         return self.is_context(node) or (is_usual and asked == ["request_context", "lifespan_context"])
@@ -76,7 +76,7 @@ class ContextUse(Step):
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """Put the native path there."""
+        """Insert the native path."""
         native = self._paths.get(original_node)
         if native is not None:
             return dotted(native)
@@ -106,7 +106,7 @@ class ContextUse(Step):
         return self._of_session(method, context, updated_node)
 
     def _got(self, original: cst.Call, updated: cst.Call) -> cst.Call:
-        """Rewrite `getattr(ctx, "request_id", None)`, as each Context has one."""
+        """Rewrite `getattr(ctx, "request_id", None)`, as every Context has one."""
         if path_of(original.func) != "getattr" or len(original.args) < 2:
             return updated
         if not self.is_context(original.args[0].value) or text_of(original.args[1].value) != "request_id":
@@ -114,7 +114,7 @@ class ContextUse(Step):
         return call("str", cst.Attribute(updated.args[0].value, cst.Name("request_id")))
 
     def _of_session(self, method: str, context: cst.BaseExpression, node: cst.Call) -> cst.Call:
-        """Rewrite what has another form than on the session."""
+        """Rewrite calls on the session that have another native form."""
         if method == "list_roots":
             return call(cst.Attribute(context, cst.Name("list_roots")))
         if method in ANNOUNCEMENTS:
@@ -127,7 +127,7 @@ class ContextUse(Step):
         return node
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
-        """Leave `await` out where nothing is awaited natively."""
+        """Remove `await` before native calls that are not async."""
         made = updated_node.expression
         if any(made is each for each in self._silent):
             self._silent.append(updated_node)
@@ -136,7 +136,7 @@ class ContextUse(Step):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine:
-        """Leave out what mcpkit says by itself."""
+        """Remove notifications that mcpkit sends itself."""
         only = updated_node.body[0]
         if isinstance(only, cst.Expr) and any(only.value is each for each in self._silent):
             return self.drop(updated_node)

@@ -1,4 +1,4 @@
-"""Finds out what the names of a file stand for, before anything is changed."""
+"""Collection of facts about a file before it is rewritten: what its names refer to."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CONSTRUCTOR = ("name", "instructions")
 
 
 class Facts(Step):
-    """Fills in what is known of a file.
+    """Collects facts about a file.
 
     Args:
-        file: What is known so far: servers that come from other files.
+        file: Known facts: servers that are imported from other files.
     """
 
     METADATA_DEPENDENCIES: ClassVar[Collection[ProviderT]] = (QualifiedNameProvider, ScopeProvider)
@@ -39,7 +39,7 @@ class Facts(Step):
         self._makers: set[str] = set()
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Note the functions that return a server, and names that are taken."""
+        """Record the functions that return a server, and taken names."""
         for each in node.body:
             if isinstance(each, cst.FunctionDef) and each.returns and self._is(each.returns, SERVER_CLASSES):
                 self._makers.add(each.name.value)
@@ -61,7 +61,7 @@ class Facts(Step):
                     self.file.taken.add(assignment.name)
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        """Note a class that is derived from the server's."""
+        """Record a subclass of the server's class."""
         if any(self._is(base.value, SERVER_CLASSES) for base in node.bases):
             self.file.subclasses |= self.whole_names(node)
             methods = [each.name.value for each in node.body.body if isinstance(each, cst.FunctionDef)]
@@ -70,12 +70,12 @@ class Facts(Step):
             self.file.servers |= {f"{name}.self" for name in self.whole_names(node)}
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        """Note what a name stands for."""
+        """Record the value of a name."""
         for target in node.targets:
             self._assigned(target.target, node.value)
 
     def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        """Note what a name stands for, by its annotation too."""
+        """Record the value of a name, and its annotation."""
         if node.value is not None:
             self._assigned(node.target, node.value)
         if self._is(node.annotation, SERVER_CLASSES):
@@ -84,11 +84,11 @@ class Facts(Step):
             self.file.contexts |= self.whole_names(node.target)
 
     def visit_NamedExpr(self, node: cst.NamedExpr) -> None:
-        """Note what a name stands for."""
+        """Record the value of a name."""
         self._assigned(node.target, node.value)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Note the functions that are registered."""
+        """Record registered functions."""
         for decorator in node.decorators:
             function = decorator.decorator
             if isinstance(function, cst.Call):
@@ -97,7 +97,7 @@ class Facts(Step):
                 self.file.registered |= dict.fromkeys(self.whole_names(node), function.attr.value)
 
     def visit_Call(self, node: cst.Call) -> None:
-        """Note the functions that are registered without a decorator."""
+        """Record functions that are registered without a decorator."""
         function = node.func
         if not node.args:
             return
@@ -109,7 +109,7 @@ class Facts(Step):
             self.file.registered |= dict.fromkeys(self.whole_names(node.args[0].value), "tool")
 
     def visit_Param(self, node: cst.Param) -> None:
-        """Note the parameters that are servers and Contexts."""
+        """Record parameters that are servers and Contexts."""
         if node.annotation is None:
             if node.name.value in USUAL_CONTEXTS:
                 self.file.contexts |= self.whole_names(node.name)
@@ -119,7 +119,7 @@ class Facts(Step):
             self.file.contexts |= self.whole_names(node.name)
 
     def _serves(self, function: cst.Attribute) -> bool:
-        """Tell whether `x.tool` is a server's; one that is passed in may have a usual name and no annotation."""
+        """Return True if `x.tool` belongs to a server; a parameter may have a usual name and no annotation."""
         if function.attr.value not in {*DECORATORS, "completion"}:
             return False
         if self.is_server(function.value):
@@ -132,7 +132,7 @@ class Facts(Step):
         return False
 
     def _is(self, node: cst.CSTNode, classes: Collection[str]) -> bool:
-        """Tell whether a class is named in an annotation or the like, quoted or not."""
+        """Return True if an annotation contains a class, quoted or not."""
         for each in nodes_in(node):
             if isinstance(each, cst.Name | cst.Attribute) and not self.whole_names(each).isdisjoint(classes):
                 return True
@@ -165,7 +165,7 @@ class Facts(Step):
             self.file.in_loop |= names
 
     def _scopes(self, value: cst.BaseExpression) -> set[str]:
-        """Return the functions whose names an expression uses."""
+        """Return the functions that an expression uses by name."""
         names = set[str]().union(*(self.whole_names(each) for each in nodes_in(value)))
         return {name.rpartition(".<locals>.")[0] for name in names if ".<locals>." in name}
 
@@ -193,6 +193,6 @@ class Facts(Step):
 
 
 def _is_bound_to_thread(node: cst.Call) -> bool:
-    """Tell whether a call makes what only the thread may use that has made it."""
+    """Return True if a call creates an object that only its thread may use."""
     may_move = any(each.keyword and each.keyword.value == "check_same_thread" for each in node.args)
     return path_of(node.func) in OF_THREADS and not may_move

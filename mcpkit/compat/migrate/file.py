@@ -1,4 +1,4 @@
-"""What is known of a file that is being rewritten."""
+"""Facts about a file that is being rewritten."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import libcst as cst
 
 @dataclass
 class File:
-    """What is known of a file that is being rewritten; names are whole, such as `make.<locals>.mcp`.
+    """Facts about a file that is being rewritten. Names are qualified, such as `make.<locals>.mcp`.
 
     Attributes:
-        servers: What is a server of version 1.
-        contexts: What is the Context of a request.
-        answers: What holds the answer of a person.
-        samples: What holds the answer of a client's model.
-        registered: Functions that are tools, resources and prompts, and which of these.
-        in_loop: Functions that are not `async`, and hold what must stay in one thread.
-        subclasses: Classes that are derived from the server's.
-        constructors: Those of them that are made as the server is, as they have no `__init__` of their own.
-        served: What the constructor of each server was given that belongs to `run` and `asgi`.
-        scopes: The functions whose names each of these uses.
-        security: The rules for hosts that the constructor of each server was given.
-        taken: Names that stand for something else somewhere in the file.
-        aliases: Names under which the file has what mcpkit has, where they were chosen by the author.
-        native: What is used of mcpkit, by its names there.
+        servers: Servers of version 1.
+        contexts: Contexts of requests.
+        answers: Results of elicitation.
+        samples: Results of sampling.
+        registered: Registered functions, with their kind: tool, resource or prompt.
+        in_loop: Functions that are not `async`, and use objects that must stay in one thread.
+        subclasses: Subclasses of the server's class.
+        constructors: Subclasses without an `__init__`.
+        served: Constructor arguments of each server that belong to `run` and `asgi`.
+        scopes: The functions that use each of these names.
+        security: Constructor arguments of each server with rules for hosts.
+        taken: Names with another meaning somewhere in the file.
+        aliases: Names that the author chose for native objects.
+        native: Used names of mcpkit, by their names there.
         modules: Other modules that the rewritten file needs.
-        reads_schemas: Whether something reads `inputSchema` of what was listed.
-        keeps_parentheses: Whether `@mcp.tool()` stays as it is, as all servers come from files that are native.
+        reads_schemas: Whether the file reads `inputSchema` of listed tools.
+        keeps_parentheses: Whether `@mcp.tool()` stays unchanged, as all servers come from native files.
     """
 
     servers: set[str] = field(default_factory=set[str])
@@ -52,7 +52,7 @@ class File:
     keeps_parentheses: bool = False
 
     def name(self, native: str) -> str:
-        """Return the name by which the rewritten file calls something of mcpkit's, and have it imported."""
+        """Return the name of a native object in the rewritten file, and record its import."""
         self.native.add(native)
         if native in self.aliases:
             return self.aliases[native]

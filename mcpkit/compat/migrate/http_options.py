@@ -1,4 +1,4 @@
-"""What `run("http", ...)` and `asgi(...)` take of what the constructor and the settings said."""
+"""Arguments of `run("http", ...)` and `asgi(...)` from the constructor and the settings."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SOME_HOST = (
 
 
 class HttpOptions:
-    """Knows what each call that serves is to be given.
+    """Finds the arguments of each call that serves.
 
     Args:
-        file: What is known of the file.
+        file: Facts about the file.
     """
 
     def __init__(self, file: File) -> None:
         self._file = file
 
     def homeless(self, server: str, places: Sequence[Place]) -> set[str]:
-        """Return the arguments of the constructor that no place takes; none where only stdio serves."""
+        """Return the constructor arguments that no call takes; none if only stdio is served."""
         if places and all(each.kind == "stdio" for each in places):
             return set()
         served = self._file.served[server]
@@ -50,7 +50,7 @@ class HttpOptions:
         }
 
     def of(self, place: Place, *, is_app: bool) -> tuple[dict[str, cst.BaseExpression], list[str]]:
-        """Return the arguments by their native names, and what a person must decide about them."""
+        """Return the arguments by native name, and places to change by hand."""
         values = self._values(place)
         marks = [f"{name}: {HINTS[name]}" for name in _PATHS if name in place.settings]
         made = {
@@ -79,7 +79,7 @@ class HttpOptions:
         return made, marks
 
     def listens(self, place: Place) -> list[cst.Arg]:
-        """Return host and port, for what runs an app."""
+        """Return host and port, for a call that runs an app."""
         values = self._values(place)
         defaults = {"host": cst.SimpleString('"127.0.0.1"'), "port": cst.Integer("8000")}
         return [keyword(name, values.get(name, defaults[name])) for name in _LISTENS]
@@ -94,7 +94,7 @@ class HttpOptions:
         return values
 
     def _is_known(self, server: str, name: str, place: Place) -> bool:
-        """Tell whether an argument of the constructor means the same where the server is served."""
+        """Return True if a constructor argument has the same meaning at the call that serves."""
         return all(f"{place.inside}.".startswith(f"{each}.") for each in self._file.scopes[server][name])
 
     def _hosts(self, security: cst.BaseExpression, marks: list[str]) -> dict[str, cst.BaseExpression]:

@@ -1,4 +1,4 @@
-"""Imports, when all else has been rewritten: of mcpkit in the place of version 1's, and none that nothing uses."""
+"""Rewriting of imports, as the last step: those of mcpkit replace those of version 1, and unused ones are removed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def with_imports(before: cst.Module, module: cst.Module, file: File) -> cst.Modu
 
     Args:
         before: The module of version 1.
-        module: The same, rewritten but for its imports.
-        file: What is known of it.
+        module: The rewritten module with the old imports.
+        file: Facts about the file.
     """
     used = used_names(module)
     needed = {file.name(native): native for native in sorted(file.native) if file.name(native) in used}
@@ -36,7 +36,7 @@ def with_imports(before: cst.Module, module: cst.Module, file: File) -> cst.Modu
 
 
 def used_names(module: cst.Module) -> set[str]:
-    """Return the names that are used anywhere but in imports; those in texts of annotations and `__all__` too."""
+    """Return the names that are used outside of imports, including those in quoted annotations and `__all__`."""
     found = _Used()
     module.visit(found)
     return found.names
@@ -70,9 +70,9 @@ class _Blocks(cst.CSTTransformer):
     """Rewrites the imports of each block, those of the module last.
 
     Args:
-        file: What is known of the file.
-        needed: What is used of mcpkit: names in the file, and in mcpkit.
-        gone: Names that were used, and are not any more.
+        file: Facts about the file.
+        needed: Native names to import: names in the file, and in mcpkit.
+        gone: Names that are no longer used.
         used: Names that are used.
     """
 
@@ -159,7 +159,7 @@ class _Blocks(cst.CSTTransformer):
         return without(block.with_changes(body=body), gone)
 
     def _natives(self, node: cst.Import | cst.ImportFrom) -> dict[str, str]:
-        """Return what an import of version 1 gives that mcpkit has, and the file still uses."""
+        """Return the native names of an import of version 1 that the file still uses."""
         found: dict[str, str] = {}
         if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
             for alias in node.names:
@@ -210,7 +210,7 @@ def _bound(module: cst.Module) -> set[str]:
 
 
 def _end_of_imports(body: Sequence[cst.CSTNode]) -> int:
-    """Return where an import of a package goes: after the others, and before those of the same package."""
+    """Return the position for an import of a package: after the others, and before those of the same package."""
     end = 0
     for index, each in enumerate(body):
         imported = _imported(each)
@@ -239,7 +239,7 @@ def _with_modules(module: cst.Module, names: Sequence[str]) -> cst.Module:
 
 
 def _place_of(body: Sequence[cst.CSTNode], name: str) -> int:
-    """Return where `import name` goes: among those of its kind by name, else before all."""
+    """Return the position for `import name`: among those of its kind by name, or before all."""
     first: int | None = None
     after = 0
     for index, each in enumerate(body):

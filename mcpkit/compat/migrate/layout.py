@@ -1,4 +1,4 @@
-"""How the arguments of a call are laid out, when some have gone, come or moved."""
+"""Layout of a call's arguments after some were removed, added or moved."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NOTHING = cst.SimpleWhitespace("")
 
 
 def with_arguments(node: cst.Call, arguments: Sequence[cst.Arg]) -> cst.Call:
-    """Return a call with other arguments, laid out as they were: comments stay with theirs.
+    """Return a call with other arguments in the same layout; comments stay at their arguments.
 
-    What fits on a line with room to spare is put on one, where it has changed.
+    A changed call that clearly fits on one line is put on one line.
 
     Args:
-        node: The call as it was.
-        arguments: Its arguments; those that it had are found by their values, or by their names.
+        node: The previous call.
+        arguments: The new arguments; previous ones are found by value or name.
     """
     if not arguments:
         return node.with_changes(args=(), whitespace_before_args=_NOTHING)
@@ -46,7 +46,7 @@ def with_arguments(node: cst.Call, arguments: Sequence[cst.Arg]) -> cst.Call:
 
 
 def comments_of(node: cst.Call, gone: Sequence[cst.Arg]) -> list[str]:
-    """Return the comments above and behind arguments that go, in their order."""
+    """Return the comments above and behind removed arguments, in order."""
     gaps = [node.whitespace_before_args, *(_after(each) for each in node.args)]
     found: list[str] = []
     for index, argument in enumerate(node.args):
@@ -60,7 +60,7 @@ def comments_of(node: cst.Call, gone: Sequence[cst.Arg]) -> list[str]:
 
 
 def on_one_line(node: cst.Call) -> cst.Call:
-    """Return a call on one line, where it is short and holds neither comments nor texts of several lines."""
+    """Return a call on one line, if it is short and has no comments and no multi-line strings."""
     text = code(node)
     if "\n" not in text or "#" in text or '"""' in text or "'''" in text:
         return node
@@ -74,7 +74,7 @@ def on_one_line(node: cst.Call) -> cst.Call:
 
 
 def broken(node: cst.Call) -> cst.Call:
-    """Return a call with each argument on a line of its own, where it is too long for one line."""
+    """Return a call with one argument per line, if it is too long for one line."""
     if len(node.args) < 2 or len(code(node)) <= _LONG:
         return node
     inside = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
@@ -121,7 +121,7 @@ def _joined(
     right: int | None,
     usual: cst.BaseParenthesizableWhitespace,
 ) -> cst.BaseParenthesizableWhitespace:
-    """Return what stands between two arguments: the rest of the left one's line, and what is above the right one."""
+    """Return the whitespace and comments between two arguments: the rest of the left line and the lines above."""
     trailing = gaps[left + 1] if left is not None else usual
     leading = gaps[right] if right is not None else usual
     if isinstance(leading, cst.SimpleWhitespace):

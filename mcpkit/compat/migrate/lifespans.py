@@ -1,4 +1,4 @@
-"""Lifespans of outer apps that did nothing but run session managers, and so do nothing any more."""
+"""Removal of lifespans of outer apps that did nothing but run session managers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANAGERS = {"asynccontextmanager", "contextlib.asynccontextmanager"}
 
 
 class Lifespans(Step):
-    """Takes out functions that are no more than `yield`, where all that uses them is `lifespan=`."""
+    """Removes functions that only contain `yield`, if they are only used as `lifespan=`."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
@@ -31,18 +31,18 @@ class Lifespans(Step):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.RemovalSentinel:
-        """Take the function out."""
+        """Remove the function."""
         is_empty = updated_node.name.value in self._empty and _does_nothing(original_node)
         return cst.RemoveFromParent() if is_empty else updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        """Leave `lifespan=` out."""
+        """Remove `lifespan=`."""
         kept = [each for each in updated_node.args if _lifespan(each) not in self._empty]
         return updated_node if len(kept) == len(updated_node.args) else with_arguments(updated_node, kept)
 
 
 class _Given(cst.CSTVisitor):
-    """Collects what `lifespan=` is given, and all uses of names."""
+    """Collects the values of `lifespan=`, and all uses of names."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The session manager, which an author had to run: mcpkit's app does it by itself."""
+"""Removal of code that runs the session manager, as mcpkit's app runs it itself."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from .step import Step
 
 
 class Managing(Step):
-    """Takes out what runs the session manager of a server."""
+    """Removes code that runs the session manager of a server."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
         self._handled: set[cst.CSTNode] = set()
 
     def visit_With(self, node: cst.With) -> None:
-        """Find what is entered."""
+        """Find context managers that are entered."""
         for each in node.items:
             self._find(each.item)
 
     def leave_With(
         self, original_node: cst.With, updated_node: cst.With
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        """Leave the session manager out; without anything else, the block goes as well."""
+        """Remove the session manager; without another context manager, remove the `with` statement."""
         kept = [
             each
             for each, before in zip(updated_node.items, original_node.items, strict=True)
@@ -43,27 +43,27 @@ class Managing(Step):
         return cst.FlattenSentinel(body)
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:
-        """Find what enters it in a stack."""
+        """Find statements that enter it in an exit stack."""
         if (call := _entered(node)) is not None:
             self._find(call)
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine:
-        """Leave out what enters it in a stack."""
+        """Remove statements that enter it in an exit stack."""
         entered = _entered(original_node)
         if entered is not None and self._runs_manager(entered):
             return self.drop(updated_node)
         return updated_node
 
     def visit_Call(self, node: cst.Call) -> None:
-        """Find a lifespan that is nothing else."""
+        """Find a lifespan that only runs it."""
         for each in node.args:
             if isinstance(each.value, cst.Lambda):
                 self._find(each.value.body)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        """Leave out a lifespan that is nothing else."""
+        """Remove a lifespan that only runs it."""
         kept = [
             each
             for each, before in zip(updated_node.args, original_node.args, strict=True)
@@ -94,7 +94,7 @@ class Managing(Step):
 
 
 def _entered(node: cst.SimpleStatementLine) -> cst.BaseExpression | None:
-    """Return what is entered by `await stack.enter_async_context(...)`."""
+    """Return the context manager in `await stack.enter_async_context(...)`."""
     only = node.body[0]
     value = only.value if isinstance(only, cst.Expr) else None
     call = value.expression if isinstance(value, cst.Await) else None

@@ -1,6 +1,6 @@
-"""All that is known of version 1 by name: one table for each kind of thing.
+"""Tables of the names of version 1: one for each kind.
 
-Whole names are those under which something is imported. What is in none of these tables stays as it is, with a mark.
+Names are qualified by the module from which they are imported. Names in no table stay unchanged and get a mark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small questions about syntax trees, and small trees."""
+"""Helpers for syntax trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIGHT = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 
 
 def dotted(text: str) -> cst.Name | cst.Attribute:
-    """Return the name or path of attributes that a text such as `a.b` is."""
+    """Return the expression for a text such as `a.b`."""
     first, *others = text.split(".")
     node: cst.Name | cst.Attribute = cst.Name(first)
     for name in others:
@@ -20,14 +20,14 @@ def dotted(text: str) -> cst.Name | cst.Attribute:
 
 
 def path_of(node: cst.CSTNode) -> str | None:
-    """Return `a.b.c` of names and attributes; None of anything else."""
+    """Return `a.b.c` for names and attributes; None for other expressions."""
     if isinstance(node, cst.Name | cst.Attribute):
         return get_full_name_for_node(node)
     return None
 
 
 def text_of(node: cst.BaseExpression) -> str | None:
-    """Return the value of a plain string; None of anything else."""
+    """Return the value of a plain string; None for other expressions."""
     if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
         value = node.evaluated_value
         return value if isinstance(value, str) else None
@@ -35,12 +35,12 @@ def text_of(node: cst.BaseExpression) -> str | None:
 
 
 def code(node: cst.CSTNode) -> str:
-    """Return a part of a program as text."""
+    """Return the source text of a node."""
     return cst.Module([]).code_for_node(node)
 
 
 def is_literal(node: cst.BaseExpression) -> bool:
-    """Tell whether an expression means the same wherever it stands."""
+    """Return True if an expression has the same value at any place."""
     if isinstance(node, cst.SimpleString | cst.BaseNumber):
         return True
     if isinstance(node, cst.UnaryOperation):
@@ -54,13 +54,13 @@ def keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
 
 
 def call(name: str | cst.BaseExpression, *arguments: cst.Arg | cst.BaseExpression) -> cst.Call:
-    """Return a call of a name or path, or of what an expression gives."""
+    """Return a call of a name, a path or an expression."""
     function = dotted(name) if isinstance(name, str) else name
     return cst.Call(function, [each if isinstance(each, cst.Arg) else cst.Arg(each) for each in arguments])
 
 
 def bound(node: cst.Call, parameters: Sequence[str]) -> dict[str, cst.Arg] | None:
-    """Return the arguments of a call by the names of its parameters; None where `*` or `**` hides some."""
+    """Return the arguments of a call by parameter name; None if `*` or `**` hides some."""
     found: dict[str, cst.Arg] = {}
     for index, argument in enumerate(node.args):
         if argument.star:
@@ -75,14 +75,14 @@ def bound(node: cst.Call, parameters: Sequence[str]) -> dict[str, cst.Arg] | Non
 
 
 def module_of(node: cst.Import | cst.ImportFrom | None, *, relative: bool = False) -> str:
-    """Return the module from which names are imported; of a relative one, where that is wanted, without its dots."""
+    """Return the module of a `from` import; for a relative one, optionally, without its dots."""
     if isinstance(node, cst.ImportFrom) and node.module is not None and (relative or not node.relative):
         return path_of(node.module) or ""
     return ""
 
 
 def names_of(node: cst.Import | cst.ImportFrom) -> dict[str, str]:
-    """Return what is imported, by the names that it has in the file."""
+    """Return the imported names, by their names in the file."""
     assert not isinstance(node.names, cst.ImportStar)
     return {
         (path_of(each.asname.name) if each.asname else path_of(each.name)) or "": path_of(each.name) or ""
@@ -91,7 +91,7 @@ def names_of(node: cst.Import | cst.ImportFrom) -> dict[str, str]:
 
 
 def names_in(node: cst.CSTNode) -> list[cst.Name | cst.Attribute]:
-    """Return all names and paths of attributes in a part of a program."""
+    """Return all names and attribute paths in a node."""
     return [each for each in nodes_in(node) if isinstance(each, cst.Name | cst.Attribute)]
 
 
@@ -104,12 +104,12 @@ def nodes_in(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 class OutsideImports(cst.CSTVisitor):
-    """Visits all but imports."""
+    """Visitor that skips imports."""
 
     def visit_Import(self, node: cst.Import) -> bool:
-        """Leave it out."""
+        """Skip it."""
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        """Leave it out."""
+        """Skip it."""
         return False

@@ -1,4 +1,4 @@
-"""Where a server is served in a file, and what is set before."""
+"""Calls in a file that serve a server, and settings before them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Place:
     """A call that serves.
 
     Attributes:
-        node: The call, or the method where it is handed to somebody else.
-        server: The whole names of the server.
-        method: What is called.
-        kind: By what it serves.
+        node: The call, or the method if it is passed to another function.
+        server: The qualified names of the server.
+        method: Name of the method.
+        kind: Transport or kind of app.
         blocks: The blocks around it, from the outermost.
-        inside: The whole name of the function that it stands in, or nothing.
-        settings: What has been set before, by name.
+        inside: The qualified name of the function around it, or an empty string.
+        settings: Settings before it, by name.
     """
 
     node: cst.CSTNode
@@ -50,11 +50,11 @@ class Setting:
 
     Attributes:
         statement: The line.
-        server: The whole names of the server.
-        name: What is set.
-        value: What to.
+        server: The qualified names of the server.
+        name: Name of the setting.
+        value: New value.
         blocks: The blocks around it, from the outermost.
-        test: What is asked by the `if` around it, if there is one.
+        test: The condition of the `if` around it, if there is one.
         is_taken: Whether a call that serves has it now.
     """
 
@@ -69,12 +69,12 @@ class Setting:
 
 @dataclass
 class Read:
-    """A setting that is read.
+    """A read of a setting.
 
     Attributes:
         node: The expression.
-        server: The whole names of the server.
-        name: Which setting.
+        server: The qualified names of the server.
+        name: Name of the setting.
         blocks: The blocks around it, from the outermost.
     """
 
@@ -85,11 +85,11 @@ class Read:
 
 
 class Places(cst.CSTVisitor):
-    """Collects calls that serve, and settings, in their order.
+    """Collects calls that serve, and settings, in order.
 
     Args:
-        names: Returns the whole names of an expression.
-        servers: The whole names of the servers.
+        names: Returns the qualified names of an expression.
+        servers: The qualified names of the servers.
     """
 
     def __init__(self, names: Callable[[cst.CSTNode], set[str]], servers: set[str]) -> None:
@@ -107,14 +107,14 @@ class Places(cst.CSTVisitor):
         self._called: set[cst.CSTNode] = set()
 
     def visit_IndentedBlock(self, node: cst.IndentedBlock) -> None:
-        """Go into a block."""
+        """Enter a block."""
         self._count += 1
         self._blocks.append(self._count)
         if node in self._bodies:
             self._tests[self._count] = self._bodies[node]
 
     def visit_If(self, node: cst.If) -> None:
-        """Note what is asked before a block."""
+        """Record the condition of a block."""
         if isinstance(node.body, cst.IndentedBlock):
             self._bodies[node.body] = node.test
 
@@ -123,7 +123,7 @@ class Places(cst.CSTVisitor):
         self._blocks.pop()
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Go into a function."""
+        """Enter a function."""
         self._functions.append(next(iter(self._names(node)), ""))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
@@ -151,11 +151,11 @@ class Places(cst.CSTVisitor):
             self._collect(node, node.func, node)
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-        """Tell what is set from what is read."""
+        """Distinguish assigned settings from reads."""
         self._called.add(node.target)
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Collect a method that serves, where it is handed to what calls it, and a setting that is read."""
+        """Collect a method that serves and is passed to another function, and a read of a setting."""
         inner = node.value
         if node not in self._called and isinstance(inner, cst.Attribute) and inner.attr.value == "settings":
             server = self._server(inner.value)
@@ -186,7 +186,7 @@ class Places(cst.CSTVisitor):
 
 
 def transport_of(node: cst.Call) -> Kind:
-    """Return by what `run(...)` serves."""
+    """Return the transport of `run(...)`."""
     given = bound(node, ("transport", "mount_path"))
     if given is None:
         return "any"
@@ -197,7 +197,7 @@ def transport_of(node: cst.Call) -> Kind:
 
 
 def _is_of(test: cst.BaseExpression | None, call: cst.Call | None, kind: Kind) -> bool:
-    """Tell whether an `if` asks for the transport that a call is given, so that it sets what HTTP takes."""
+    """Return True if an `if` tests the transport of a call, so that it contains settings of HTTP."""
     given = bound(call, ("transport", "mount_path")) if call is not None and kind == "any" else None
     if test is None or given is None or "transport" not in given:
         return False

@@ -1,4 +1,4 @@
-"""Servers that a file has from others: `from .app import mcp`."""
+"""Servers that a file imports from others: `from .app import mcp`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DEPTH = 4
 
 
 class Project:
-    """Looks for servers in the files that a file imports from, as far as they stand beside it; nothing is run.
+    """Finds servers in the files that a file imports, without running them.
 
-    Files are read once, so that those which are rewritten meanwhile are known as they were.
+    Files are read once, so that those rewritten meanwhile are known in their previous form.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Project:
         return found
 
     def _server(self, file: Path, imported: cst.ImportFrom, name: str, depth: int) -> bool | None:
-        """Return whether a name that is imported is a native server; None where it is none at all."""
+        """Return True if an imported name is a native server, False for one of version 1, None if it is no server."""
         for place in _places(file, len(imported.relative), module_of(imported, relative=True)):
             module = self._module(place)
             if module is not None:
@@ -88,11 +88,11 @@ class Project:
         return None
 
     def module(self, file: Path) -> cst.Module:
-        """Return a file as it was when it was read first.
+        """Return a file in its first form.
 
         Raises:
-            OSError: It cannot be read.
-            ValueError: It is not Python, or not in the encoding that it names; the text says where.
+            OSError: The file cannot be read.
+            ValueError: The file is not Python, or not in its declared encoding; the text contains the place.
         """
         found = self._modules.get(file)
         if found is None:
@@ -127,7 +127,7 @@ def _imports(module: cst.Module) -> Iterator[cst.ImportFrom]:
 
 
 def _places(file: Path, dots: int, module: str) -> Iterator[Path]:
-    """Give the files that an import may mean, in the order in which they are looked for."""
+    """Yield the files that an import may refer to, in order."""
     parts = module.split(".") if module else []
     folder = file.parent
     if dots:

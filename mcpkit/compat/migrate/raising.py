@@ -1,4 +1,4 @@
-"""Errors whose text is meant for whoever called: mcpkit sends those of its own classes alone."""
+"""Rewriting of errors with texts for clients: mcpkit only sends texts of its own error classes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CODES = {
 
 
 class Raising(Step):
-    """Has tools raise ToolError where they raise an error with a text, and others what is theirs."""
+    """Rewrites errors with a text: tools raise ToolError, and other functions their own class."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
@@ -52,13 +52,13 @@ class Raising(Step):
         self._is_status_marked = False
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Find the functions that others here call where nothing is caught."""
+        """Find functions that other functions of the file call without catching errors."""
         calls = _Calls(self)
         node.visit(calls)
         self._called = calls.found
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Go into a function."""
+        """Enter a function."""
         names = self.whole_names(node)
         kind = next((_CLASSES[self.file.registered[each]] for each in names if self._has_class(each)), None)
         self._kinds.append(kind)
@@ -75,7 +75,7 @@ class Raising(Step):
         return updated_node
 
     def visit_Try_body(self, node: cst.Try) -> None:
-        """Go where something is caught."""
+        """Enter a `try` block."""
         if self._tries and node.handlers:
             self._tries[-1] += 1
 
@@ -85,7 +85,7 @@ class Raising(Step):
             self._tries[-1] -= 1
 
     def visit_Raise(self, node: cst.Raise) -> None:
-        """Mark a text that a tool's caller does not read any more."""
+        """Mark a text that the client of a tool no longer gets."""
         if not self._names or self._kinds[-1] is not None or self._tries[-1] or not _has_text(node):
             return
         called = self._names[-1] & self._called
@@ -97,7 +97,7 @@ class Raising(Step):
             )
 
     def visit_Call(self, node: cst.Call) -> None:
-        """Mark, once, the errors of HTTP clients that nobody catches."""
+        """Mark, once, uncaught errors of HTTP clients."""
         is_status = isinstance(node.func, cst.Attribute) and node.func.attr.value == "raise_for_status"
         if not is_status or self._is_status_marked or not self._names or self._tries[-1]:
             return
@@ -109,7 +109,7 @@ class Raising(Step):
             )
 
     def leave_Raise(self, original_node: cst.Raise, updated_node: cst.Raise) -> cst.Raise:
-        """Raise what mcpkit sends the text of."""
+        """Raise an error with a text that mcpkit sends."""
         raised = updated_node.exc
         if not isinstance(raised, cst.Call) or not isinstance(original_node.exc, cst.Call):
             return updated_node
@@ -123,7 +123,7 @@ class Raising(Step):
         return updated_node.with_changes(exc=raised.with_changes(func=cst.Name(self.file.name(kind))))
 
     def _of_protocol(self, original: cst.Call, raised: cst.Call, kind: str | None) -> cst.BaseExpression:
-        """Return the error that says what `McpError(ErrorData(...))` says."""
+        """Return the native error for `McpError(ErrorData(...))`."""
         data = raised.args[0].value if len(raised.args) == 1 else None
         before = original.args[0].value if len(original.args) == 1 else None
         if not isinstance(data, cst.Call) or not isinstance(before, cst.Call):
@@ -147,7 +147,7 @@ class Raising(Step):
 
 
 class _Calls(cst.CSTVisitor):
-    """Collects the whole names of what is called in functions, but not where an error is caught."""
+    """Collects the qualified names of functions that are called outside of `try` blocks."""
 
     def __init__(self, step: Raising) -> None:
         super().__init__()

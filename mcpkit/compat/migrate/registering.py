@@ -1,4 +1,4 @@
-"""How functions are registered: decorators, and calls that do the same."""
+"""Rewriting of registrations: decorators, and calls with the same effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BARE = {"tool", "prompt"}
 
 
 class Registering(Step):
-    """Rewrites `@mcp.tool()` and its kind, `add_tool` and `remove_tool`."""
+    """Rewrites `@mcp.tool()` and similar decorators, `add_tool` and `remove_tool`."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
@@ -27,17 +27,17 @@ class Registering(Step):
         self._is_decorator: set[cst.CSTNode] = set()
 
     def visit_Decorator(self, node: cst.Decorator) -> None:
-        """Tell a decorator's call from others."""
+        """Record the call of a decorator."""
         self._is_decorator.add(node.decorator)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Note the function that is decorated."""
+        """Record the decorated function."""
         self._function.append(node)
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef:
-        """Go back to the function around it."""
+        """Return to the outer function."""
         self._function.pop()
         if updated_node.returns is not None and self._result_schema(original_node) is not None:
             assert isinstance(updated_node.returns.annotation, cst.Subscript)
@@ -49,7 +49,7 @@ class Registering(Step):
         return updated_node
 
     def leave_Decorator(self, original_node: cst.Decorator, updated_node: cst.Decorator) -> cst.Decorator:
-        """Leave empty parentheses out."""
+        """Remove empty parentheses."""
         made = updated_node.decorator
         method = self.method_of_server(_function(original_node.decorator))
         if (
@@ -62,7 +62,7 @@ class Registering(Step):
         return updated_node
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Rewrite a call of the server's, and one of what such a call returns."""
+        """Rewrite a call of a server's method, and a call of its return value."""
         inner = updated_node.func
         if isinstance(inner, cst.Call) and isinstance(original_node.func, cst.Call):
             method = self.method_of_server(original_node.func.func)
@@ -81,7 +81,7 @@ class Registering(Step):
     def _other(
         self, method: str, original: cst.Call, node: cst.Call, server: cst.BaseExpression
     ) -> cst.Call | None:
-        """Return what a further method of the server becomes; None where it has no counterpart."""
+        """Return the native form of another method of the server; None if there is none."""
         if method == "get_context" and not node.args:
             return call(self.file.name("current_context"))
         if len(node.args) != 1:
@@ -97,7 +97,7 @@ class Registering(Step):
         return self._resource(before, made, server) if method == "add_resource" else None
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
-        """Read the list of tools, which needs no `await`."""
+        """Remove `await` before the list of tools."""
         made = original_node.expression
         if isinstance(made, cst.Call) and self.method_of_server(made.func) == "list_tools":
             assert isinstance(made.func, cst.Attribute)
@@ -107,7 +107,7 @@ class Registering(Step):
         return updated_node
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Mark what reaches into the server of version 1."""
+        """Mark access to internals of the server of version 1."""
         name = self.method_of_server(node)
         if name is not None and name.startswith("_") and name in HINTS and name not in self._said:
             self._said.add(name)
@@ -161,7 +161,7 @@ class Registering(Step):
         return None
 
     def _must_stay(self, function: cst.FunctionDef | None, given: dict[str, cst.Arg]) -> bool:
-        """Tell whether a function that is not `async` needs the thread of the event loop, as it has in version 1."""
+        """Return True if a function that is not `async` must run in the event loop's thread, as in version 1."""
         names = self.whole_names(function) if function is not None else set[str]()
         if function is None and "fn" in given:
             names = self.whole_names(given["fn"].value)

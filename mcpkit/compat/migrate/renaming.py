@@ -1,4 +1,4 @@
-"""Names of version 1 that are left, as mcpkit calls them: in annotations, base classes and elsewhere."""
+"""Renaming of the remaining names of version 1: in annotations, base classes and elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OVERRIDDEN = {
 
 
 class Renaming(Step):
-    """Puts native names in the place of those of version 1; marks what has none."""
+    """Replaces names of version 1 by native ones; marks those without a counterpart."""
 
     def __init__(self, file: File, *, has_client: bool) -> None:
         super().__init__(file)
@@ -49,7 +49,7 @@ class Renaming(Step):
         self._without_counterpart: dict[str, cst.Name | cst.Attribute] = {}
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Find the names that have no counterpart."""
+        """Find the names without a counterpart."""
         found = _Names()
         node.visit(found)
         for each in found.nodes:
@@ -58,11 +58,11 @@ class Renaming(Step):
                 self._without_counterpart.setdefault(name, each)
 
     def visit_Import(self, node: cst.Import) -> bool:
-        """Leave imports to others."""
+        """Skip imports."""
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        """Mark the import of what has no counterpart; leave the rest to others."""
+        """Mark imports of names without a counterpart; skip other imports."""
         module = module_of(node)
         if not isinstance(node.names, cst.ImportStar):
             names = [path_of(each.name) or "" for each in node.names]
@@ -73,14 +73,14 @@ class Renaming(Step):
         return False
 
     def visit_Subscript(self, node: cst.Subscript) -> None:
-        """Pass over what says nothing natively."""
+        """Skip type arguments that have no native counterpart."""
         if self.imported_names(node.value) & (CONTEXT_CLASSES | SERVER_CLASSES):
             for index, each in enumerate(node.slice):
                 if index != 1 and len(node.slice) > 1:
                     self._inner.update(names_in(each))
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Take `types.TextContent` as one name; mark it, or what is read from a result, without a counterpart."""
+        """Treat `types.TextContent` as one name; mark it, or the read of a result, without a counterpart."""
         if self._has_results and node.attr.value in _RESULT:
             self.mark(_RESULT[node.attr.value])
         is_left = any(node is each for each in self._without_counterpart.values())
@@ -90,7 +90,7 @@ class Renaming(Step):
             self._mark_left([node.attr.value])
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        """Mark what a subclass overrides in vain."""
+        """Mark methods of a subclass that have no effect any more."""
         is_server = any(self.imported_names(base.value) & SERVER_CLASSES for base in node.bases)
         if is_server and isinstance(node.body, cst.IndentedBlock):
             for each in node.body.body:
@@ -98,19 +98,19 @@ class Renaming(Step):
                     self._said.add(each.name.value)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Mark a method that nobody calls."""
+        """Mark a method that is never called."""
         if node.name.value in self._said and node.name.value in _OVERRIDDEN:
             self.mark(f"mcpkit does not call this method: {_OVERRIDDEN[node.name.value]}")
 
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """Rename."""
+        """Rename the attribute."""
         native = self._native(original_node)
         return updated_node if native is None else cst.Name(self.file.name(native))
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
-        """Rename."""
+        """Rename the name."""
         native = None if original_node in self._inner else self._native(original_node)
         return updated_node if native is None else updated_node.with_changes(value=self.file.name(native))
 
@@ -148,10 +148,10 @@ class Renaming(Step):
         return updated_node
 
     def visit_Annotation(self, node: cst.Annotation) -> None:
-        """Note nothing: texts in annotations are renamed where they are left."""
+        """Do nothing: quoted annotations are renamed in `leave_Annotation`."""
 
     def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
-        """Rename in an annotation that is a text."""
+        """Rename names in a quoted annotation."""
         text = updated_node.annotation
         if not isinstance(text, cst.SimpleString):
             return updated_node
@@ -167,7 +167,7 @@ class Renaming(Step):
         return next((RENAMED[name] for name in self.imported_names(node) if name in RENAMED), None)
 
     def _left(self, node: cst.Name | cst.Attribute) -> str | None:
-        """Return the whole name of what belongs to version 1's servers and has no counterpart."""
+        """Return the qualified name of an object of version 1 without a counterpart."""
         for name in sorted(self.imported_names(node)):
             last = name.rpartition(".")[2]
             is_clients = name.startswith(_STAYS) or (self._has_client and name.startswith("mcp.types."))

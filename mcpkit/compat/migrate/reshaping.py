@@ -1,4 +1,4 @@
-"""Puts the arguments of a call of version 1 in their native form and order."""
+"""Rewriting of the arguments of a call to their native form and order."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def reshaped(
     without: frozenset[str] = frozenset(),
     added: Mapping[str, cst.BaseExpression] | None = None,
 ) -> cst.Call | None:
-    """Return a call with the arguments that it takes natively; what is called is left to others.
+    """Return a call with native arguments. The called function is not changed.
 
     Args:
         node: The call of version 1.
-        shape: What its arguments become.
-        file: What is known of the file.
+        shape: The native form of its arguments.
+        file: Facts about the file.
         without: Arguments to leave out.
-        added: Further arguments, by their native names.
+        added: Further arguments, by native name.
 
     Returns:
-        The call; None where `*` or `**` hides some of its arguments.
+        The call; None if `*` or `**` hides some of its arguments.
     """
     given = bound(node, shape.parameters)
     if given is None:
@@ -78,7 +78,7 @@ def url_text(value: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def decoded(value: cst.BaseExpression, file: File) -> cst.BaseExpression:
-    """Return the bytes of which an expression is the base64, by taking an encoding away or adding the opposite."""
+    """Return the bytes of a base64 expression: without its encoding, or with a decoding around it."""
     inner = value
     if (
         isinstance(inner, cst.Call)

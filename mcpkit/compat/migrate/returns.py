@@ -1,4 +1,4 @@
-"""Tools that return one text as a list of content: they return the text."""
+"""Rewriting of tools that return one text as a list of content: they return the text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _LISTS = {"list", "List", "Sequence", "typing.List", "typing.Sequence"}
 
 
 class Returns(Content):
-    """Makes `-> list[TextContent]` and `return [Text(...)]` of a tool `-> str` and `return ...`."""
+    """Rewrites a tool with `-> list[TextContent]` and `return [Text(...)]` to `-> str` and `return ...`."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Leave calls alone: they are rebuilt already."""
+        """Return the call unchanged: it was rewritten before."""
         return updated_node
 
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef:
-        """Look at a tool as a whole."""
+        """Rewrite a tool."""
         if not any(self.file.registered.get(name) == "tool" for name in self.whole_names(original_node)):
             return updated_node
         if original_node.returns is None or not self._is_list_of_content(original_node.returns.annotation):
@@ -42,7 +42,7 @@ class Returns(Content):
 
 
 class _Own(cst.CSTVisitor):
-    """Collects the `return` statements of a function, not those of functions in it."""
+    """Collects the `return` statements of a function, without those of inner functions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,12 +33,12 @@ Reason = Literal["lowlevel", "standalone"]
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What became of a file.
+    """The result for a file.
 
     Attributes:
-        module: The file as it is to be; None where nothing is to be done.
-        marks: What a person must decide: the line, from 1, and the text.
-        reason: Why nothing is done about a server that there is.
+        module: The new file; None if nothing changes.
+        marks: Places to change by hand: the line, from 1, and the text.
+        reason: Reason why an existing server is not rewritten.
     """
 
     module: cst.Module | None
@@ -49,13 +49,14 @@ class Rewritten:
 def rewritten(
     before: cst.Module, servers: set[str], *, are_native: bool = False, is_part: bool = False
 ) -> Rewritten:
-    """Return a file as it is to be with native mcpkit.
+    """Return a file rewritten to native mcpkit.
 
     Args:
         before: The file.
         servers: Names in it that are servers of other files, such as `.app.mcp`.
-        are_native: Whether all of these are native by now.
-        is_part: Whether it belongs to a server that is rewritten, so that what it has of `mcp.types` is the server's.
+        are_native: Whether all of these are native already.
+        is_part: Whether it belongs to a server that is rewritten, so that its names of `mcp.types` belong to the
+            server.
     """
     imported = imports_of(before)
     if not makes_servers(before) and not servers and not _is_part(imported, before.code, is_part=is_part):
@@ -91,12 +92,12 @@ def rewritten(
 
 
 def makes_servers(module: cst.Module) -> bool:
-    """Tell whether a module has to do with `mcp.server.fastmcp`."""
+    """Return True if a module uses `mcp.server.fastmcp`."""
     return any(each.startswith(("mcp.server.fastmcp", "mcp.server.FastMCP")) for each in imports_of(module))
 
 
 def _is_part(imported: set[str], source: str, *, is_part: bool) -> bool:
-    """Tell whether a module without a server registers functions, makes content for one, or is handed its Contexts."""
+    """Return True if a module without a server registers functions, creates content, or gets Contexts."""
     if is_part and ".request_context.lifespan_context" in source:
         return True
     if not any(each in RENAMED or each == "mcp.types" for each in imported) or _reason(imported) is not None:
@@ -107,14 +108,14 @@ def _is_part(imported: set[str], source: str, *, is_part: bool) -> bool:
 
 
 def imports_of(module: cst.Module) -> set[str]:
-    """Return the whole names of what a module imports, anywhere in it."""
+    """Return the qualified names of all imports of a module."""
     found = _Imports()
     module.visit(found)
     return found.names
 
 
 def marks_in(text: str) -> list[tuple[int, str]]:
-    """Return the marks in a source: the line of each, from 1, and what it says."""
+    """Return the marks in a source: the line of each, from 1, and its text."""
     found: list[tuple[int, str]] = []
     is_open = False
     for number, line in enumerate(text.splitlines(), start=1):

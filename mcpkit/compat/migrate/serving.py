@@ -1,4 +1,4 @@
-"""How the server is served: `run` and its kind, apps, and the settings that they had."""
+"""Rewriting of calls that serve: `run` and similar methods, apps, and their settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KNOWN_SETTINGS = {*DEFAULT_SETTINGS, *SERVED, "transport_security"}
 
 
 class Serving(Step):
-    """Rewrites what serves, with what the constructor and the settings said.
+    """Rewrites calls that serve, with arguments from the constructor and the settings.
 
     Args:
-        file: What is known of the file.
+        file: Facts about the file.
 
     Attributes:
-        homeless: Arguments of the constructor that no call here takes, by the whole name of the server.
+        homeless: Constructor arguments that no call here takes, by the qualified name of the server.
     """
 
     def __init__(self, file: File) -> None:
@@ -41,7 +41,7 @@ class Serving(Step):
         self._options = HttpOptions(file)
 
     def visit_Module(self, node: cst.Module) -> None:
-        """Find what serves, and what is set before."""
+        """Find calls that serve, and settings before them."""
         found = Places(self.whole_names, self.file.servers)
         node.visit(found)
         self._places = {each.node: each for each in found.places}
@@ -59,7 +59,7 @@ class Serving(Step):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement:
-        """Leave out a setting that a call has now; part what runs by stdio from what runs by HTTP."""
+        """Remove a setting that a call has now; separate calls for stdio and HTTP."""
         if original_node in self._set_before:
             return self.drop(updated_node)
         only = original_node.body[0]
@@ -69,7 +69,7 @@ class Serving(Step):
         return updated_node
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.BaseStatement:
-        """Leave out an `if` that did nothing but set what a call has now."""
+        """Remove an `if` that only contained settings that a call has now."""
         body = original_node.body.body
         if original_node.orelse is None and all(each in self._set_before for each in body):
             return self.drop(cst.SimpleStatementLine([cst.Pass()], leading_lines=updated_node.leading_lines))
@@ -78,7 +78,7 @@ class Serving(Step):
     def leave_Attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
-        """Put the value in the place of a setting that is read; mark what has no counterpart."""
+        """Replace the read of a setting by its value; mark one without a counterpart."""
         value = self._values.get(original_node)
         if value is not None:
             return value
@@ -90,21 +90,21 @@ class Serving(Step):
         return updated_node
 
     def visit_Call(self, node: cst.Call) -> None:
-        """Note a method that is handed to what runs it."""
+        """Record a method that is passed to a function that runs it."""
         if path_of(node.func) in _LOOPS and len(node.args) == 1:
             self._handed.add(node.args[0].value)
 
     def leave_FormattedStringExpression(
         self, original_node: cst.FormattedStringExpression, updated_node: cst.FormattedStringExpression
     ) -> cst.BaseFormattedStringContent:
-        """Write a text into the text around it."""
+        """Insert a text into the surrounding text."""
         text = text_of(updated_node.expression)
         if text is None or self._values.get(original_node.expression) is None:
             return updated_node
         return cst.FormattedStringText(text)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
-        """Rewrite a call that serves, by itself or handed to `asyncio.run`."""
+        """Rewrite a call that serves, direct or passed to `asyncio.run`."""
         place = self._places.get(original_node)
         if place is not None:
             return self._served(place, updated_node)
@@ -145,7 +145,7 @@ class Serving(Step):
     def _run_by_any(
         self, place: Place, statement: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.If:
-        """Return the statement; or one for each, where HTTP takes arguments that stdio does not."""
+        """Return the statement, or one for each transport if HTTP has arguments that stdio does not take."""
         only = statement.body[0]
         arguments = self._arguments(place, is_app=False)
         if not arguments or not isinstance(only, cst.Expr) or not isinstance(only.value, cst.Call):
@@ -178,7 +178,7 @@ class Serving(Step):
         return self.method_of_server(node) == "settings"
 
     def _value(self, read: Read, settings: Sequence[Setting]) -> cst.BaseExpression | None:
-        """Return what a setting is where it is read; None where that is not known before it runs."""
+        """Return the value of a setting at a read; None if it is only known at run time."""
         own = [each for each in settings if each.name == read.name and each.server & read.server]
         if own:
             is_known = len(own) == 1 and read.blocks[: len(own[0].blocks)] == own[0].blocks

@@ -1,4 +1,4 @@
-"""What a call of version 1 looks like, and what it becomes."""
+"""The form of calls in version 1, and their native form."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Shape:
-    """A call: its parameters in version 1, and what becomes of each.
+    """A call: its parameters in version 1, and their native form.
 
     Attributes:
-        native: What is called natively.
-        parameters: The names of version 1, in the order in which they may be given by position.
-        first: Those that come first, by position, natively; in that order.
-        renamed: Those that go by another name.
-        dropped: Those that mean nothing natively.
-        encoded: Those that are base64 in version 1, and bytes natively.
-        urls: Those that may be an `AnyUrl` in version 1, and are texts natively.
+        native: The native function.
+        parameters: The names in version 1, in the order of positional arguments.
+        first: Native positional arguments, in order.
+        renamed: Parameters with another native name.
+        dropped: Parameters without a native counterpart.
+        encoded: Parameters that are base64 in version 1, and bytes natively.
+        urls: Parameters that may be an `AnyUrl` in version 1, and are strings natively.
     """
 
     native: str

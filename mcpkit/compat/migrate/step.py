@@ -1,4 +1,4 @@
-"""What all steps of a rewriting share: whole names of what they meet, marks, and statements that go."""
+"""Base class of the steps of a rewriting: qualified names, marks, and removed statements."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.Decorator
 
 
 class Step(cst.CSTTransformer):
-    """One of the passes over a file.
+    """A pass over a file.
 
     Args:
-        file: What is known of the file.
+        file: Facts about the file.
     """
 
     METADATA_DEPENDENCIES: ClassVar[Collection[ProviderT]] = (QualifiedNameProvider,)
@@ -37,48 +37,48 @@ class Step(cst.CSTTransformer):
         self._awaiting: list[bool] = []
 
     def whole_names(self, node: cst.CSTNode) -> set[str]:
-        """Return the names under which something may have been imported, or where it was defined."""
+        """Return the qualified names that an expression may have: imported or defined in the file."""
         found = self.get_metadata(QualifiedNameProvider, node, None)
         return set() if found is None else {_OWN.sub(".self", each.name) for each in found}
 
     def imported_names(self, node: cst.CSTNode) -> set[str]:
-        """Return the names under which something may have been imported."""
+        """Return the qualified names that an expression may have by imports."""
         found = self.get_metadata(QualifiedNameProvider, node, None) or ()
         return {each.name for each in found if each.source is QualifiedNameSource.IMPORT}
 
     def is_server(self, node: cst.CSTNode) -> bool:
-        """Tell whether an expression is a server that was made for version 1."""
+        """Return True if an expression is a server of version 1."""
         return not self.file.servers.isdisjoint(self.whole_names(node))
 
     def is_context(self, node: cst.CSTNode) -> bool:
-        """Tell whether an expression is the Context of a request."""
+        """Return True if an expression is the Context of a request."""
         return not self.file.contexts.isdisjoint(self.whole_names(node))
 
     def method_of_server(self, node: cst.BaseExpression) -> str | None:
-        """Return `name` where an expression is `server.name`."""
+        """Return `name` if an expression is `server.name`."""
         if isinstance(node, cst.Attribute) and self.is_server(node.value):
             return node.attr.value
         return None
 
     def mark(self, text: str) -> None:
-        """Say above the statement that is being visited what a person must decide."""
+        """Add a comment above the current statement about a change to make by hand."""
         marks = self._marks[-1] if self._marks else None
         if marks is not None and text not in marks:
             marks.append(text)
 
     @property
     def is_in_coroutine(self) -> bool:
-        """Whether the innermost function around what is being visited is `async`."""
+        """True if the innermost function around the current node is `async`."""
         return bool(self._awaiting) and self._awaiting[-1]
 
     def drop(self, statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
-        """Have a statement taken out, but for the comments above it."""
+        """Remove a statement, but keep the comments above it."""
         gone = statement.with_changes(body=[cst.Pass()])
         self._gone.append(gone)
         return gone
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Begin with a statement, or a function."""
+        """Enter a statement or a function."""
         if isinstance(node, Statement):
             self._marks.append([])
         if isinstance(node, cst.FunctionDef):
@@ -90,7 +90,7 @@ class Step(cst.CSTTransformer):
     def on_leave(
         self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT
     ) -> cst.CSTNodeT | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNodeT]:
-        """End a statement with the marks above it, and a block without what was dropped."""
+        """Leave a statement with the marks above it, and a block without removed statements."""
         left = super().on_leave(original_node, updated_node)
         if isinstance(original_node, cst.FunctionDef | cst.Lambda):
             self._awaiting.pop()

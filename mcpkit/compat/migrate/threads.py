@@ -1,4 +1,4 @@
-"""Functions that are not `async`: version 1 calls them in the thread of the event loop, mcpkit in others."""
+"""Functions that are not `async`: version 1 calls them in the event loop's thread, mcpkit in worker threads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OF_LOOPS = frozenset(
 
 
 class Threads(Step):
-    """Finds the functions that must stay in one thread: by what they use, themselves or through others.
+    """Finds functions that must stay in one thread, by the objects that they use, directly or in other functions.
 
-    That is what belongs to the thread that has made it (`sqlite3.connect`, `threading.local`), the event loop, and
-    names that a function binds anew by `global`, of which one runs at a time in version 1.
+    These are objects that belong to their thread (`sqlite3.connect`, `threading.local`), the event loop, and names that
+    a function rebinds with `global`, as only one such function runs at a time in version 1.
     """
 
     def __init__(self, file: File) -> None:
@@ -31,7 +31,7 @@ class Threads(Step):
         self._uses: dict[str, set[str]] = {}
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Go into a function."""
+        """Enter a function."""
         names = self.whole_names(node)
         self._functions.append(names)
         if node.asynchronous is not None:
@@ -45,20 +45,20 @@ class Threads(Step):
         return updated_node
 
     def visit_Global(self, node: cst.Global) -> None:
-        """Note a function that binds names of the module anew."""
+        """Record a function that rebinds names of the module."""
         for each in self._functions:
             self.file.in_loop |= each
 
     def visit_Name(self, node: cst.Name) -> None:
-        """Note what a function uses."""
+        """Record a name that a function uses."""
         self._use(node)
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
-        """Note what a function uses."""
+        """Record an attribute that a function uses."""
         self._use(node)
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        """Follow the uses until nothing is added."""
+        """Follow the uses until no function is added."""
         found = self.file.in_loop | _OF_LOOPS
         while added := {name for name, used in self._uses.items() if name not in found and used & found}:
             found |= added

@@ -18,7 +18,7 @@ from .markers import Dependency, FromRequest, HeaderValue, context_type, hidden,
 from .run import Fills, Part, Plan, Step, call_filled
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
-"""What stands for a function in a test, by the function's `identity`."""
+"""Replacements of functions in a test, by the function's `identity`."""
 
 Hint = tuple[str, Any, Any]
 """Name, annotation and default of a parameter."""

@@ -27,7 +27,7 @@ class Pending:
     __slots__ = ("_changes", "_is_for_all", "_limit")
 
     LIMIT = 256
-    """How many may wait for one client."""
+    """Maximum number of changes that wait for one client."""
 
     def __init__(self, limit: float = LIMIT, *, is_for_all: bool = False) -> None:
         self._changes: dict[tuple[object, ...], Change] = {}

@@ -30,7 +30,7 @@ MOST_ASKED = 1_000
 """Maximum number of updates for which other processes may still report listeners. The oldest are dropped beyond it."""
 
 _WHO = "who"
-"""What a message asks that is no change: who listens for a URI."""
+"""Kind of a message that requests the subscribers of a URI."""
 
 _AT_A_TIME = 50
 """Principals in one message."""
@@ -284,7 +284,7 @@ class Hearing:
 
 
 _MALFORMED = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
-"""What reading a message raises that is none."""
+"""Exceptions of parsing an invalid message."""
 
 
 def _written(principals: Iterable[Principal]) -> list[list[Any]]:
