@@ -15,14 +15,14 @@ _KEY = "securitySchemes"
 
 
 def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
-    """Return a component as a list shows it; a tool of a protected server with `securitySchemes` in its `_meta`.
+    """Return the list entry of a component; for a tool of a protected server, with `securitySchemes` in its `_meta`.
 
-    They are as OpenAI's Apps SDK has them. What the author has written there stays.
+    The form is that of OpenAI's Apps SDK. A value that the author set stays.
 
     Args:
-        component: What is listed.
+        component: The listed component.
         revision: The revision of the list.
-        runtime: That of the server.
+        runtime: The runtime of the server.
     """
     entry = component.listed(revision)
     if not runtime.is_protected or component.kind != "tool" or not knows(revision, "Tool", "_meta"):
