@@ -1,4 +1,4 @@
-"""Types for arguments and results of tools."""
+"""Types for arguments and results of tools, and of the objects that a client receives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .content.renderers import as_content
+    from .protocol.definitions import (
+        AudioBlock,
+        ContentBlock,
+        EmbeddedResourceBlock,
+        ImageBlock,
+        Implementation,
+        PromptArgument,
+        PromptDefinition,
+        PromptMessage,
+        ResourceContents,
+        ResourceDefinition,
+        ResourceLinkBlock,
+        ResourceTemplateDefinition,
+        ServerCapabilities,
+        TextBlock,
+        ToolDefinition,
+    )
     from .schema.json_types import json_type
     from .schema.texts import Email, Uri
 else:
@@ -15,13 +32,33 @@ else:
         globals(),
         {
             ".content.renderers": "as_content",
+            ".protocol.definitions": (
+                "AudioBlock ContentBlock EmbeddedResourceBlock ImageBlock Implementation PromptArgument "
+                "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "
+                "ResourceTemplateDefinition ServerCapabilities TextBlock ToolDefinition"
+            ),
             ".schema.json_types": "json_type",
             ".schema.texts": "Email Uri",
         },
     )
 
 __all__ = [
+    "AudioBlock",
+    "ContentBlock",
     "Email",
+    "EmbeddedResourceBlock",
+    "ImageBlock",
+    "Implementation",
+    "PromptArgument",
+    "PromptDefinition",
+    "PromptMessage",
+    "ResourceContents",
+    "ResourceDefinition",
+    "ResourceLinkBlock",
+    "ResourceTemplateDefinition",
+    "ServerCapabilities",
+    "TextBlock",
+    "ToolDefinition",
     "Uri",
     "as_content",
     "json_type",

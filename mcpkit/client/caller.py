@@ -21,6 +21,8 @@ from .tools.tools import RemoteTool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from ..protocol.definitions import ToolDefinition
+
 T = TypeVar("T")
 
 
@@ -56,7 +58,7 @@ class Caller(Connected, ABC):
         return link.wire.revision in STATELESS and getattr(link.transport, "is_http", False)
 
     @abstractmethod
-    async def _list(self, method: str, member: str, use_cache: bool) -> list[Json]:
+    async def _list(self, method: str, member: str, use_cache: bool) -> list[Any]:
         """Return the items of all pages of a list method."""
 
     @overload
@@ -164,7 +166,7 @@ class Caller(Connected, ABC):
         """
         return {str(tool.get("name")): RemoteTool(self.call_tool, tool) for tool in await self.list_tools()}
 
-    async def list_tools(self, *, use_cache: bool = True) -> list[Json]:
+    async def list_tools(self, *, use_cache: bool = True) -> list[ToolDefinition]:
         """Return the tools of all pages.
 
         Args:

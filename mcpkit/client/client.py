@@ -49,6 +49,13 @@ from .targets.targets import (
 )
 
 if TYPE_CHECKING:
+    from ..protocol.definitions import (
+        PromptDefinition,
+        PromptMessage,
+        ResourceContents,
+        ResourceDefinition,
+        ResourceTemplateDefinition,
+    )
     from .asking.sampling import SamplingFunction, SamplingHandler
     from .observability.recording import Recorder
     from .observability.telemetry import ClientTelemetry
@@ -294,7 +301,7 @@ class Client(Caller):
         """
         return self._link.notify(method, params)
 
-    async def list_resources(self, *, use_cache: bool = True) -> list[Json]:
+    async def list_resources(self, *, use_cache: bool = True) -> list[ResourceDefinition]:
         """Return the resources of all pages.
 
         Args:
@@ -308,7 +315,7 @@ class Client(Caller):
         """
         return await self._list("resources/list", "resources", use_cache)
 
-    async def list_resource_templates(self, *, use_cache: bool = True) -> list[Json]:
+    async def list_resource_templates(self, *, use_cache: bool = True) -> list[ResourceTemplateDefinition]:
         """Return the resource templates of all pages.
 
         Args:
@@ -322,7 +329,7 @@ class Client(Caller):
         """
         return await self._list("resources/templates/list", "resourceTemplates", use_cache)
 
-    async def list_prompts(self, *, use_cache: bool = True) -> list[Json]:
+    async def list_prompts(self, *, use_cache: bool = True) -> list[PromptDefinition]:
         """Return the prompts of all pages.
 
         Args:
@@ -336,7 +343,7 @@ class Client(Caller):
         """
         return await self._list("prompts/list", "prompts", use_cache)
 
-    async def read_resource(self, uri: str, *, use_cache: bool = True) -> list[Json]:
+    async def read_resource(self, uri: str, *, use_cache: bool = True) -> list[ResourceContents]:
         """Read a resource and return its contents.
 
         Args:
@@ -352,7 +359,7 @@ class Client(Caller):
         """
         return resource_contents(await self.request("resources/read", {"uri": uri}, use_cache=use_cache), uri)
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Json]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[PromptMessage]:
         """Get a prompt and return its messages.
 
         Args:
@@ -457,7 +464,7 @@ class Client(Caller):
         self._cache.clear()  # it may be another server now
         self._tools.forget()
 
-    async def _list(self, method: str, member: str, use_cache: bool) -> list[Json]:
+    async def _list(self, method: str, member: str, use_cache: bool) -> list[Any]:
         cache, link = self._cache, self._link
         link.home.check()
 

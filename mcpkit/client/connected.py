@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
 from ..common.loops import require_loop
 from ..protocol.revisions import STATELESS
-from ..protocol.types import Json
 from .asking.questions import Questions, Roots
 from .link.agreed import Negotiated
 from .link.errors import FOR_OTHERS, NOT_OPEN
 from .link.link import Link
+
+if TYPE_CHECKING:
+    from ..protocol.definitions import Implementation, ServerCapabilities
 
 
 class Connected:
@@ -101,7 +105,7 @@ class Connected:
         return self._agreed.reason
 
     @property
-    def server_info(self) -> Json:
+    def server_info(self) -> Implementation:
         """The `Implementation` of the server, such as `name` and `version`.
 
         Raises:
@@ -110,7 +114,7 @@ class Connected:
         return self._agreed.info
 
     @property
-    def server_capabilities(self) -> Json:
+    def server_capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares.
 
         Raises:
@@ -127,7 +131,7 @@ class Connected:
         """
         return self._agreed.instructions
 
-    def _known_info(self) -> Json:
+    def _known_info(self) -> Mapping[str, Any]:
         return {} if self._link.negotiated is None else self._link.negotiated.info
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..common.nearest import nearest
@@ -19,6 +19,18 @@ from .link.errors import NOT_OPEN
 from .names import Names
 from .targets.meant import Target
 from .targets.targets import ServerEntry, TargetOptions, is_configuration, transports_of
+
+if TYPE_CHECKING:
+    from ..protocol.definitions import (
+        Implementation,
+        PromptDefinition,
+        PromptMessage,
+        ResourceContents,
+        ResourceDefinition,
+        ResourceTemplateDefinition,
+        ServerCapabilities,
+        ToolDefinition,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -149,12 +161,12 @@ class ClientGroup(Client):
         return self._only("protocol_version_reason").protocol_version_reason
 
     @property
-    def server_info(self) -> Json:
+    def server_info(self) -> Implementation:
         """The `Implementation` of the only server."""
         return self._only("server_info").server_info
 
     @property
-    def server_capabilities(self) -> Json:
+    def server_capabilities(self) -> ServerCapabilities:
         """The capabilities that the only server declares."""
         return self._only("server_capabilities").server_capabilities
 
@@ -257,31 +269,31 @@ class ClientGroup(Client):
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
-    ) -> list[Json]:
+    ) -> list[PromptMessage]:
         """Get a prompt of the server that has it and return its messages; see `Client.get_prompt`."""
         server, own = await self._find("prompts", name, self.list_prompts)
         return await (await self._reach(server)).get_prompt(own, arguments, **options)
 
-    async def list_tools(self, **options: Any) -> list[Json]:
+    async def list_tools(self, **options: Any) -> list[ToolDefinition]:
         """Return the tools of all connected servers, without those that the configuration leaves out."""
         listed = await self._ask_all("tools", "name", lambda client: client.list_tools(**options))
         for server, tools in listed.items():
             listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
         return self._named("tools", listed)
 
-    async def list_prompts(self, **options: Any) -> list[Json]:
+    async def list_prompts(self, **options: Any) -> list[PromptDefinition]:
         """Return the prompts of all connected servers."""
         return self._named(
             "prompts", await self._ask_all("prompts", "name", lambda client: client.list_prompts(**options))
         )
 
-    async def list_resources(self, **options: Any) -> list[Json]:
+    async def list_resources(self, **options: Any) -> list[ResourceDefinition]:
         """Return the resources of all connected servers. If several servers list one URI, the first of them counts."""
         listed = await self._ask_all("resources", "uri", lambda client: client.list_resources(**options))
         self._owners, resources = _firsts(listed, "uri")
         return resources
 
-    async def list_resource_templates(self, **options: Any) -> list[Json]:
+    async def list_resource_templates(self, **options: Any) -> list[ResourceTemplateDefinition]:
         """Return the resource templates of all connected servers.
 
         If several servers list the same template, the first of them counts.
@@ -292,7 +304,7 @@ class ClientGroup(Client):
         self._templates, templates = _firsts(listed, "uriTemplate")
         return templates
 
-    async def read_resource(self, uri: str, **options: Any) -> list[Json]:
+    async def read_resource(self, uri: str, **options: Any) -> list[ResourceContents]:
         """Read a resource from the server that lists it, or has a template for it; otherwise try each server.
 
         Args:
@@ -399,8 +411,8 @@ class ClientGroup(Client):
         ] or servers
 
     async def _ask_all(
-        self, capability: str, member: str, ask: Callable[[Client], Awaitable[list[Json]]]
-    ) -> dict[str, list[Json]]:
+        self, capability: str, member: str, ask: Callable[[Client], Awaitable[list[Any]]]
+    ) -> dict[str, list[Any]]:
         """Request the lists of all connected servers. The list of a server that fails is empty.
 
         Args:
@@ -413,7 +425,7 @@ class ClientGroup(Client):
         """
         asked = self._there(capability)
         answers = await asyncio.gather(*(ask(self._clients[name]) for name in asked), return_exceptions=True)
-        listed: dict[str, list[Json]] = {}
+        listed: dict[str, list[Any]] = {}
         errors: list[BaseException] = []
         for server, answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
@@ -427,7 +439,7 @@ class ClientGroup(Client):
             raise errors[0]
         return listed
 
-    def _named(self, kind: str, listed: Mapping[str, Sequence[Json]]) -> list[Json]:
+    def _named(self, kind: str, listed: Mapping[str, Sequence[Any]]) -> list[Any]:
         """Return the items of all servers with names that are unique in the group."""
         own = {server: [each["name"] for each in found] for server, found in listed.items()}
         meant = self._meant[kind] = self._names.given(own)
@@ -456,10 +468,10 @@ def failures_of(client: Client) -> Mapping[str, Exception]:
     return client.failures if isinstance(client, ClientGroup) else {}
 
 
-def _firsts(listed: Mapping[str, Sequence[Json]], member: str) -> tuple[dict[str, str], list[Json]]:
+def _firsts(listed: Mapping[str, Sequence[Any]], member: str) -> tuple[dict[str, str], list[Any]]:
     """Return which server is the first to list what, and what it lists."""
     owners: dict[str, str] = {}
-    firsts: list[Json] = []
+    firsts: list[Any] = []
     for server, found in listed.items():
         for each in found:
             if owners.setdefault(each[member], server) == server:

@@ -11,19 +11,21 @@ from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from typing_extensions import ParamSpec, Self
 
 from ..common.current import running_loop
 from ..common.loops import refuse_loop
-from ..protocol.types import Json
 from .asking.questions import Roots
 from .changes.changes import Change, Subscription
 from .client import Client
 from .group import client_for, failures_of, servers_of
 from .link.errors import CLOSED, TransportError
 from .tools.tools import RemoteTool
+
+if TYPE_CHECKING:
+    from ..protocol.definitions import Implementation, ServerCapabilities
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -256,7 +258,7 @@ class SyncClient:
         return self.client.protocol_version_reason
 
     @property
-    def server_info(self) -> Json:
+    def server_info(self) -> Implementation:
         """The `Implementation` of the server, such as `name` and `version`.
 
         Raises:
@@ -265,7 +267,7 @@ class SyncClient:
         return self.client.server_info
 
     @property
-    def server_capabilities(self) -> Json:
+    def server_capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares.
 
         Raises:
@@ -352,7 +354,7 @@ class SyncClient:
 class SyncTool(RemoteTool):
     """A tool of a server as a blocking callable. `SyncClient.tools` returns them."""
 
-    def __init__(self, client: SyncClient, definition: Json) -> None:
+    def __init__(self, client: SyncClient, definition: Mapping[str, Any]) -> None:
         super().__init__(client.client.call_tool, definition)
         self._wait_for = client.wait_for
 

@@ -24,6 +24,17 @@ from mcpkit.exceptions import (
     StatusError,
     TransportError,
 )
+from mcpkit.types import (
+    ContentBlock,
+    Implementation,
+    PromptDefinition,
+    PromptMessage,
+    ResourceContents,
+    ResourceDefinition,
+    ResourceTemplateDefinition,
+    ServerCapabilities,
+    ToolDefinition,
+)
 
 
 def show_progress(done: float, total: float | None, message: str | None) -> None:
@@ -46,14 +57,15 @@ async def use() -> None:
     async with Client("server.py", trace=show, record="talk.jsonl", log_handler=log) as client:
         assert_type(client, Client)
         assert_type(client.protocol_version, str)
-        assert_type(client.server_info, dict[str, Any])
+        assert_type(client.server_info, Implementation)
+        assert_type(client.server_capabilities, ServerCapabilities)
         assert_type(client.instructions, str | None)
-        assert_type(await client.list_tools(use_cache=False), list[dict[str, Any]])
-        assert_type(await client.list_resources(), list[dict[str, Any]])
-        assert_type(await client.list_resource_templates(), list[dict[str, Any]])
-        assert_type(await client.list_prompts(), list[dict[str, Any]])
-        assert_type(await client.read_resource("weather://oslo"), list[dict[str, Any]])
-        assert_type(await client.get_prompt("greet", {"name": "Ada"}), list[dict[str, Any]])
+        assert_type(await client.list_tools(use_cache=False), list[ToolDefinition])
+        assert_type(await client.list_resources(), list[ResourceDefinition])
+        assert_type(await client.list_resource_templates(), list[ResourceTemplateDefinition])
+        assert_type(await client.list_prompts(), list[PromptDefinition])
+        assert_type(await client.read_resource("weather://oslo"), list[ResourceContents])
+        assert_type(await client.get_prompt("greet", {"name": "Ada"}), list[PromptMessage])
         assert_type(await client.complete("greet", "name", "A"), list[str])
         assert_type(await client.request("ping", timeout=3), dict[str, Any])
         assert_type(await client.notify("notifications/roots/list_changed"), None)
@@ -95,13 +107,13 @@ def waits() -> None:
         assert_type(client, SyncClient)
         assert_type(client.servers, Mapping[str, SyncClient])
         assert_type(client.failures, Mapping[str, Exception])
-        assert_type(client.list_tools(), list[dict[str, Any]])
-        assert_type(client.read_resource("weather://oslo"), list[dict[str, Any]])
+        assert_type(client.list_tools(), list[ToolDefinition])
+        assert_type(client.read_resource("weather://oslo"), list[ResourceContents])
         assert_type(client.request("ping"), dict[str, Any])
         assert_type(client.complete("greet", "name", "A"), list[str])
         result = client.call_tool("bake", progress=show_progress)
         assert_type(result.text, str)
-        assert_type(result.content, list[dict[str, Any]])
+        assert_type(result.content, list[ContentBlock])
         assert_type(result.is_error, bool)
         assert_type(result.structured_content, Any)
 

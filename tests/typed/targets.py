@@ -6,12 +6,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import assert_type
 
 from mcpkit import Client, ClientGroup, Server
 from mcpkit.client import OutgoingMessage, TransportListener
+from mcpkit.types import ToolDefinition
 
 server = Server("weather")
 
@@ -47,4 +47,4 @@ async def several(path: Path) -> None:
     async with ClientGroup(path) as client:
         assert_type(client.servers, Mapping[str, Client])
         assert_type(client.failures, Mapping[str, Exception])
-        assert_type(await client.servers["weather"].list_tools(), list[dict[str, Any]])
+        assert_type(await client.servers["weather"].list_tools(), list[ToolDefinition])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...client.client import Client
 from ...client.group import servers_of
@@ -81,7 +82,7 @@ async def compare(
     return Status.TOOL_ERROR if any(map(_is_error, outcomes.values())) else Status.DONE
 
 
-def _check(definition: Json, tool: str, *, is_allowed: bool) -> None:
+def _check(definition: Mapping[str, Any], tool: str, *, is_allowed: bool) -> None:
     hints: object = definition.get("annotations")
     is_harmless = is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
     if not is_harmless and not is_allowed:
@@ -91,7 +92,9 @@ def _check(definition: Json, tool: str, *, is_allowed: bool) -> None:
         )
 
 
-async def _outcome(client: Client, conversation: Conversation, definition: Json, values: Json) -> Json:
+async def _outcome(
+    client: Client, conversation: Conversation, definition: Mapping[str, Any], values: Json
+) -> Json:
     try:
         result = await called(client, conversation, definition, values)
     except InvalidResultError as error:

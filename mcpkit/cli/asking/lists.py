@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 import click
 
@@ -42,7 +42,7 @@ _COLUMNS: Final[Mapping[str, Columns]] = {
 async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
     """List the tools, resources, resource templates and prompts of a server, or only the kinds that are named."""
     async with asked.client() as client:
-        lists = {
+        lists: dict[str, Callable[[], Awaitable[list[Any]]]] = {
             "tools": client.list_tools,
             "resources": client.list_resources,
             "templates": client.list_resource_templates,
@@ -50,7 +50,7 @@ async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
         }
         wanted = dict.fromkeys(kinds or _KINDS)
         declared = [kind for kind in wanted if has(client, _CAPABILITIES.get(kind, kind))]
-        found: dict[str, list[Json]] = {}
+        found: dict[str, list[Any]] = {}
         incomplete: IncompleteListError | None = None
         for kind in declared:
             try:

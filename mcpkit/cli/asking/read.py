@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...protocol.types import Json
+from ...protocol.definitions import ResourceContents
 from ..output.blocks import save
 from ..output.files import decoded, name_of
 from ..output.written import remark, write, write_json
@@ -32,7 +32,7 @@ async def command(asked: Asked, uri: str, out: str | None) -> None:
         _show(contents, uri, out)
 
 
-def _show(contents: list[Json], uri: str, out: str | None) -> None:
+def _show(contents: list[ResourceContents], uri: str, out: str | None) -> None:
     is_folder = out is not None and (Path(out).is_dir() or out.endswith(("/", "\\")) or len(contents) > 1)
     for each in contents:
         if out is None:
@@ -44,7 +44,7 @@ def _show(contents: list[Json], uri: str, out: str | None) -> None:
             _save_as(_bytes(each, uri), Path(out))
 
 
-def _write(contents: Json, uri: str) -> None:
+def _write(contents: ResourceContents, uri: str) -> None:
     if "blob" not in contents:
         write(str(contents.get("text", "")))
         return
@@ -59,7 +59,7 @@ def _write(contents: Json, uri: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _bytes(contents: Json, uri: str) -> bytes:
+def _bytes(contents: ResourceContents, uri: str) -> bytes:
     if "blob" in contents:
         return decoded(contents["blob"], f"the blob of {uri}")
     return str(contents.get("text", "")).encode()

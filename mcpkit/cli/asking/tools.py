@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult
 from ...common.nearest import nearest
+from ...protocol.definitions import ToolDefinition
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..statuses import CommandError, Status
@@ -13,7 +17,7 @@ from .conversation import Conversation
 from .tasks import called_as_task, followed, insists
 
 
-async def found(client: Client, tool: str) -> Json:
+async def found(client: Client, tool: str) -> ToolDefinition:
     """Return a tool as it is listed.
 
     Raises:
@@ -40,13 +44,15 @@ def has(client: Client, capability: str) -> bool:
     )
 
 
-def schema_of(definition: Json) -> Json:
+def schema_of(definition: Mapping[str, Any]) -> Json:
     """Return the schema of a tool's arguments."""
     schema: object = definition.get("inputSchema")
     return schema if is_object(schema) else {}
 
 
-async def called(client: Client, conversation: Conversation, definition: Json, values: Json) -> CallResult:
+async def called(
+    client: Client, conversation: Conversation, definition: Mapping[str, Any], values: Json
+) -> CallResult:
     """Call a tool that the server has listed, and show how far it is meanwhile; a task is waited for.
 
     Args:

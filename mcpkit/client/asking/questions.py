@@ -67,7 +67,7 @@ class Questions:
         self._sampler = None if sample is None else _sampler(sample)
         self._roots: Roots | None = None
         self.roots = roots
-        self.server_info: Callable[[], Json] = dict
+        self.server_info: Callable[[], Any] = dict
         self._answers: Final[dict[str, Callable[[Json], Awaitable[Json]]]] = {
             "elicitation/create": self._elicited,
             "sampling/createMessage": self._sampled,

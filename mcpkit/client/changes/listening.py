@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import sleep
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...calls.coroutines import within
@@ -186,7 +186,7 @@ class Listening:
 
     async def _listen_to_session(self) -> Exception:
         link, requested = self._link, self._requested
-        capabilities = {} if link.negotiated is None else link.negotiated.capabilities
+        capabilities: Mapping[str, object] = {} if link.negotiated is None else link.negotiated.capabilities
         lists, may_subscribe = declared(capabilities, requested.lists)
         self._check(lists, () if may_subscribe else list(requested.uris))
         broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -281,7 +281,7 @@ def untold(missing: Sequence[str]) -> ProtocolError:
     )
 
 
-def declared(capabilities: Json, lists: Sequence[ListName]) -> tuple[list[ListName], bool]:
+def declared(capabilities: Mapping[str, object], lists: Sequence[ListName]) -> tuple[list[ListName], bool]:
     """Return which of these lists the server announces changes of, and whether it supports resource subscriptions."""
     said = {name: each for name, each in capabilities.items() if is_object(each)}
     told: list[ListName] = [name for name in lists if said.get(name, {}).get("listChanged") is True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...common.errors import METHOD_NOT_FOUND, ProtocolError
 from ...protocol.revisions import LATEST
@@ -43,7 +44,7 @@ async def surface_of(client: Client, name: str | None = None) -> Surface:
         name: The name of the server; its own name by default.
     """
 
-    async def listed(capability: str, ask: Callable[[], Awaitable[list[Json]]]) -> list[Json]:
+    async def listed(capability: str, ask: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         if capability not in client.server_capabilities:
             return []
         try:

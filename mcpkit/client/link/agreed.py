@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...protocol.definitions import Implementation, ServerCapabilities
 
 
 class Negotiated:
@@ -19,10 +21,11 @@ class Negotiated:
 
     __slots__ = ("capabilities", "info", "instructions", "reason", "revision")
 
-    def __init__(self, revision: str, reason: str, info: Json, result: Json) -> None:
+    def __init__(
+        self, revision: str, reason: str, info: Any, capabilities: Any, instructions: str | None
+    ) -> None:
         self.revision = revision
         self.reason = reason
-        self.info = info
-        capabilities, instructions = result.get("capabilities"), result.get("instructions")
-        self.capabilities: Json = capabilities if is_object(capabilities) else {}
-        self.instructions: str | None = instructions if isinstance(instructions, str) else None
+        self.info: Implementation = info
+        self.capabilities: ServerCapabilities = capabilities
+        self.instructions = instructions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import Final
+from typing import Any, Final
 
 from ...common.base64_text import decode_base64_text, is_data_url, is_plain_base64
 from ...protocol.jsonrpc import is_array, is_object
@@ -54,7 +54,7 @@ def tool_result(result: Json, *, may_be_null: bool) -> Json:
     return result if all(result.get(name) == value for name, value in read.items()) else {**result, **read}
 
 
-def prompt_messages(result: Json) -> list[Json]:
+def prompt_messages(result: Json) -> list[Any]:
     """Read the messages of a result of `prompts/get`.
 
     Raises:
@@ -69,7 +69,7 @@ def prompt_messages(result: Json) -> list[Json]:
     ]
 
 
-def resource_contents(result: Json, uri: str) -> list[Json]:
+def resource_contents(result: Json, uri: str) -> list[Any]:
     """Read the contents of a result of `resources/read`.
 
     Args:

@@ -170,7 +170,7 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
         if revision in supported:
             meta = result.get("_meta")
             info = meta.get(SERVER_INFO) if is_object(meta) else None
-            return Negotiated(revision, reason, info if is_object(info) else {}, result)
+            return _negotiated(revision, reason, info, result)
         common = _newest(supported)
         if common is None or common == revision:
             raise _no_common("supportedVersions", supported, ALL)
@@ -248,4 +248,15 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
         raise TransportError(message, may_have_begun=False, may_pass=error.may_pass) from error
     if agreed != revision:
         reason = f"{reason}; the server answered initialize with {agreed}"
-    return Negotiated(agreed, reason, info if is_object(info) else {}, result)
+    return _negotiated(agreed, reason, info, result)
+
+
+def _negotiated(revision: str, reason: str, info: object, result: Json) -> Negotiated:
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
+    return Negotiated(
+        revision,
+        reason,
+        info if is_object(info) else {},
+        capabilities if is_object(capabilities) else {},
+        instructions if isinstance(instructions, str) else None,
+    )

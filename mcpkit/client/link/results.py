@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .answers import malformed
 from .contents import tool_result
+
+if TYPE_CHECKING:
+    from ...protocol.definitions import ContentBlock
 
 
 class CallResult:
@@ -43,7 +46,7 @@ class CallResult:
         self.type: str = kind or "complete"
         is_complete = self.type == "complete"
         self.raw = tool_result(result, may_be_null=may_be_null) if is_complete else result
-        self.content: list[Json] = self.raw["content"] if is_complete else []
+        self.content: list[ContentBlock] = self.raw["content"] if is_complete else []
         self.structured_content: Any = self.raw.get("structuredContent")
         self.is_error: bool = is_complete and bool(self.raw.get("isError"))
         self.meta: Json = self.raw.get("_meta") or {}

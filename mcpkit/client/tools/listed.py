@@ -28,7 +28,7 @@ _MOST_UNKNOWN: Final = 1_000
 class ListTools(Protocol):
     """Lists all tools."""
 
-    def __call__(self, *, use_cache: bool = True) -> Awaitable[list[Json]]:
+    def __call__(self, *, use_cache: bool = True) -> Awaitable[list[Any]]:
         """Return all tools; a cached list only with `use_cache`."""
         ...
 
@@ -81,7 +81,7 @@ class ListedTools:
         self._told: set[str] = set()
         self._listing = asyncio.Lock()
 
-    def learn(self, tools: list[Json], *, by_http: bool) -> list[Json]:
+    def learn(self, tools: list[Any], *, by_http: bool) -> list[Any]:
         """Store the listed tools, and return them without invalid ones.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any, Final
 
@@ -58,7 +58,9 @@ class RemoteTool:
         definition: The tool, as the server lists it.
     """
 
-    def __init__(self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Json) -> None:
+    def __init__(
+        self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Mapping[str, Any]
+    ) -> None:
         annotations = definition.get("annotations")
         self.annotations: Json = annotations if is_object(annotations) else {}
         self.name = str(definition.get("name"))
