@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
@@ -131,7 +131,7 @@ class Connected:
         """
         return self._agreed.instructions
 
-    def _known_info(self) -> Mapping[str, Any]:
+    def _known_info(self) -> Mapping[str, object]:
         return {} if self._link.negotiated is None else self._link.negotiated.info
 
     @property

@@ -267,49 +267,50 @@ class ClientGroup(Client):
             )
         return await (await self._reach(server)).call_tool(own, arguments, **options)
 
-    async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
-    ) -> list[PromptMessage]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[PromptMessage]:
         """Get a prompt of the server that has it and return its messages; see `Client.get_prompt`."""
         server, own = await self._find("prompts", name, self.list_prompts)
-        return await (await self._reach(server)).get_prompt(own, arguments, **options)
+        return await (await self._reach(server)).get_prompt(own, arguments)
 
-    async def list_tools(self, **options: Any) -> list[ToolDefinition]:
+    async def list_tools(self, *, use_cache: bool = True) -> list[ToolDefinition]:
         """Return the tools of all connected servers, without those that the configuration leaves out."""
-        listed = await self._ask_all("tools", "name", lambda client: client.list_tools(**options))
+        listed = await self._ask_all("tools", "name", lambda client: client.list_tools(use_cache=use_cache))
         for server, tools in listed.items():
             listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
         return self._named("tools", listed)
 
-    async def list_prompts(self, **options: Any) -> list[PromptDefinition]:
+    async def list_prompts(self, *, use_cache: bool = True) -> list[PromptDefinition]:
         """Return the prompts of all connected servers."""
         return self._named(
-            "prompts", await self._ask_all("prompts", "name", lambda client: client.list_prompts(**options))
+            "prompts",
+            await self._ask_all("prompts", "name", lambda client: client.list_prompts(use_cache=use_cache)),
         )
 
-    async def list_resources(self, **options: Any) -> list[ResourceDefinition]:
+    async def list_resources(self, *, use_cache: bool = True) -> list[ResourceDefinition]:
         """Return the resources of all connected servers. If several servers list one URI, the first of them counts."""
-        listed = await self._ask_all("resources", "uri", lambda client: client.list_resources(**options))
+        listed = await self._ask_all(
+            "resources", "uri", lambda client: client.list_resources(use_cache=use_cache)
+        )
         self._owners, resources = _firsts(listed, "uri")
         return resources
 
-    async def list_resource_templates(self, **options: Any) -> list[ResourceTemplateDefinition]:
+    async def list_resource_templates(self, *, use_cache: bool = True) -> list[ResourceTemplateDefinition]:
         """Return the resource templates of all connected servers.
 
         If several servers list the same template, the first of them counts.
         """
         listed = await self._ask_all(
-            "resources", "uriTemplate", lambda client: client.list_resource_templates(**options)
+            "resources", "uriTemplate", lambda client: client.list_resource_templates(use_cache=use_cache)
         )
         self._templates, templates = _firsts(listed, "uriTemplate")
         return templates
 
-    async def read_resource(self, uri: str, **options: Any) -> list[ResourceContents]:
+    async def read_resource(self, uri: str, *, use_cache: bool = True) -> list[ResourceContents]:
         """Read a resource from the server that lists it, or has a template for it; otherwise try each server.
 
         Args:
             uri: The URI of the resource.
-            options: The other arguments of `Client.read_resource`.
+            use_cache: Whether a cached result may be returned.
 
         Returns:
             The contents, each with `uri` and either `text` or `blob`.
@@ -320,11 +321,11 @@ class ClientGroup(Client):
         *others, last = await self._having(uri)
         for server in others:
             try:
-                return await (await self._reach(server)).read_resource(uri, **options)
+                return await (await self._reach(server)).read_resource(uri, use_cache=use_cache)
             except ProtocolError as error:
                 if error.code not in _NOT_FOUND:
                     raise
-        return await (await self._reach(last)).read_resource(uri, **options)
+        return await (await self._reach(last)).read_resource(uri, use_cache=use_cache)
 
     async def complete(self, reference: str, *arguments: Any, **options: Any) -> list[str]:
         """Complete an argument of a prompt or template of the server that has it; see `Client.complete`."""

@@ -354,7 +354,7 @@ class SyncClient:
 class SyncTool(RemoteTool):
     """A tool of a server as a blocking callable. `SyncClient.tools` returns them."""
 
-    def __init__(self, client: SyncClient, definition: Mapping[str, Any]) -> None:
+    def __init__(self, client: SyncClient, definition: Mapping[str, object]) -> None:
         super().__init__(client.client.call_tool, definition)
         self._wait_for = client.wait_for
 

@@ -2,11 +2,11 @@
 
 # No `from __future__ import annotations`, as in `types.py`.
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from typing_extensions import Required, TypedDict
 
-from .types import Annotations, Icon, ToolAnnotations
+from .types import Annotations, Icon, Json, ToolAnnotations
 
 
 class ToolDefinition(TypedDict, total=False):
@@ -15,12 +15,12 @@ class ToolDefinition(TypedDict, total=False):
     name: Required[str]
     title: str
     description: str
-    inputSchema: Required[dict[str, Any]]
-    outputSchema: dict[str, Any]
+    inputSchema: Required[Json]
+    outputSchema: Json
     annotations: ToolAnnotations
     icons: list[Icon]
-    execution: dict[str, Any]
-    _meta: dict[str, Any]
+    execution: Json
+    _meta: Json
 
 
 class ResourceDefinition(TypedDict, total=False):
@@ -35,7 +35,7 @@ class ResourceDefinition(TypedDict, total=False):
     """Size of the contents in bytes, before any encoding."""
     annotations: Annotations
     icons: list[Icon]
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class ResourceTemplateDefinition(TypedDict, total=False):
@@ -48,7 +48,7 @@ class ResourceTemplateDefinition(TypedDict, total=False):
     mimeType: str
     annotations: Annotations
     icons: list[Icon]
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class PromptArgument(TypedDict, total=False):
@@ -68,7 +68,7 @@ class PromptDefinition(TypedDict, total=False):
     description: str
     arguments: list[PromptArgument]
     icons: list[Icon]
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class ResourceContents(TypedDict, total=False):
@@ -78,7 +78,7 @@ class ResourceContents(TypedDict, total=False):
     mimeType: str
     text: str
     blob: str
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class TextBlock(TypedDict, total=False):
@@ -87,7 +87,7 @@ class TextBlock(TypedDict, total=False):
     type: Required[Literal["text"]]
     text: Required[str]
     annotations: Annotations
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class ImageBlock(TypedDict, total=False):
@@ -97,7 +97,7 @@ class ImageBlock(TypedDict, total=False):
     data: Required[str]
     mimeType: Required[str]
     annotations: Annotations
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class AudioBlock(TypedDict, total=False):
@@ -107,7 +107,7 @@ class AudioBlock(TypedDict, total=False):
     data: Required[str]
     mimeType: Required[str]
     annotations: Annotations
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 class ResourceLinkBlock(ResourceDefinition):
@@ -122,7 +122,7 @@ class EmbeddedResourceBlock(TypedDict, total=False):
     type: Required[Literal["resource"]]
     resource: Required[ResourceContents]
     annotations: Annotations
-    _meta: dict[str, Any]
+    _meta: Json
 
 
 ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | ResourceLinkBlock | EmbeddedResourceBlock
@@ -150,11 +150,11 @@ class Implementation(TypedDict, total=False):
 class ServerCapabilities(TypedDict, total=False):
     """Capabilities of a server (schema, `ServerCapabilities`)."""
 
-    tools: dict[str, Any]
-    resources: dict[str, Any]
-    prompts: dict[str, Any]
-    completions: dict[str, Any]
-    logging: dict[str, Any]
-    tasks: dict[str, Any]
-    extensions: dict[str, dict[str, Any]]
-    experimental: dict[str, dict[str, Any]]
+    tools: Json
+    resources: Json
+    prompts: Json
+    completions: Json
+    logging: Json
+    tasks: Json
+    extensions: dict[str, Json]
+    experimental: dict[str, Json]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ...client.client import Client
 from ...client.group import servers_of
@@ -82,7 +81,7 @@ async def compare(
     return Status.TOOL_ERROR if any(map(_is_error, outcomes.values())) else Status.DONE
 
 
-def _check(definition: Mapping[str, Any], tool: str, *, is_allowed: bool) -> None:
+def _check(definition: Mapping[str, object], tool: str, *, is_allowed: bool) -> None:
     hints: object = definition.get("annotations")
     is_harmless = is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
     if not is_harmless and not is_allowed:
@@ -93,7 +92,7 @@ def _check(definition: Mapping[str, Any], tool: str, *, is_allowed: bool) -> Non
 
 
 async def _outcome(
-    client: Client, conversation: Conversation, definition: Mapping[str, Any], values: Json
+    client: Client, conversation: Conversation, definition: Mapping[str, object], values: Json
 ) -> Json:
     try:
         result = await called(client, conversation, definition, values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import click
 
@@ -65,7 +64,7 @@ async def _report(client: Client) -> Json:
     return report
 
 
-def cost(tool: Mapping[str, Any]) -> int:
+def cost(tool: Mapping[str, object]) -> int:
     """Return about how many tokens a tool takes of a model's attention, as hosts hand it over."""
     handed = {
         "name": tool.get("name"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
@@ -131,7 +131,7 @@ def required(schema: Json) -> Sequence[object]:
     return found if is_array(found) else ()
 
 
-def of_prompt(prompt: Mapping[str, Any]) -> Json:
+def of_prompt(prompt: Mapping[str, object]) -> Json:
     """Return the arguments of a prompt, all of them strings, as a schema."""
     found: object = prompt.get("arguments")
     arguments = [each for each in found if is_object(each)] if is_array(found) else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from ...client.asking.questions import Questions
 from ...client.client import Client
@@ -39,7 +39,7 @@ class Answers(Questions):
         return {**declared, "extensions": {TASKS: {}}} if revision in STATELESS else declared
 
 
-def insists(client: Client, definition: Mapping[str, Any]) -> bool:
+def insists(client: Client, definition: Mapping[str, object]) -> bool:
     """Say whether a tool is called as a task alone, in the words of 2025-11-25."""
     execution: object = definition.get("execution")
     is_of_revision = len(servers_of(client)) == 1 and client.protocol_version == TASKS_IN_CORE

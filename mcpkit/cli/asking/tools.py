@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
@@ -44,14 +43,14 @@ def has(client: Client, capability: str) -> bool:
     )
 
 
-def schema_of(definition: Mapping[str, Any]) -> Json:
+def schema_of(definition: Mapping[str, object]) -> Json:
     """Return the schema of a tool's arguments."""
     schema: object = definition.get("inputSchema")
     return schema if is_object(schema) else {}
 
 
 async def called(
-    client: Client, conversation: Conversation, definition: Mapping[str, Any], values: Json
+    client: Client, conversation: Conversation, definition: Mapping[str, object], values: Json
 ) -> CallResult:
     """Call a tool that the server has listed, and show how far it is meanwhile; a task is waited for.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ...protocol.jsonrpc import is_object
 from .files import decoded, name_of, saved
 from .written import remark, write, write_json
 
 
-def show(block: Mapping[str, Any], *, folder: Path, name: str) -> None:
+def show(block: Mapping[str, object], *, folder: Path, name: str) -> None:
     """Show one block of content.
 
     Args:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -56,8 +56,8 @@ package = false
 class Lists(NamedTuple):
     """What a server has."""
 
-    tools: Sequence[Mapping[str, Any]]
-    prompts: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, object]]
+    prompts: Sequence[Mapping[str, object]]
     is_complete: bool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...protocol.types import Json
 from ..statuses import CommandError
@@ -91,8 +91,8 @@ class Described(NamedTuple):
     python: str | None
     keywords: Sequence[str]
     urls: Mapping[str, str]
-    tools: Sequence[Mapping[str, Any]]
-    prompts: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, object]]
+    prompts: Sequence[Mapping[str, object]]
     has_more: bool
 
 
@@ -145,7 +145,7 @@ def check_version(version: str) -> None:
         )
 
 
-def _named(tool: Mapping[str, Any]) -> Json:
+def _named(tool: Mapping[str, object]) -> Json:
     description = tool.get("description")
     return {"name": tool["name"], **({"description": description} if description else {})}
 

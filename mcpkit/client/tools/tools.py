@@ -59,7 +59,7 @@ class RemoteTool:
     """
 
     def __init__(
-        self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Mapping[str, Any]
+        self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Mapping[str, object]
     ) -> None:
         annotations = definition.get("annotations")
         self.annotations: Json = annotations if is_object(annotations) else {}
