@@ -43,7 +43,7 @@ LACKING = {("mcp", "time-out")}
 SECONDS = 10.0
 TIMEOUT = 1.0
 BRIEF = 0.5  # seconds after which work that has not stopped is measured apart from the process
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 
 
 class Figures(NamedTuple):
@@ -79,7 +79,7 @@ class Stopwatch:
     def arguments(self, seconds: float = SECONDS) -> dict[str, Any]:
         return {"name": self.tool, "arguments": {"folder": self.folder.name, "seconds": seconds}}
 
-    def told(self, name: str, patience: float = PATIENCE) -> tuple[float, int] | None:
+    def told(self, name: str, patience: float = DEFAULT_TIMEOUT) -> tuple[float, int] | None:
         """Return when, and in which process, the function told something; None when it does not in time."""
         path = Path(self.folder.name) / name
         end = time.monotonic() + patience
@@ -124,7 +124,7 @@ class Stopwatch:
 
     def ended(self) -> float:
         """Wait for the end of the process, and return when it was."""
-        return time.monotonic() if self.is_over(self.life, PATIENCE) else float("inf")
+        return time.monotonic() if self.is_over(self.life, DEFAULT_TIMEOUT) else float("inf")
 
     def said(self) -> str:
         self._errors.seek(0)
@@ -170,7 +170,7 @@ class Stdio(Stopwatch):
     def receive(self, id_: int) -> bool:
         """Read up to a response; say whether there was one."""
         assert self.process.stdout is not None
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + DEFAULT_TIMEOUT
         output = self.process.stdout.fileno()
         while True:
             while b"\n" not in self._received:
@@ -224,7 +224,7 @@ class Http(Stopwatch):
             "Mcp-Name": params["name"],
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        connection = socket.create_connection(self.address, timeout=PATIENCE)
+        connection = socket.create_connection(self.address, timeout=DEFAULT_TIMEOUT)
         connection.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
         return connection
 
@@ -281,7 +281,7 @@ def measure(python: Path, peer: str, tool: str, way: str) -> Figures:
     is_ctrl_c = way == "Ctrl+C"
     server, free = CUTS[way](python, peer, tool)
     try:
-        stopped = server.work_stopped(PATIENCE if is_ctrl_c else BRIEF)
+        stopped = server.work_stopped(DEFAULT_TIMEOUT if is_ctrl_c else BRIEF)
         if is_ctrl_c:
             gone = server.ended() - server.cut
         elif stopped is not None:
@@ -292,7 +292,7 @@ def measure(python: Path, peer: str, tool: str, way: str) -> Figures:
                 gone = end(again)
             finally:
                 again.close()
-            stopped = server.work_stopped(PATIENCE)
+            stopped = server.work_stopped(DEFAULT_TIMEOUT)
         work = float("inf") if stopped is None else stopped - server.cut
         return Figures(free - server.cut, work, gone)
     finally:
@@ -308,7 +308,7 @@ def end(server: Any) -> float:
 
 def shown(seconds: float) -> str:
     if seconds == float("inf"):
-        return f"not in {PATIENCE:.0f} s"
+        return f"not in {DEFAULT_TIMEOUT:.0f} s"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0.0, seconds) * 1000:.0f} ms"
 
 

@@ -21,7 +21,7 @@ from statistics import median
 HERE = Path(__file__).parent
 FASTMCP = HERE.parent / ".servers" / "fastmcp" / "bin"
 OURS, THEIRS = str(HERE / "peers" / "cli_mcpkit.py"), str(HERE / "peers" / "cli_fastmcp.py")
-PATIENCE = 120.0
+DEFAULT_TIMEOUT = 120.0
 
 MCPKIT = [sys.executable, "-m", "mcpkit"]
 ADD = ["add", "a=40", "b=2"]
@@ -66,7 +66,7 @@ def main() -> int:
 def run(command: list[str], answer: str) -> tuple[float, float]:
     """Run a command; return the seconds that it takes by the clock, and of the processor, with all that it starts."""
     before, begin = spent(), time.perf_counter()
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEFAULT_TIMEOUT, check=False)
     seconds = time.perf_counter() - begin
     assert ended.returncode == 0, ended.stderr
     assert answer in ended.stdout, ended.stdout

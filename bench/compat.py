@@ -29,7 +29,7 @@ FILE = str(HERE / "peers" / "compat_server.py")
 REVISION = "2025-11-25"
 WINDOW = 64
 SECONDS = 0.3  # that a sample of calls should take
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 START, TIMES = 0.4, 5.0  # the aims
 
 ADD = workload.ARGUMENTS
@@ -78,7 +78,7 @@ def in_turn(turn: int) -> tuple[str, str]:
 
 def start(command: list[str]) -> dict[str, float]:
     """Start a server; return seconds to both answers, and KiB of resident memory."""
-    with Child(command) as child, child.deadline(PATIENCE):
+    with Child(command) as child, child.deadline(DEFAULT_TIMEOUT):
         child.ask(INITIALIZE)
         first, first_of_processor = time.perf_counter() - child.started, processor(child)
         child.notify(INITIALIZED)
@@ -103,7 +103,7 @@ def processor(child: Child) -> float:
 @contextmanager
 def serving(command: list[str]) -> Iterator[Child]:
     with Child(command) as child:
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             child.ask(INITIALIZE)
         child.notify(INITIALIZED)
         yield child
@@ -120,7 +120,7 @@ def calls(
         answers: dict[str, str] = {}
         counts: dict[str, int] = {}
         for name, child in children.items():
-            with child.deadline(PATIENCE):
+            with child.deadline(DEFAULT_TIMEOUT):
                 few = requests("tools/call", {"name": tool, "arguments": arguments}, 2 * WINDOW, REVISION)
                 child.concurrent(few, WINDOW)
                 seconds, said = child.concurrent(few, WINDOW)
@@ -133,7 +133,7 @@ def calls(
                 child, count = children[name], counts[name]
                 wanted = requests("tools/call", {"name": tool, "arguments": arguments}, count, REVISION)
                 few = wanted[: max(100, count // 2)]
-                with child.deadline(PATIENCE):
+                with child.deadline(DEFAULT_TIMEOUT):
                     with child.placed(together=True):
                         begun = processor(child)
                         seconds, said = child.sequential(few)

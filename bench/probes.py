@@ -15,7 +15,7 @@ import workload
 from client import HANDSHAKE, INITIALIZE, INITIALIZED, Child, requests, results
 from contenders import Contender
 
-PATIENCE = 60.0  # seconds that a server gets for one sample before it is stopped
+DEFAULT_TIMEOUT = 60.0  # seconds that a server gets for one sample before it is stopped
 SAMPLE = 0.2  # seconds that one sample should take, where calls are counted
 WINDOW = 64
 
@@ -42,7 +42,7 @@ class Launch:
         return contender.argv("basic")
 
     def sample(self, opened: list[str]) -> Sample:
-        with Child(opened) as child, child.deadline(PATIENCE):
+        with Child(opened) as child, child.deadline(DEFAULT_TIMEOUT):
             reply = json.loads(child.ask(INITIALIZE))
             started = time.perf_counter() - child.started
             assert reply["result"]["protocolVersion"] == HANDSHAKE, reply
@@ -65,7 +65,7 @@ class PipeCalls:
 
     def open(self, contender: Contender, stack: ExitStack) -> tuple[Child, int]:
         child = opened_child(contender, self.kind, self.revision, stack)
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             self._verify(answer(child, self._requests(1)[0]))
             begin = time.perf_counter()
             while time.perf_counter() - begin < 1.0:  # warm: node compiles what is hot, caches fill
@@ -76,7 +76,7 @@ class PipeCalls:
         child, count = opened
         wanted = self._requests(count)
         few = wanted[: max(100, count // 2)]
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             with child.placed(together=True):
                 together = child.sequential(few)
             with child.placed(together=False):
@@ -116,7 +116,7 @@ class PipeLists:
         pages: list[bytes] = []
         names: list[str] = []
         params: dict[str, Any] = {}
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             while True:
                 page = requests("tools/list", params, 1, self.revision)[0]
                 pages.append(page)
@@ -132,7 +132,7 @@ class PipeLists:
 
     def sample(self, opened: tuple[Child, list[bytes], int]) -> Sample:
         child, pages, count = opened
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             with child.placed(together=True):
                 together, answers = child.sequential(pages * count)
             with child.placed(together=False):
@@ -208,7 +208,7 @@ class Register:
         ]
 
     def sample(self, opened: list[str]) -> Sample:
-        done = subprocess.run(opened, check=False, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(opened, check=False, capture_output=True, text=True, timeout=DEFAULT_TIMEOUT)
         if done.returncode:
             raise AssertionError(done.stderr[-2000:])
         return {"register": float(done.stdout)}
@@ -228,7 +228,7 @@ class Frames:
             "add",
             "add_sync",
         )  # the first call of each does what is done once
-        with Child(opened) as child, child.deadline(PATIENCE):
+        with Child(opened) as child, child.deadline(DEFAULT_TIMEOUT):
             child.ask(INITIALIZE)
             child.notify(INITIALIZED)
             for tool in tools:
@@ -244,7 +244,7 @@ class Frames:
 def opened_child(contender: Contender, kind: str, revision: str, stack: ExitStack) -> Child:
     child = stack.enter_context(Child(contender.argv(kind)))
     if revision == HANDSHAKE:
-        with child.deadline(PATIENCE):
+        with child.deadline(DEFAULT_TIMEOUT):
             assert json.loads(child.ask(INITIALIZE))["result"]["protocolVersion"] == HANDSHAKE
         child.notify(INITIALIZED)
     return child
@@ -252,7 +252,7 @@ def opened_child(contender: Contender, kind: str, revision: str, stack: ExitStac
 
 def own_cost(rounds: int) -> Sample:
     """Return what a call costs when `cat` is the server: the client and the two pipes."""
-    with Child(["cat"]) as child, child.deadline(PATIENCE):
+    with Child(["cat"]) as child, child.deadline(DEFAULT_TIMEOUT):
         wanted = requests("tools/call", {"name": "add", "arguments": workload.ARGUMENTS}, 5000, HANDSHAKE)
         child.concurrent(wanted, WINDOW)
         with child.placed(together=True):

@@ -12,7 +12,7 @@ import workload
 from contenders import Contender
 from figures import Figure, Series
 from probes import Sample
-from web_client import PATIENCE, WebServer, read_answer, stateless, stateless_headers
+from web_client import DEFAULT_TIMEOUT, WebServer, read_answer, stateless, stateless_headers
 
 STREAMS = 1000
 WARM = 20  # streams opened before memory is read, so that what is loaded on first use does not count
@@ -71,7 +71,7 @@ def tell(server: WebServer, streams: list[socket.socket]) -> float:
         caller.sendall(request)
         waiting = len(streams)
         while waiting:
-            ready = selector.select(PATIENCE)
+            ready = selector.select(DEFAULT_TIMEOUT)
             assert ready, f"{waiting} of {len(streams)} streams were not told"
             for key, _ in ready:
                 assert isinstance(key.fileobj, socket.socket)

@@ -17,7 +17,7 @@ import workload
 from client import CLIENT_INFO, FIRST_ID, HANDSHAKE, STATELESS, line, requests
 from contenders import Contender
 
-PATIENCE = 60.0  # seconds that a server gets to start, and for any one answer
+DEFAULT_TIMEOUT = 60.0  # seconds that a server gets to start, and for any one answer
 
 
 def take_a_core() -> None:
@@ -49,7 +49,7 @@ class WebServer:
 
     def connect(self) -> socket.socket:
         """Open a connection. The socket listens from the beginning: the server answers when it has started."""
-        return socket.create_connection(self.address, timeout=PATIENCE)
+        return socket.create_connection(self.address, timeout=DEFAULT_TIMEOUT)
 
     def head(
         self, length: int, headers: Mapping[str, str], method: str = "POST", path: str = "/mcp"

@@ -311,7 +311,7 @@ class Server(Serving, Registry, ServerBase):
         """
         return self.engine.running()
 
-    async def revoke(self, principal: Principal | str, *, keep: float | None = None) -> None:
+    async def revoke(self, principal: Principal | str, *, ttl: float | None = None) -> None:
         """Revoke the access of a user, for all of the user's clients: `await server.revoke("ada")`.
 
         From now on, the server refuses every access token that was issued before (401). It closes the user's sessions
@@ -324,12 +324,12 @@ class Server(Serving, Registry, ServerBase):
 
         Args:
             principal: The user, or the id of the user. Scopes and client do not matter.
-            keep: Seconds for which the revocation is stored; None for 30 days, which is longer than access tokens live.
+            ttl: Seconds for which the revocation is stored; None for 30 days, which is longer than access tokens live.
                 For this time, a token without a time of issue is refused.
 
         Raises:
             TypeError: `principal` is neither a Principal nor a string.
-            ValueError: The principal has no id, or `keep` is not above 0.
+            ValueError: The principal has no id, or `ttl` is not above 0.
             RuntimeError: The server has no `auth=`.
             OSError: The storage does not answer. Try again, as other processes may not know the revocation.
         """
@@ -339,12 +339,12 @@ class Server(Serving, Registry, ServerBase):
         who = checked_principal(Principal(principal) if isinstance(principal, str) else principal)
         if who.id is None:
             raise ValueError("a Principal without an id cannot be revoked")
-        check_seconds("keep", keep, may_be_none=True)
+        check_seconds("ttl", ttl, may_be_none=True)
         # The calls that end may be that of whoever asks for this.
-        await to_the_end(self._send_away(revocations, who, keep))
+        await to_the_end(self._send_away(revocations, who, ttl))
 
-    async def _send_away(self, revocations: Revocations, who: Principal, keep: float | None) -> None:
-        await revocations.revoke(str(who.id), keep)
+    async def _send_away(self, revocations: Revocations, who: Principal, ttl: float | None) -> None:
+        await revocations.revoke(str(who.id), ttl)
         self.on_audit.emit("revocation", who)
         if (auth := self.engine.auth) is not None:
             from .calls.foreign import ground_of

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENT = 512 * 1024
 """Maximum bytes of a document after decompression. Keys of large providers have 20 KiB."""
-PATIENCE = 10.0
+DEFAULT_TIMEOUT = 10.0
 """Default seconds in which a document must be received."""
 
 _CODINGS = frozenset({"", "identity", "gzip", "deflate"})
@@ -69,7 +69,7 @@ async def fetch_document(
     what: str,
     *,
     http_client: httpx2.AsyncClient | None = None,
-    patience: float = PATIENCE,
+    patience: float = DEFAULT_TIMEOUT,
     accepts_http: bool | None = None,
     is_typed: bool = False,
 ) -> Document:
@@ -118,7 +118,7 @@ def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClien
         trust_env=not is_loopback(parts.hostname),
         limits=httpx2.Limits(max_keepalive_connections=20 if keeps_connections else 0),
         headers={"User-Agent": f"mcpkit/{__version__}"},
-        timeout=PATIENCE,
+        timeout=DEFAULT_TIMEOUT,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )
 

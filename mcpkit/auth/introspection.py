@@ -27,7 +27,7 @@ from .claims import (
 )
 from .client_secret import Authentication, ClientSecret, check_authentication, check_text
 from .connections import Connections
-from .fetching import PATIENCE, FetchError
+from .fetching import DEFAULT_TIMEOUT, FetchError
 from .issuer_metadata import IssuerMetadata
 from .jws import MAX_TOKEN
 from .jwt import LEEWAY
@@ -112,7 +112,7 @@ class Introspection(TokenVerifier):
         claims: Collection[str] = (),
         cache_ttl: float = FRESH,
         leeway: float = LEEWAY,
-        timeout: float = PATIENCE,
+        timeout: float = DEFAULT_TIMEOUT,
         http_client: httpx2.AsyncClient | None = None,
         accept_tokens_for_any_audience: bool = False,
         accept_plain_http: bool = False,

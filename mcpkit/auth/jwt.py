@@ -25,7 +25,7 @@ from .claims import (
     times_of,
 )
 from .discovery import authorization_server_urls
-from .fetching import PATIENCE
+from .fetching import DEFAULT_TIMEOUT
 from .jws import Jws, read_token
 from .key_set import ALGORITHMS, KeySet, check_algorithms, given_keys
 from .libraries import check_jose, http_library
@@ -138,7 +138,7 @@ class Jwt(TokenVerifier):
         keys: Json | str | bytes | list[Json | str | bytes] | None = None,
         jwks_uri: str | None = None,
         cooldown: float = COOLDOWN,
-        timeout: float = PATIENCE,
+        timeout: float = DEFAULT_TIMEOUT,
         http_client: httpx2.AsyncClient | None = None,
         accept_tokens_for_any_audience: bool = False,
         accept_plain_http: bool = False,

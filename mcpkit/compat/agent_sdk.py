@@ -225,7 +225,7 @@ class _DeclaredTool(BaseTool):
             description=declared.description,
             annotations=from_json(to_json(hints)) if hints else None,
             meta=None if max_size is None else {_MAX_SIZE_META: max_size},
-            validates=False,
+            validate_input=False,
         )
         self._handler = declared.handler
         self._takes_extra = _takes_extra(declared.handler)

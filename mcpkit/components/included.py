@@ -12,15 +12,15 @@ class Inclusion:
 
     Args:
         source: The included object.
-        take_back: Function that undoes the inclusion; further calls have no effect.
+        on_remove: Function that undoes the inclusion; further calls have no effect.
 
     Attributes:
         source: The included object.
     """
 
-    def __init__(self, source: object, take_back: Callable[[], None]) -> None:
+    def __init__(self, source: object, on_remove: Callable[[], None]) -> None:
         self.source = source
-        self._take_back = take_back
+        self._on_remove = on_remove
 
     def remove(self) -> None:
         """Remove in one step what was included: components, extensions with their middleware, later changes.
@@ -29,7 +29,7 @@ class Inclusion:
         an included server is left when the outer server ends. It may be called from any thread; further calls have no
         effect.
         """
-        self._take_back()
+        self._on_remove()
 
     def __enter__(self) -> Self:
         """Return this object; the components are included within the block."""

@@ -52,8 +52,8 @@ class BaseTool(AnyTool):
         output_schema: JSON Schema of the structured content; None for none. Results are not validated against it.
             Clients of versions before 2026-07-28 get it only if it has `"type": "object"`.
         annotations: Hints on the behaviour of the tool.
-        validates: Whether arguments are validated against `input_schema`, which needs the extra `jsonschema`. False
-            leaves that to `execute`.
+        validate_input: Whether arguments are validated against `input_schema`, which needs the extra `jsonschema`.
+                False leaves that to `execute`.
         options: `title`, `description` and the other options of components, as in the decorator.
 
     Attributes:
@@ -71,7 +71,7 @@ class BaseTool(AnyTool):
         input_schema: Mapping[str, Any],
         output_schema: Mapping[str, Any] | None = None,
         annotations: ToolAnnotations | None = None,
-        validates: bool = True,
+        validate_input: bool = True,
         **options: Unpack[ComponentOptions],
     ) -> None:
         check_tool(name, annotations)
@@ -87,7 +87,7 @@ class BaseTool(AnyTool):
             self.output_schema = json_object(f"tool {name!r}: output_schema", output_schema)
         self._mirrored = mirrored(f"tool {name!r}: input_schema", self.input_schema)
         self._arguments: Arguments | None = None
-        if validates:
+        if validate_input:
             from ..schema import explicit
 
             try:
@@ -117,8 +117,8 @@ class BaseTool(AnyTool):
         """Execute the tool.
 
         Args:
-            arguments: JSON values by name. They match `input_schema`; with `validates=False` they are as the client
-                sent them.
+            arguments: JSON values by name. They match `input_schema`; with `validate_input=False` they are as
+                the client sent them.
             ctx: The request.
 
         Returns:
@@ -130,7 +130,7 @@ class BaseTool(AnyTool):
         """
 
     def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
-        """Validate the arguments, unless `validates` is False, and execute the tool; see `AnyTool.call`."""
+        """Validate the arguments, unless `validate_input` is False, and execute the tool; see `AnyTool.call`."""
         if self._arguments is not None:
             arguments = self._arguments.validate(arguments)
         return run_limited(self._run(dict(arguments), call), call, self._limits)

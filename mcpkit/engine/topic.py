@@ -30,7 +30,7 @@ class SubscriptionTopic:
         member: Member of the filter of `subscriptions/listen` that contains the keys.
         notification: Method of the notification.
         accept: Returns the keys to accept; None accepts all.
-        tell: Function that delivers each publication.
+        publish: Function that delivers each publication.
 
     Attributes:
         member: Member of the filter.
@@ -42,13 +42,13 @@ class SubscriptionTopic:
     """
 
     def __init__(
-        self, member: str, notification: str, accept: Accept | None, tell: Callable[[Change], None]
+        self, member: str, notification: str, accept: Accept | None, publish: Callable[[Change], None]
     ) -> None:
         _check(member, notification, accept)
         self.member = member
         self.notification = notification
         self._accept = accept
-        self._tell = tell
+        self._publish = publish
 
     def accepted(self, keys: list[str], ctx: Context[Any]) -> list[str]:
         """Return the keys that are accepted, of those that a client requests.
@@ -103,7 +103,7 @@ class SubscriptionTopic:
             raise TypeError(f"params must be an object, and so must its _meta; got {params!r}")
         audience = None if to is None else Audience.of(to)
         # Written and read again, so that what the author does to it afterwards is not told.
-        self._tell(Change(self.notification, key, audience, jsonrpc.decode(json_of(data))))
+        self._publish(Change(self.notification, key, audience, jsonrpc.decode(json_of(data))))
 
     def __repr__(self) -> str:
         """Return the member of the filter."""

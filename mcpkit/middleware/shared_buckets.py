@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Seconds for which a request waits for a storage that does not answer, before each process counts for itself."""
 
 _AGAIN = 1.0
@@ -88,7 +88,7 @@ class SharedBuckets:
             return seen != before
 
         spending = self._broker.take_tokens(key, every=1 / self._rate, burst=self._burst)
-        wait = await within(_PATIENCE / 2, spending, answers_others)
+        wait = await within(_TIMEOUT / 2, spending, answers_others)
         self._answers += 1
         return wait
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Row = tuple[object, ...]
 
-PATIENCE = 5.0
+DEFAULT_TIMEOUT = 5.0
 """Seconds that a write waits for a lock of another process."""
 
 _GLANCE = 0.05
@@ -176,8 +176,8 @@ class Database:
                 loop.call_soon_threadsafe(take, result, error)
 
         self._start()
-        self._work.put(_Work(do, settle, time.monotonic() + PATIENCE))
-        timer = loop.call_later(2 * PATIENCE, give_up)
+        self._work.put(_Work(do, settle, time.monotonic() + DEFAULT_TIMEOUT))
+        timer = loop.call_later(2 * DEFAULT_TIMEOUT, give_up)
         try:
             return await done
         finally:
@@ -256,9 +256,9 @@ class Database:
             self.let_go()  # another file has taken the place of the one that is open
         try:
             if self._writer is None:
-                self._writer, self._file = self._connect(PATIENCE), self._found()
+                self._writer, self._file = self._connect(DEFAULT_TIMEOUT), self._found()
             if self._reader is None or self._read_file != self._file:
-                reader = self._connect(PATIENCE)  # without the lock, as it may take a while
+                reader = self._connect(DEFAULT_TIMEOUT)  # without the lock, as it may take a while
                 with self.reading:
                     self._read_by(reader)
         except sqlite3.Error as error:

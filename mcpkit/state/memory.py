@@ -15,7 +15,7 @@ from .store import StoredValue, check_put
 
 if TYPE_CHECKING:
     from .memory_queue import MemoryQueue
-    from .queue import Added, Job, Message, QueueStats, Taken
+    from .queue import Added, Job, LeasedJobs, Message, QueueStats
 
 logger = logging.getLogger(__name__)
 
@@ -211,11 +211,11 @@ class Memory:
         version: str,
         fence: int | None = None,
         due: float | None = None,
-        keep: float | None = None,
+        ttl: float | None = None,
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        changed = self._jobs.change(key, value, version, fence, due, keep)
+        changed = self._jobs.change(key, value, version, fence, due, ttl)
         if changed is None:
             return None
         new, queue = changed
@@ -225,7 +225,9 @@ class Memory:
             await self.publish(queue, "")
         return new
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         """Lease jobs that are ready."""
         return self._jobs.take(queues, limit, lease, ready_for)
 

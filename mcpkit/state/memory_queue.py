@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TypeVar
 
-from .queue import Added, Job, QueueStats, Taken, check_job, server_of
+from .queue import Added, Job, LeasedJobs, QueueStats, check_job, server_of
 from .turns import Turns
 
 K = TypeVar("K")
@@ -142,7 +142,7 @@ class MemoryQueue:
         return kept.job
 
     def change(
-        self, key: str, value: bytes, version: str, fence: int | None, due: float | None, keep: float | None
+        self, key: str, value: bytes, version: str, fence: int | None, due: float | None, ttl: float | None
     ) -> tuple[str, str] | None:
         """Replace the value of a job; return its version, and the queue in which it became ready or an empty text."""
         check_job(value)
@@ -154,8 +154,8 @@ class MemoryQueue:
             if fence is not None and kept.job.fence != fence:
                 return None
             kept.job = Job(key, value, os.urandom(16).hex(), kept.job.fence)
-            if keep is not None:
-                self._end(kept, now + keep)
+            if ttl is not None:
+                self._end(kept, now + ttl)
             elif due is not None:
                 kept.due, kept.is_leased = now + due, False
                 self._lines[kept.queue].put(kept)
@@ -173,7 +173,7 @@ class MemoryQueue:
         if not line.open:
             del self._lines[kept.queue]
 
-    def take(self, queues: Sequence[str], limit: int, lease: float, ready_for: float) -> Taken:
+    def take(self, queues: Sequence[str], limit: int, lease: float, ready_for: float) -> LeasedJobs:
         """Lease jobs that are ready."""
         with self._lock:
             now = self.sweep()
@@ -188,7 +188,7 @@ class MemoryQueue:
                 kept.job = Job(key, value, version, fence + 1)
                 kept.due, kept.is_leased = now + lease, True
                 self._lines[kept.queue].put(kept)
-            return Taken(now + self._began, [kept.job for kept in taken])
+            return LeasedJobs(now + self._began, [kept.job for kept in taken])
 
     def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
         """Extend leases; return the keys of lost ones."""

@@ -26,7 +26,7 @@ class Job(NamedTuple):
     fence: int
 
 
-class Taken(NamedTuple):
+class LeasedJobs(NamedTuple):
     """Jobs leased by `Queue.take`.
 
     Attributes:
@@ -120,7 +120,7 @@ class Queue(Protocol):
         version: str,
         fence: int | None = None,
         due: float | None = None,
-        keep: float | None = None,
+        ttl: float | None = None,
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, unless another caller has changed it since it was read.
@@ -133,7 +133,7 @@ class Queue(Protocol):
                 worker has taken the job since.
             due: Seconds from now until the job may be taken; `math.inf` for never, until another change. It ends the
                 lease. None leaves the lease or the time as it is.
-            keep: Ends the job, which expires after this many seconds; None leaves it open. An ended job cannot be
+            ttl: Ends the job, which expires after this many seconds; None leaves it open. An ended job cannot be
                 changed.
             message: Message to publish with the change.
 
@@ -142,7 +142,9 @@ class Queue(Protocol):
         """
         ...
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         """Lease jobs that are ready. Their values and versions stay the same.
 
         Args:

@@ -22,7 +22,7 @@ Text = bytes | str | int
 Reply = Union[bytes, int, None, list["Reply"]]  # noqa: UP007 - it names itself
 """A reply of Redis, as it is on the wire."""
 
-PATIENCE = 5.0
+DEFAULT_TIMEOUT = 5.0
 """Timeout in seconds of a command to Redis."""
 
 REPLY = 2.0
@@ -122,10 +122,10 @@ class Link:
             OSError: Redis does not answer, or returns an error.
         """
         try:
-            return await asyncio.wait_for(operation, PATIENCE)
+            return await asyncio.wait_for(operation, DEFAULT_TIMEOUT)
         except asyncio.TimeoutError:
             raise TimeoutError(
-                f"{self.shown} did not answer within {PATIENCE:g} s. Check that Redis is running and reachable"
+                f"{self.shown} did not answer within {DEFAULT_TIMEOUT:g} s. Check that Redis is running and reachable"
             ) from None
         except asyncio.CancelledError:
             if self._end.is_set():
@@ -264,7 +264,7 @@ class Link:
             except RuntimeError:  # somebody else has closed it
                 return
             if threading.current_thread() is not self._thread:
-                self._thread.join(PATIENCE)
+                self._thread.join(DEFAULT_TIMEOUT)
 
 
 _selectors: WeakSet[selectors.BaseSelector] = WeakSet()

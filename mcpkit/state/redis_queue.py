@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .queue import Added, Job, Message, QueueStats, Taken, check_job, server_of
+from .queue import Added, Job, LeasedJobs, Message, QueueStats, check_job, server_of
 from .redis_link import Link, Reply, Text
 from .redis_log import LONG, MOST_MESSAGES, Log, decoded, encoded
 from .redis_queue_scripts import ADD, CHANGE, OWNED, RENEW, TAKE, WAITING
@@ -80,7 +80,7 @@ class RedisQueue(ABC):
         version: str,
         fence: int | None = None,
         due: float | None = None,
-        keep: float | None = None,
+        ttl: float | None = None,
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
@@ -90,11 +90,13 @@ class RedisQueue(ABC):
         new = os.urandom(16).hex()
         args += (encoded(key), value, new, encoded(version))
         args += ("" if fence is None else fence, "" if due is None else _microseconds(due))
-        args += ("" if keep is None else max(0, round(keep * 1000)), *map(encoded, message or ()))
+        args += ("" if ttl is None else max(0, round(ttl * 1000)), *map(encoded, message or ()))
         done = await link.run(link.script(CHANGE, (*keys, self._operation()), *args))
         return new if self._told(log, done) == b"1" else None
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         """Lease jobs that are ready."""
         link, _ = self._opened()
         order = map(encoded, self._turns.order(queues))
@@ -110,7 +112,7 @@ class RedisQueue(ABC):
             jobs.append(_job(each[:4]))
             assert isinstance(each[4], bytes), "TAKE must return the queue of each job"
             self._turns.serve(decoded(each[4]))
-        return Taken(int(now) / 1e6, jobs)
+        return LeasedJobs(int(now) / 1e6, jobs)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
         """Extend leases; return the keys of lost ones."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from .bulletin import Bulletin, post
 from .database import Database
-from .queue import Added, Job, Message, QueueStats, Taken, check_job, server_of
+from .queue import Added, Job, LeasedJobs, Message, QueueStats, check_job, server_of
 from .turns import Turns
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SqliteQueue:
         version: str,
         fence: int | None = None,
         due: float | None = None,
-        keep: float | None = None,
+        ttl: float | None = None,
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
@@ -89,14 +89,14 @@ class SqliteQueue:
 
         def change(connection: sqlite3.Connection) -> bool:
             now = self._clock()
-            time = inf if keep is not None else None if due is None else now + due
-            expires = None if keep is None else now + keep
+            time = inf if ttl is not None else None if due is None else now + due
+            expires = None if ttl is None else now + ttl
             changed = connection.execute(_CHANGE, (value, new, time, expires, key, version, fence))
             if changed.rowcount == 0:
                 return False
             if message is not None:
                 post(connection, *message, now)
-            if keep is None and due is not None and due <= 0:
+            if ttl is None and due is not None and due <= 0:
                 (queue,) = connection.execute(_QUEUE, (key,)).fetchone()
                 post(connection, queue, "", now)
             return True
@@ -106,7 +106,9 @@ class SqliteQueue:
         self._bulletin.wake()
         return new
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         """Lease jobs that are ready."""
 
         def ready(connection: sqlite3.Connection, by: float) -> dict[str, list[int]]:
@@ -117,21 +119,21 @@ class SqliteQueue:
                 for queue in self._turns.order(queues)
             }
 
-        def take(connection: sqlite3.Connection) -> Taken:
+        def take(connection: sqlite3.Connection) -> LeasedJobs:
             now = self._clock()
             jobs: list[Job] = []
             for number in self._turns.deal(ready(connection, now - ready_for), limit):
                 connection.execute(_TAKE, (now + lease, number))
                 jobs.append(_job(connection.execute(_TAKEN, (number,)).fetchone()))
-            return Taken(now, jobs)
+            return LeasedJobs(now, jobs)
 
-        def take_if_any(connection: sqlite3.Connection) -> Taken:
+        def take_if_any(connection: sqlite3.Connection) -> LeasedJobs:
             now = self._clock()
             # To look disturbs nobody, and is all that who finds nothing does.
             return (
                 _in_one(connection, take)
                 if any(ready(connection, now - ready_for).values())
-                else Taken(now, [])
+                else LeasedJobs(now, [])
             )
 
         return await self._database.run(take_if_any)

@@ -24,7 +24,7 @@ _MARGIN = 1.0
 _WHILE_FAILING = 1.0
 """Maximum seconds until leases are extended again after a failure."""
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds to wait for the end of the thread."""
 
 
@@ -149,7 +149,7 @@ class Leases:
         self._is_closed = True
         self._look()
         if self._ended is not None:
-            await asyncio.wait((asyncio.wrap_future(self._ended),), timeout=_PATIENCE)
+            await asyncio.wait((asyncio.wrap_future(self._ended),), timeout=_TIMEOUT)
 
     def _look(self) -> None:
         """Wake the thread."""

@@ -150,7 +150,7 @@ class Ledger:
             version=held.version,
             fence=fence,
             due=due,
-            keep=record.keep if record.is_over else None,
+            ttl=record.keep if record.is_over else None,
             message=None if _shown(record) == _shown(held.record) else self._message(record),
         )
         return None if version is None else Held(record, version, held.fence)

@@ -12,7 +12,7 @@ from ..state.queue import Queue, QueueStats
 from .pen import LostError, Pen
 from .runner import DRAINED
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds for which a measurement waits for the storage."""
 
 
@@ -72,7 +72,7 @@ class Watched:
 
         def look() -> None:
             try:
-                found.extend(asyncio.run(asyncio.wait_for(self._queue.list_queues(self._server), _PATIENCE)))
+                found.extend(asyncio.run(asyncio.wait_for(self._queue.list_queues(self._server), _TIMEOUT)))
             except (OSError, asyncio.TimeoutError):
                 return
 

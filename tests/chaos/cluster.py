@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.helpers.processes import PATIENCE, Process, free_port
+from tests.helpers.processes import DEFAULT_TIMEOUT, Process, free_port
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.serving import ROOT
 
@@ -221,7 +221,7 @@ class Cluster:
     @staticmethod
     async def until(condition: Callable[[], object], problem: str) -> None:
         """Wait until a condition holds."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while not condition():
             assert time.monotonic() < deadline, problem
             await asyncio.sleep(0.02)

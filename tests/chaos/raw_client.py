@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from tests.helpers.processes import PATIENCE
+from tests.helpers.processes import DEFAULT_TIMEOUT
 
 Json = dict[str, Any]
 
@@ -72,13 +72,13 @@ class Stream:
 
     async def until(self, method: str) -> Json:
         """Return the next message with a method, and skip others."""
-        while (message := await asyncio.wait_for(self.wait(), PATIENCE)).get("method") != method:
+        while (message := await asyncio.wait_for(self.wait(), DEFAULT_TIMEOUT)).get("method") != method:
             pass
         return message
 
     async def response_to(self, id_: int) -> Json:
         """Return the result of a request, and skip other messages."""
-        while (message := await asyncio.wait_for(self.wait(), PATIENCE)).get(
+        while (message := await asyncio.wait_for(self.wait(), DEFAULT_TIMEOUT)).get(
             "id"
         ) != id_ or "method" in message:
             pass

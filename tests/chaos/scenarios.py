@@ -22,7 +22,7 @@ from tests.chaos.raw_client import (
     UnavailableError,
     end,
 )
-from tests.helpers.processes import PATIENCE
+from tests.helpers.processes import DEFAULT_TIMEOUT
 from tests.helpers.redis_server import RedisServer
 
 LEASE = {"LEASE": 2}
@@ -156,8 +156,8 @@ class TaskDriver:
             await asyncio.sleep(self.draw.uniform(0.2, 0.5))
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        if time.monotonic() > self._last_progress + PATIENCE:
-            raise FaultError(f"no progress within {PATIENCE} s")
+        if time.monotonic() > self._last_progress + DEFAULT_TIMEOUT:
+            raise FaultError(f"no progress within {DEFAULT_TIMEOUT} s")
         try:
             return await self.client.ask(method, params, self.draw.choice(self.cluster.replicas).url)
         except UnavailableError:
@@ -353,7 +353,7 @@ async def _recover(
     id_ = await driver.create("works", f"{name}-after", seconds=0)
     await asyncio.sleep(0.2)
     await end([touching])
-    while time.monotonic() < begin + PATIENCE and not all(
+    while time.monotonic() < begin + DEFAULT_TIMEOUT and not all(
         each.known.get(name, 0) >= version for each in listeners for name, version in versions.items()
     ):
         await asyncio.sleep(0.02)
@@ -423,7 +423,7 @@ async def different_clocks(seed: int, tasks: int) -> dict[str, int]:
         cluster.redis.pause()
         try:
             for each in cluster.replicas:
-                await asyncio.wait_for(driver.client.text("echo", each.url, value="x"), PATIENCE)
+                await asyncio.wait_for(driver.client.text("echo", each.url, value="x"), DEFAULT_TIMEOUT)
         finally:
             cluster.redis.resume()
         return {"tasks": len(driver.created)}

@@ -15,7 +15,7 @@ from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
 from mcpkit.client import Change
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
-from tests.helpers.waiting import PATIENCE, over, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, over, until
 
 
 async def _all(changes: Subscription) -> list[Change]:
@@ -80,7 +80,7 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 
 async def next_change(changes: Subscription) -> Change:
-    return await asyncio.wait_for(anext(changes), PATIENCE)
+    return await asyncio.wait_for(anext(changes), DEFAULT_TIMEOUT)
 
 
 async def nothing_waits(changes: Subscription) -> None:
@@ -199,7 +199,7 @@ async def test_watch_ends_when_client_closes(revision: str) -> None:
         changes = client.listen(resource_subscriptions="x://a")
         waiting = asyncio.create_task(_all(changes))
         await until(lambda: observed.watched == {"a"})
-    assert await asyncio.wait_for(waiting, PATIENCE) == []
+    assert await asyncio.wait_for(waiting, DEFAULT_TIMEOUT) == []
     await until(lambda: asyncio.all_tasks() == before)
     with pytest.raises(ConnectionError, match="is not open"):
         async with client.listen(tools_list_changed=True):

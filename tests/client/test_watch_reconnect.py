@@ -18,7 +18,7 @@ from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.exceptions import TransportError
 from mcpkit.protocol.client import OutgoingMessage
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered
-from tests.helpers.waiting import PATIENCE, LoopClock, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def next_change(changes: Subscription) -> Change:
-    return await asyncio.wait_for(anext(changes), PATIENCE)
+    return await asyncio.wait_for(anext(changes), DEFAULT_TIMEOUT)
 
 
 @asynccontextmanager

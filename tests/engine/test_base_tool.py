@@ -24,7 +24,7 @@ class Given(BaseTool):
     def __init__(
         self, value: Any = None, name: str = "given", schema: Any = ANYTHING, **options: Any
     ) -> None:
-        super().__init__(name, input_schema=schema, **{"validates": False, **options})
+        super().__init__(name, input_schema=schema, **{"validate_input": False, **options})
         self.given = {"content": []} if value is None else value
 
     async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
@@ -49,11 +49,14 @@ def serving(*tools: BaseTool, **options: Any) -> Server:
         ({"schema": "object"}, "input_schema must be a dict with string keys"),
         ({"schema": {"type": "object", "default": float("nan")}}, "input_schema cannot be converted to JSON"),
         (
-            {"schema": {"type": "object", "properties": {"a": {"type": "text"}}}, "validates": True},
+            {"schema": {"type": "object", "properties": {"a": {"type": "text"}}}, "validate_input": True},
             "tool 'given': inp",
         ),
         (
-            {"schema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, "validates": True},
+            {
+                "schema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}},
+                "validate_input": True,
+            },
             r"\$ref cannot be resolved",
         ),
         (

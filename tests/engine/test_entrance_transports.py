@@ -24,7 +24,7 @@ from mcpkit import (
     Timeouts,
 )
 from mcpkit.middleware import CallNext, Request
-from tests.helpers.process_client import PATIENCE, environment, line
+from tests.helpers.process_client import DEFAULT_TIMEOUT, environment, line
 from tests.helpers.process_client import STATELESS_META as META
 from tests.helpers.serving import in_thread
 
@@ -80,7 +80,7 @@ def host(gate: Path, wait: str = "5.0") -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
         process.stdin.close()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(DEFAULT_TIMEOUT) == 0
     finally:
         process.kill()
         process.wait()
@@ -125,7 +125,7 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
 
 def test_session_receives_list_changed_after_the_lifespan_wait() -> None:
     gated = Gated(timeouts=Timeouts(startup=0))
-    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
+    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=DEFAULT_TIMEOUT) as http:
         try:
             answer = http.post(f"{url}/x/mcp", json=request(1, "initialize", **INITIALIZE), headers=HEADERS)
             headers = {**HEADERS, "Mcp-Session-Id": answer.headers["mcp-session-id"]}
@@ -215,7 +215,7 @@ def test_failing_lifespan_is_logged_once_on_stdio(gate: Path) -> None:
         process.stdin.flush()
         gate.write_text("go")
         notes = process.stderr.read().decode()
-        assert process.wait(PATIENCE) == 1
+        assert process.wait(DEFAULT_TIMEOUT) == 1
     assert notes.count("OSError: no database") == 1
 
 
@@ -231,7 +231,7 @@ def test_middleware_that_needs_the_state_after_the_wait_is_answered_503(method: 
     is_stateless = method == "tools/list"
     headers = stateless_headers(method) if is_stateless else HEADERS
     message = request(1, method, **({"_meta": META} if is_stateless else INITIALIZE))
-    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
+    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=DEFAULT_TIMEOUT) as http:
         try:
             answer = http.post(f"{url}/x/mcp", json=message, headers=headers)
         finally:

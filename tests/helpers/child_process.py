@@ -13,7 +13,7 @@ from typing import Any
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.client import OutgoingMessage
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 
 ECHO = """
 import json, sys
@@ -70,7 +70,7 @@ class Received:
     async def _until(self, condition: Any) -> None:
         while not condition():
             self._changed.clear()
-            await asyncio.wait_for(self._changed.wait(), PATIENCE)
+            await asyncio.wait_for(self._changed.wait(), DEFAULT_TIMEOUT)
 
 
 def request(id_: int, **params: Any) -> OutgoingMessage:

@@ -14,11 +14,11 @@ from typing import Any, Literal, TypeVar
 
 import pytest
 
-from mcpkit.state.queue import Added, Job, Message, Queue, Taken
+from mcpkit.state.queue import Added, Job, LeasedJobs, Message, Queue
 from mcpkit.state.sqlite import _tidy
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
 from tests.helpers.redis_server import Dated, common_server, kept
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ def size(engine: Engine) -> int:
 
 def eventually(condition: Callable[[], object]) -> None:
     """Wait until something is so; half a minute without it is a failure."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, "it has not come true"
         time.sleep(0.001)
@@ -180,11 +180,11 @@ def change(
 ) -> str | None:
     """Change a job, by whoever has seen it as it is given."""
     return done(
-        queue.change(job.key, value, version=job.version, fence=fence, due=due, keep=keep, message=message)
+        queue.change(job.key, value, version=job.version, fence=fence, due=due, ttl=keep, message=message)
     )
 
 
-def take(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> Taken:
+def take(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> LeasedJobs:
     return done(queue.take(lines or (LINE,), limit=limit, lease=lease, ready_for=ready_for))
 
 

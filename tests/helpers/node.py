@@ -31,7 +31,7 @@ def node_search_path() -> str:
 ROOT = Path(__file__).parents[2]
 
 
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 
 
 class NodeProcess:
@@ -71,7 +71,7 @@ class NodeProcess:
         self._reader.start()
         greeting = self._answers[0]
         try:
-            self.greeting = greeting.result(PATIENCE)
+            self.greeting = greeting.result(DEFAULT_TIMEOUT)
         except BaseException:
             self.close()
             raise
@@ -94,7 +94,7 @@ class NodeProcess:
                 self._process.stdin.flush()
             except (BrokenPipeError, ValueError):
                 answer.set_exception(self._end())
-        return answer.result(PATIENCE)
+        return answer.result(DEFAULT_TIMEOUT)
 
     def close(self) -> None:
         """End it, and wait for that."""
@@ -102,7 +102,7 @@ class NodeProcess:
             assert self._process.stdin is not None
             self._process.stdin.close()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(DEFAULT_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -27,7 +27,7 @@ HELPERS = Path(__file__).parent
 ROOT = HELPERS.parents[1]
 SERVER = HELPERS / "servers" / "faulty.py"
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 """Seconds after which a wait fails."""
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 SUBSCRIPTION = META + "subscriptionId"
@@ -162,8 +162,8 @@ class Site:
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    """Poll until a condition holds; fail after `PATIENCE` seconds."""
-    deadline = time.monotonic() + PATIENCE
+    """Poll until a condition holds; fail after `DEFAULT_TIMEOUT` seconds."""
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, "condition does not hold"
         time.sleep(0.005)
@@ -285,7 +285,7 @@ class Host:
 
     def wait_for_note(self, text: str) -> None:
         """Wait for a text on standard error."""
-        assert self.has_noted(text, within=PATIENCE), f"no {text!r}: {self.notes!r}"
+        assert self.has_noted(text, within=DEFAULT_TIMEOUT), f"no {text!r}: {self.notes!r}"
 
     def has_noted(self, text: str, *, within: float) -> bool:
         """Return whether a text appears on standard error in time."""
@@ -306,12 +306,12 @@ class Host:
         return self.notes.decode()
 
     def wait(self) -> int:
-        return self.process.wait(PATIENCE)
+        return self.process.wait(DEFAULT_TIMEOUT)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def _read_output(self) -> bytes:
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], PATIENCE)[0], "the server is silent"
+        assert select.select([self.process.stdout], [], [], DEFAULT_TIMEOUT)[0], "the server is silent"
         return self.process.stdout.read(65536)

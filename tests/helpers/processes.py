@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers.serving import ROOT
 
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 """Seconds until a wait fails."""
 
 
@@ -83,7 +83,7 @@ class Process:
 
     async def up(self) -> None:
         """Wait until it listens."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while self.port is not None:
             assert self.process is not None
             assert self.process.poll() is None, f"{self.name} has ended: {self.read_log()}"
@@ -120,7 +120,7 @@ class Process:
         """Send SIGTERM and wait for the end."""
         assert self.process is not None
         self.process.terminate()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"{self.name} does not end: {self.read_log()}"
             await asyncio.sleep(0.02)

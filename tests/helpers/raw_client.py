@@ -21,7 +21,7 @@ Serve = Callable[..., AbstractAsyncContextManager["Client"]]
 """Type of the fixture `serve`."""
 T = TypeVar("T")
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 """Seconds after which a wait fails."""
 BOTH = "application/json, text/event-stream"
 REVISION = STATELESS[-1]
@@ -81,8 +81,8 @@ def accept(value: str) -> dict[str, Any]:
 
 
 async def within(awaitable: Awaitable[T]) -> T:
-    """Wait for at most `PATIENCE` seconds."""
-    return await asyncio.wait_for(awaitable, PATIENCE)
+    """Wait for at most `DEFAULT_TIMEOUT` seconds."""
+    return await asyncio.wait_for(awaitable, DEFAULT_TIMEOUT)
 
 
 class Event(NamedTuple):

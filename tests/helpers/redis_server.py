@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from mcpkit.state.queue import Added, Job, Message, QueueStats, Taken
+from mcpkit.state.queue import Added, Job, LeasedJobs, Message, QueueStats
 from mcpkit.storage import Redis, StoredValue
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 SCALE = 100_000
 """Seconds of Redis in a second of the test's clock, so that what really passes is none of it."""
@@ -69,7 +69,7 @@ class RedisServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while not self._answers():
             assert self.process.poll() is None, "redis-server has ended"
             assert time.monotonic() < deadline, "redis-server does not answer"
@@ -86,7 +86,7 @@ class RedisServer:
         import redis
 
         with redis.Redis(
-            port=self.port, socket_timeout=PATIENCE, password=self.password, protocol=2
+            port=self.port, socket_timeout=DEFAULT_TIMEOUT, password=self.password, protocol=2
         ) as client:
             client.response_callbacks.clear()
             return client.execute_command(*command)
@@ -232,10 +232,12 @@ class Dated(Redis):
         self._move()
         due, keep = due and due * SCALE, keep and keep * SCALE
         return await super().change(
-            key, value, version=version, fence=fence, due=due, keep=keep, message=message
+            key, value, version=version, fence=fence, due=due, ttl=keep, message=message
         )
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         self._move()
         taken = await super().take(queues, limit=limit, lease=lease * SCALE, ready_for=ready_for * SCALE)
         return taken._replace(now=self._clock())

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 SESSION = "the-session"
 
 Headers = Mapping[str, str]
@@ -130,7 +130,7 @@ class Reply:
         """Wait until the client has gone."""
         self.is_over = True
         with suppress(ConnectionError):
-            while await asyncio.wait_for(self._reader.read(65536), PATIENCE):
+            while await asyncio.wait_for(self._reader.read(65536), DEFAULT_TIMEOUT):
                 pass
 
 

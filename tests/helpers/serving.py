@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 HELPERS = Path(__file__).parent
 
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 
 
 _GLANCE = 0.005
@@ -159,7 +159,9 @@ class Served:
     def origin(self) -> str:
         """Its URL, without a path, as soon as it listens."""
         with self._news:
-            self._news.wait_for(lambda: self._is_over or _ADDRESS.search(self._notes), timeout=PATIENCE)
+            self._news.wait_for(
+                lambda: self._is_over or _ADDRESS.search(self._notes), timeout=DEFAULT_TIMEOUT
+            )
             found = _ADDRESS.search(self._notes)
             assert found is not None, f"it does not listen: {self._notes!r}"
             return found[1]
@@ -168,7 +170,7 @@ class Served:
         """Wait until it has said something on standard error, so many times."""
         with self._news:
             is_said = self._news.wait_for(
-                lambda: self._is_over or self._notes.count(text) >= times, timeout=PATIENCE
+                lambda: self._is_over or self._notes.count(text) >= times, timeout=DEFAULT_TIMEOUT
             )
             assert is_said, f"no {text!r}: {self._notes!r}"
             assert self._notes.count(text) >= times, f"it has ended without {text!r}: {self._notes!r}"
@@ -185,10 +187,10 @@ class Served:
         assert os.getpgid(pid) == self.process.pid
         os.kill(pid, signal.SIGKILL)
 
-    def wait(self, patience: float = PATIENCE) -> int:
+    def wait(self, patience: float = DEFAULT_TIMEOUT) -> int:
         """Wait some seconds until it and its workers have ended, and return its exit status."""
         status = self.process.wait(patience)
-        self._reader.join(PATIENCE)
+        self._reader.join(DEFAULT_TIMEOUT)
         assert not self._reader.is_alive(), f"a worker is left: {self._notes!r}"
         return status
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit.testing import TestClient
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 TASKS = "io.modelcontextprotocol/tasks"
 
@@ -32,7 +32,7 @@ async def look(client: TestClient, task: dict[str, Any]) -> dict[str, Any]:
 
 async def until(client: TestClient, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
     """Look until the task is one of these."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while (seen := await look(client, task))["status"] not in statuses:
         assert time.monotonic() < deadline, f"it is still {seen}"
         assert seen["status"] not in OVER, f"it has ended: {seen}"

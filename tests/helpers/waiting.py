@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 30.0
+DEFAULT_TIMEOUT = 30.0
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so; half a minute without it is a failure."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, "it has not come true"
         await asyncio.sleep(0.001)

@@ -101,10 +101,12 @@ class Host:
             return self.has_connected(checked), added.stdout + checked.stdout
 
 
-PATIENCE = 120.0
+DEFAULT_TIMEOUT = 120.0
 
 
-def until(condition: Callable[[], object], what: Callable[[], str], patience: float = PATIENCE) -> None:
+def until(
+    condition: Callable[[], object], what: Callable[[], str], patience: float = DEFAULT_TIMEOUT
+) -> None:
     """Wait until something is so; after some seconds without it, fail with what is so instead."""
     deadline = time.monotonic() + patience
     while not condition():
@@ -270,7 +272,7 @@ class Seat:
             last = "".join(self.order(tool, arguments).results[-1:])
             return is_done(last)
 
-        until(done, lambda: f"{self.sat.host.name}: {tool} still answers {last!r}", PATIENCE / 2)
+        until(done, lambda: f"{self.sat.host.name}: {tool} still answers {last!r}", DEFAULT_TIMEOUT / 2)
         return last, times
 
 

@@ -146,7 +146,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_rate_limit_without_its_engine_counts_locally_until_it_returns(
     mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.middleware.shared_buckets._PATIENCE", 0.02)
+    monkeypatch.setattr("mcpkit.middleware.shared_buckets._TIMEOUT", 0.02)
     engine = Weak()
     async with connect(make(engine), principal=Principal("ada")) as client:
         assert await allowed(client, 2) == 2

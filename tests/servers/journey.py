@@ -13,7 +13,7 @@ from typing import Any
 
 from mcpkit import Client
 
-PATIENCE = 20.0
+DEFAULT_TIMEOUT = 20.0
 ROOT_FOLDER = Path(__file__).parents[2]
 ROOT = ROOT_FOLDER.as_uri()
 NAME, CAPITAL = "Ada", "Oslo"
@@ -62,9 +62,9 @@ class Seen(dict[str, str]):
     async def note(self, column: str, doing: Callable[[], Awaitable[str]]) -> None:
         """Do something, and note what it returns, or why it failed."""
         try:
-            self[column] = await asyncio.wait_for(doing(), PATIENCE)
+            self[column] = await asyncio.wait_for(doing(), DEFAULT_TIMEOUT)
         except asyncio.TimeoutError:
-            self[column] = f"no: nothing came within {PATIENCE:g} s"
+            self[column] = f"no: nothing came within {DEFAULT_TIMEOUT:g} s"
         except Exception as error:
             self[column] = f"no: {type(error).__name__}: {error}"
 
@@ -82,7 +82,7 @@ async def travel(target: Any, kit: Kit, revision: str | None) -> Seen:
         stderr=subprocess.DEVNULL if isinstance(target, dict) else None,
     )
     try:
-        await asyncio.wait_for(client.__aenter__(), 2 * PATIENCE)
+        await asyncio.wait_for(client.__aenter__(), 2 * DEFAULT_TIMEOUT)
     except Exception as error:
         seen["revision"] = f"no: {type(error).__name__}: {error}"
         return seen
@@ -207,7 +207,7 @@ async def cancel(client: Client, kit: Kit) -> str:
     if call.done():
         return f"no: it ended: {call.result()!r}"
     call.cancel()
-    await asyncio.wait((call,), timeout=PATIENCE)
+    await asyncio.wait((call,), timeout=DEFAULT_TIMEOUT)
     if not call.cancelled():
         return "no: the call went on"
     after = await client.call_tool(kit.call.tool, dict(kit.call.arguments))

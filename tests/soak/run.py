@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from mcpkit import Client, ProtocolError  # noqa: E402 - found by the path above
 from mcpkit.exceptions import TransportError  # noqa: E402 - found by the path above
-from tests.helpers.processes import PATIENCE, free_port  # noqa: E402
+from tests.helpers.processes import DEFAULT_TIMEOUT, free_port  # noqa: E402
 
 SERVER = Path(__file__).with_name("server.py")
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -58,7 +58,7 @@ def arguments_of(tool: str, token: str, draw: random.Random) -> dict[str, Any]:
 async def call(client: Client, tool: str, arguments: dict[str, Any]) -> None:
     """Call a tool, and check that the result belongs to the call."""
     try:
-        result = await client.call_tool(tool, arguments, timeout=PATIENCE, progress=lambda *_: None)
+        result = await client.call_tool(tool, arguments, timeout=DEFAULT_TIMEOUT, progress=lambda *_: None)
     except ProtocolError as error:
         if (
             tool != "no_such_tool"
@@ -131,7 +131,7 @@ async def soak(transport: str, seconds: float, seed: int) -> None:
         await asyncio.sleep(5)
         before = await held_resources(clients[0])
         await run(seconds, seed + 1000)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         after = await held_resources(clients[0])
         while any(after[key] > before[key] + SLACK[key] for key in before):
             if time.monotonic() > deadline:

@@ -57,7 +57,7 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
     change(engine, look(engine, "a"), due=5)
     change(engine, look(engine, "a"))
     change(engine, job, fence=2, due=0)
-    change(engine, look(engine, "a"), keep=60)
+    change(engine, look(engine, "a"), ttl=60)
     done(engine.publish("end", ""))
     eventually(lambda: messages[-1] == ("end", ""))
     assert messages[3:-1] == []
@@ -184,7 +184,7 @@ def test_queue_agrees_with_a_model(
             version = versions[number] if number >= 0 and number < len(versions) else None
             version = version or (entry["job"].version if entry else "made up")
             value = b"%d" % len(versions)
-            new = done(engine.change(key, value, version=version, fence=fence, due=due, keep=keep))
+            new = done(engine.change(key, value, version=version, fence=fence, due=due, ttl=keep))
             assert (new is not None) == (
                 entry is not None
                 and entry["expires"] == inf
@@ -233,7 +233,7 @@ def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) ->
         clock.now += 1
     add(engine, "other", line="other/task/0", owner="ann")
     take(engine, "s/task/0", "s/task/1")
-    change(engine, look(engine, "3"), keep=10)
+    change(engine, look(engine, "3"), ttl=10)
     assert owned(engine, "ann") == ["9", "7", "5", "3", "1"]
     assert owned(engine, "ann", limit=2) == ["9", "7"]
     assert owned(engine, "ann", after="7", limit=2) == ["5", "3"]

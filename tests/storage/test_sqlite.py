@@ -130,7 +130,7 @@ def locked(path: Path, how: str) -> Iterator[None]:
 async def test_lasting_lock_raises_timeout_for_all_waiting_writes(
     shared: Sqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.5)
+    monkeypatch.setattr(database, "DEFAULT_TIMEOUT", 0.5)
     await shared.write("a", {"x": "1"}, 60)
     shared.close()  # the next connection has the patience of the test
     with locked(path, "IMMEDIATE"):

@@ -16,7 +16,7 @@ import pytest
 from mcpkit.state import bulletin, database
 from mcpkit.storage import Sqlite
 from tests.helpers.engines import done, eventually
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 
 def test_failing_read_is_logged_once_and_retried(
@@ -61,11 +61,11 @@ def blocked(shared: Sqlite) -> Iterator[None]:
 
     def hold(message: str) -> None:
         begun.set()
-        go_on.wait(PATIENCE)
+        go_on.wait(DEFAULT_TIMEOUT)
 
     leave = shared.subscribe("hold", hold)
     done(shared.publish("hold", ""))
-    assert begun.wait(PATIENCE)
+    assert begun.wait(DEFAULT_TIMEOUT)
     try:
         yield
     finally:

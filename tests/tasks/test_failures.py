@@ -23,7 +23,7 @@ from mcpkit.testing import TestClient, connect
 from tests.helpers.clock import Clock
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -45,7 +45,7 @@ async def run_to_end(
     meta = {"mcpkit/idempotencyKey": "one"}
     made = await retry(client, "tools/call", {"name": tool, "arguments": {}, "_meta": meta})
     params = {"taskId": made["taskId"]}
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while (seen := await retry(client, "tasks/get", params))["status"] not in OVER:
         assert time.monotonic() < deadline, f"it is still {seen}"
         await act(seen)

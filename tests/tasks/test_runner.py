@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.state.queue import Job, Queue, Taken
+from mcpkit.state.queue import Job, LeasedJobs, Queue
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.orphans import Orphans
@@ -101,7 +101,7 @@ class RecordingWork:
 
 
 async def end(queue: Queue, job: Job) -> None:
-    await queue.change(job.key, b"done", version=job.version, fence=job.fence, keep=60.0)
+    await queue.change(job.key, b"done", version=job.version, fence=job.fence, ttl=60.0)
 
 
 async def run_forever(job: Job, hold: Hold) -> None:
@@ -133,7 +133,9 @@ class FaultyQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def take(self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0) -> Taken:
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
         self.takes.append(limit)
         if self.fail_take is not None:
             raise self.fail_take
@@ -275,7 +277,7 @@ async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     async with make_runner(engine, work, lease=0.6).running():
         await until(lambda: len(work.jobs) == 2)
         job = await look(engine, "a")
-        await engine.change("a", b"cancelled", version=job.version, keep=60.0)
+        await engine.change("a", b"cancelled", version=job.version, ttl=60.0)
         await until(lambda: work.cancelled)
         assert work.cancelled == [("a", "lost")]
         assert [hold.is_lost for hold in work.holds] == [True, False]

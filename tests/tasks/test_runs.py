@@ -203,7 +203,7 @@ def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytes
             await asyncio.Event().wait()
             return []
 
-    monkeypatch.setattr("mcpkit.tasks.measuring._PATIENCE", 0.01)
+    monkeypatch.setattr("mcpkit.tasks.measuring._TIMEOUT", 0.01)
     assert Watched(Hanging(), "lab", str).waiting() == []
 
 

@@ -92,7 +92,7 @@ def status() -> str:
 @server.tool(access=Access(scopes={"notes:admin"}, visible=is_admin))
 async def lock_out(subject: str) -> None:
     """Send somebody away."""
-    await server.revoke(f"{ISSUER}#sub={subject}", keep=3600)
+    await server.revoke(f"{ISSUER}#sub={subject}", ttl=3600)
     await server.revoke(Principal(subject))
 
 

@@ -17,7 +17,7 @@ from .registration import client_name, grant_types_of, is_refreshing, redirect_u
 if TYPE_CHECKING:
     import httpx2
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds in which a document must be received, because a user waits for it."""
 _UNSAID = 300.0
 _LONGEST = 24 * 3600.0
@@ -101,7 +101,7 @@ class ClientDocuments:
                     url,
                     "the client metadata document",
                     http_client=http_client,
-                    patience=_PATIENCE,
+                    patience=_TIMEOUT,
                     is_typed=True,
                 )
         except FetchError as error:

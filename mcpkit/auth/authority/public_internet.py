@@ -14,7 +14,7 @@ from functools import cache
 import httpx2
 
 from ...common.version import __version__
-from ..fetching import PATIENCE, FetchError
+from ..fetching import DEFAULT_TIMEOUT, FetchError
 
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
 _RESERVED_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
@@ -86,7 +86,7 @@ def public_client() -> httpx2.AsyncClient:
     """Create a client for the public internet only. The caller closes it."""
     return httpx2.AsyncClient(
         transport=PublicTransport(),
-        timeout=PATIENCE,
+        timeout=DEFAULT_TIMEOUT,
         trust_env=False,
         headers={"User-Agent": f"mcpkit/{__version__}"},
     )

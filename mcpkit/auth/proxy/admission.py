@@ -19,7 +19,7 @@ Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collect
 """Decides whether a user may log in, or which scopes they may have; async or not."""
 
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """Seconds in which the function must return, while a user and a client wait."""
 
 
@@ -53,9 +53,9 @@ class Admission:
         if self._allow is None:
             return True
         try:
-            said = await asyncio.wait_for(self._asked(self._allow, principal), _PATIENCE)
+            said = await asyncio.wait_for(self._asked(self._allow, principal), _TIMEOUT)
         except asyncio.TimeoutError as error:
-            raise TimeoutError(f"allow= did not return within {_PATIENCE:g} s") from error
+            raise TimeoutError(f"allow= did not return within {_TIMEOUT:g} s") from error
         if isinstance(said, bool):
             return said
         kind = type(said).__name__

@@ -25,7 +25,7 @@ ABANDONED = CODE_LIFETIME + 1.0
 """Seconds after which the login of an unredeemed code is ended."""
 LEASE = 30.0
 """Maximum seconds of a refresh. After that its process counts as dead, and another one can start."""
-PATIENCE = LEASE + 10.0
+DEFAULT_TIMEOUT = LEASE + 10.0
 """Seconds for which other processes wait for a refresh."""
 
 _GLANCE = 0.1
@@ -223,7 +223,7 @@ class Logins:
             raise _unavailable("to refresh tokens") from None
 
     async def _refresh(self, grant_id: str, worthless: UpstreamTokens | None) -> GrantRecord:
-        context, give_up = self._context, time.monotonic() + PATIENCE
+        context, give_up = self._context, time.monotonic() + DEFAULT_TIMEOUT
         while time.monotonic() < give_up:
             held = Held.of(record := await self._kept(grant_id))
             if not self._is_wanted(held, worthless):

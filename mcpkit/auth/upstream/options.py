@@ -12,7 +12,7 @@ from ...common.numbers import check_seconds
 from ...state.scopes import check_text
 from ..claims import MAX_NAME
 from ..client_secret import Authentication, ClientSecret, check_authentication
-from ..fetching import PATIENCE
+from ..fetching import DEFAULT_TIMEOUT
 from ..jwt import LEEWAY
 from ..libraries import check_installed
 from ..texts import texts_in
@@ -166,7 +166,7 @@ def settings_of(
         {**usual.get("parameters", {}), **options.get("parameters", {})},
         frozenset(texts_in("claims", said.get("claims", ()))),
         said.get("authentication"),
-        said.get("timeout", PATIENCE),
+        said.get("timeout", DEFAULT_TIMEOUT),
         said.get("leeway", LEEWAY),
         said.get("http_client"),
         said.get("clock", time.time),

@@ -26,8 +26,8 @@ from .patients.process import Command
 from .patients.process_patient import ProcessPatient
 from .patients.web_patient import WebPatient
 
-_PATIENCE = 10.0
-_FIRST_PATIENCE = 30.0
+_TIMEOUT = 10.0
+_FIRST_TIMEOUT = 30.0
 
 
 @click.command("doctor", epilog="Example: mcpkit doctor server.py")
@@ -84,7 +84,7 @@ async def _patient(asked: Asked, *, wants_calls: bool) -> ProcessPatient | WebPa
     options = asked.options
     reached = _reached(asked.target)
     timeout = options.get("timeout")
-    patience, first = (timeout, timeout) if timeout is not None else (_PATIENCE, _FIRST_PATIENCE)
+    patience, first = (timeout, timeout) if timeout is not None else (_TIMEOUT, _FIRST_TIMEOUT)
     if isinstance(reached, Process):
         cwd = options.get("cwd") or reached.cwd
         command = Command(

@@ -7,7 +7,7 @@ from typing import Final
 
 from .written import remark
 
-_PATIENCE: Final = 3.0
+_TIMEOUT: Final = 3.0
 """Seconds after which what has been written is shown, though the server has not answered: it may be at work."""
 
 
@@ -24,7 +24,7 @@ class LastWords:
             remark(line)
             return
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self.pass_on)
+            self._timer = asyncio.get_running_loop().call_later(_TIMEOUT, self.pass_on)
         self._kept.append(line)
 
     def pass_on(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
-from ...auth.fetching import PATIENCE, FetchError, body_of, failure, members_of
+from ...auth.fetching import DEFAULT_TIMEOUT, FetchError, body_of, failure, members_of
 from ...auth.urls import check_url, leads_here, origin, shortened
 from ...calls.coroutines import within
 from ...common.version import __version__
@@ -182,7 +182,12 @@ class Web:
             },
             content=body or None,
             extensions={
-                "timeout": {"connect": PATIENCE, "pool": PATIENCE, "read": PATIENCE, "write": PATIENCE}
+                "timeout": {
+                    "connect": DEFAULT_TIMEOUT,
+                    "pool": DEFAULT_TIMEOUT,
+                    "read": DEFAULT_TIMEOUT,
+                    "write": DEFAULT_TIMEOUT,
+                }
             },
         )
 
@@ -194,10 +199,10 @@ class Web:
                 await response.aclose()
 
         try:
-            return await within(PATIENCE, exchange())
+            return await within(DEFAULT_TIMEOUT, exchange())
         except TimeoutError:
             raise AuthorizationFailedError(
-                f"{what}: {url} did not respond within {PATIENCE:g} s", may_pass=True
+                f"{what}: {url} did not respond within {DEFAULT_TIMEOUT:g} s", may_pass=True
             ) from None
         except FetchError as error:
             raise AuthorizationFailedError(str(error)) from None

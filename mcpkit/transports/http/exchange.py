@@ -30,7 +30,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 MOST_QUEUED = 16 * 1024 * 1024
 """Bytes queued for a client above which it must read before it sends more requests."""
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
 
 _PIECE = 64 * 1024
@@ -412,7 +412,7 @@ class Exchange:
             if is_sent:
                 return
             sending = go_on(sending, awaited)
-        await within(_PATIENCE, sending)
+        await within(_TIMEOUT, sending)
 
     async def _wait(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()

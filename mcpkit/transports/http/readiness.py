@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 0.8
+_TIMEOUT = 0.8
 """Timeout in seconds of the check: probes often wait for one second at most."""
 
 _FRESH = 1.0
@@ -54,7 +54,7 @@ class Readiness:
             (True, False)
         )  # where the event loop is late itself, what has come is taken before it is too late
         try:
-            await within(_PATIENCE / 2, self._broker.read(self._key), lambda: next(is_early))
+            await within(_TIMEOUT / 2, self._broker.read(self._key), lambda: next(is_early))
         except OSError as error:
             if self._answers:
                 logger.warning("not ready: the shared store does not answer (%s)", error)

@@ -225,7 +225,7 @@ async def test_concurrent_document_requests_fetch_once(monkeypatch):
         return httpx2.AsyncClient(transport=httpx2.MockTransport(answered))
 
     monkeypatch.setattr("mcpkit.auth.authority.public_internet.public_client", client)
-    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 60.0)
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 60.0)
     world = World()
     login = Login("https://editor.example.org/client.json", EDITOR, resource=MCP)
     async with world.browser(address="198.51.100.1") as host:

@@ -241,7 +241,7 @@ async def test_client_document_checks_certificate(web):
 
 @pytest.mark.limit("metadata documents of clients that `DevAuth` fetches")
 async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
-    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 0.5)
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 0.5)
     refusals: list[str] = []
 
     async def never(asked: Asked, reply: Reply) -> None:
@@ -276,7 +276,7 @@ async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
             await slow.wait()
         await web.script(asked, reply)
 
-    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 60.0)
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 60.0)
     async with scripted(script, web.tls) as server:
         url = web.says(server.url)
         documents = ClientDocuments(web.client)

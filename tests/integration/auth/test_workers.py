@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.helpers.fake_idp import REVOKE, TOKEN, USERINFO
 from tests.helpers.redis_server import RedisServer
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 from tests.integration.auth.servers import contains
 from tests.integration.auth.workers import EMAIL, SECRET, HeldProvider, Journey, Workers, secrets_of
 
@@ -140,12 +140,12 @@ async def due_user(workers: Workers, openid_provider: HeldProvider) -> AsyncIter
 
 async def killed_in_the_midst(due_user: Journey, workers: Workers, openid_provider: HeldProvider) -> None:
     calling = asyncio.create_task(due_user.call("at_provider"))
-    assert await asyncio.to_thread(openid_provider.is_held.wait, PATIENCE)
+    assert await asyncio.to_thread(openid_provider.is_held.wait, DEFAULT_TIMEOUT)
     killed = workers.turn
     workers.processes[killed].kill()
     with pytest.raises(httpx2.TransportError):
         await calling
-    assert await asyncio.to_thread(openid_provider.is_dropped.wait, PATIENCE)
+    assert await asyncio.to_thread(openid_provider.is_dropped.wait, DEFAULT_TIMEOUT)
     openid_provider.release()
     workers.replace(killed)
 

@@ -25,7 +25,7 @@ from tests.helpers.pipe import stateless_meta
 from tests.helpers.processes import Process, free_port
 from tests.helpers.redis_server import RedisServer
 from tests.helpers.signed_tokens import Signer
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 CLIENT_ID, CLIENT_SECRET = CLIENT
 
@@ -228,7 +228,9 @@ class Workers:
 
     def client(self, to: int | None, headers: Mapping[str, str]) -> httpx2.AsyncClient:
         transport = _ByTurns(self, to)
-        return httpx2.AsyncClient(base_url=ORIGIN, transport=transport, timeout=PATIENCE, headers=headers)
+        return httpx2.AsyncClient(
+            base_url=ORIGIN, transport=transport, timeout=DEFAULT_TIMEOUT, headers=headers
+        )
 
     def next(self) -> int:
         self.turn = (self.turn + 1) % len(self.processes)

@@ -37,7 +37,7 @@ def stock() -> str:
 pytestmark = pytest.mark.anyio
 
 
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 
 
 HEAD = """
@@ -93,7 +93,7 @@ class Edited:
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request, and return its result."""
-        answer = await asyncio.wait_for(self.begin(method, **params), PATIENCE)
+        answer = await asyncio.wait_for(self.begin(method, **params), DEFAULT_TIMEOUT)
         assert "result" in answer, answer
         return answer["result"]  # type: ignore[no-any-return]
 
@@ -116,7 +116,7 @@ class Edited:
                     del self.heard[: number + 1]
                     return message
             self._news.clear()
-            await asyncio.wait_for(self._news.wait(), PATIENCE)
+            await asyncio.wait_for(self._news.wait(), DEFAULT_TIMEOUT)
 
     async def hear_of(self, method: str) -> dict[str, Any]:
         """Wait for a notification or question of a method."""
@@ -181,7 +181,7 @@ async def edited(folder: Path, body: str, head: str = HEAD) -> AsyncIterator[Edi
         yield host
         if not host.serving.done():
             host.hang_up()
-        await asyncio.wait_for(host.serving, PATIENCE)
+        await asyncio.wait_for(host.serving, DEFAULT_TIMEOUT)
     finally:
         for task in (host.serving, reading):
             task.cancel()

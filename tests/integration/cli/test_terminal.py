@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.cli.workbench_server import ended
 
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 
 
 """Seconds until a test gives up on what must be shown."""
@@ -52,7 +52,7 @@ class PseudoTerminal:
 
     def shows(self, text: str) -> str:
         """Wait until a text is shown after what was waited for before, and return all that came until then."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while (place := self.screen.find(text, self._seen)) < 0:
             if not self._read(deadline):
                 raise AssertionError(f"{text!r} is not shown, but {self.screen[self._seen :]!r}")
@@ -65,10 +65,10 @@ class PseudoTerminal:
 
     def end(self) -> int:
         """Wait for the end of the program, and return its status."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while self._read(deadline):
             pass
-        return self.process.wait(PATIENCE)
+        return self.process.wait(DEFAULT_TIMEOUT)
 
     def close(self) -> None:
         """Take the terminal away."""
@@ -159,7 +159,7 @@ def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> No
         terminal.shows("waiting long")
         terminal.press("\x03")
         assert terminal.end() == 130
-    assert ended.wait(PATIENCE)
+    assert ended.wait(DEFAULT_TIMEOUT)
     assert "Traceback" not in terminal.screen
 
 

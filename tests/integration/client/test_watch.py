@@ -16,7 +16,7 @@ from mcpkit.client.changes.changes import Subscription
 from mcpkit.client.transports.http.sse import SseTransport
 from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.serving import in_thread
-from tests.helpers.waiting import PATIENCE, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -51,7 +51,7 @@ def changing_server() -> Server:
 
 
 async def next_changes(changes: Subscription) -> set[Change]:
-    return {await asyncio.wait_for(anext(changes), PATIENCE) for _ in range(2)}
+    return {await asyncio.wait_for(anext(changes), DEFAULT_TIMEOUT) for _ in range(2)}
 
 
 @asynccontextmanager

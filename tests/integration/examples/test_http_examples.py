@@ -20,7 +20,7 @@ from mcpkit import Client
 from tests.helpers.client_login import User
 from tests.helpers.identity_provider import providing
 from tests.helpers.process_client import environment
-from tests.helpers.serving import PATIENCE, ROOT, Served
+from tests.helpers.serving import DEFAULT_TIMEOUT, ROOT, Served
 
 if sys.platform == "win32":
     pytest.skip("POSIX signals", allow_module_level=True)
@@ -114,7 +114,7 @@ class LabProcess:
             "mcp-method": method,
             "mcp-name": params.get("name") or params["taskId"],
         }
-        with urlopen(Request(url, json.dumps(message).encode(), headers), timeout=PATIENCE) as answer:
+        with urlopen(Request(url, json.dumps(message).encode(), headers), timeout=DEFAULT_TIMEOUT) as answer:
             return json.loads(answer.read())["result"]
 
     def call(self, url: str, tool: str, **arguments: object) -> Any:
@@ -139,7 +139,7 @@ def lab(tmp_path: Path) -> Iterator[LabProcess]:
         yield lab
     finally:
         lab.process.send_signal(signal.SIGTERM)
-        lab.process.communicate(timeout=PATIENCE)
+        lab.process.communicate(timeout=DEFAULT_TIMEOUT)
 
 
 def test_lab_starts_all_processes_and_ends_them_on_sigint(lab: LabProcess) -> None:
@@ -153,7 +153,7 @@ def test_lab_starts_all_processes_and_ends_them_on_sigint(lab: LabProcess) -> No
     assert "127.0.0.1" in next(each for each in running if "redis-server" in each)
     pids = Path(f"/proc/{lab.process.pid}/task/{lab.process.pid}/children").read_text().split()
     lab.process.send_signal(signal.SIGINT)
-    assert lab.process.wait(PATIENCE) == 0
+    assert lab.process.wait(DEFAULT_TIMEOUT) == 0
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 

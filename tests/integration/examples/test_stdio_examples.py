@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
-from tests.helpers.process_client import PATIENCE, ROOT, call, environment, line
+from tests.helpers.process_client import DEFAULT_TIMEOUT, ROOT, call, environment, line
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets and signals"),
@@ -138,7 +138,7 @@ def accepts(path: Path) -> bool:
 @contextmanager
 def connect(socket_server: SocketServer) -> Iterator[BinaryIO]:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(PATIENCE)
+        connection.settimeout(DEFAULT_TIMEOUT)
         connection.connect(str(socket_server.path))
         with connection.makefile("rwb", buffering=0) as stream:
             yield stream
@@ -149,7 +149,7 @@ def socket_server(tmp_path: Path) -> Iterator[SocketServer]:
     path = tmp_path / "clock.sock"
     process = subprocess.Popen([sys.executable, str(UNIX_SOCKET), str(path)], env=environment())
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEFAULT_TIMEOUT
         while not accepts(path):
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -178,4 +178,4 @@ def test_unix_socket_server_ends_on_sigint(socket_server: SocketServer) -> None:
         one.write(line(call(1, "now")))
         receive(one)
         socket_server.process.send_signal(signal.SIGINT)
-        assert socket_server.process.wait(PATIENCE) == 0
+        assert socket_server.process.wait(DEFAULT_TIMEOUT) == 0

@@ -27,7 +27,7 @@ from tests.helpers.engines import ENGINES, Engine, close, make_engine
 from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import common_server
 from tests.helpers.task_client import KNOWS_TASKS
-from tests.helpers.waiting import PATIENCE, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -233,7 +233,7 @@ def open_resources() -> Counter[str]:
 
 async def wait_for_resources(expected: Counter[str]) -> None:
     """Wait until no more is open than this."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
     while more := open_resources() - expected:
         assert time.monotonic() < deadline, f"still open: {more}"
         gc.collect()

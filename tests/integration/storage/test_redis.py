@@ -86,11 +86,11 @@ async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCa
         taken = await engine.take(["s/q"], limit=9, lease=60)
         assert await engine.renew({job.key: (1, 60) for job in taken.jobs}) == set()
         for job, keep in zip(taken.jobs, (None, 60), strict=True):
-            assert await engine.change(job.key, b"2", version=job.version, fence=1, due=0, keep=keep)
+            assert await engine.change(job.key, b"2", version=job.version, fence=1, due=0, ttl=keep)
         assert len(await engine.list_jobs("ann", server="s", after="b", limit=9)) == 1
         assert [each.ready for each in await engine.list_queues("s")] == [1]
         (left,) = (await engine.take(["s/q"], limit=9, lease=60)).jobs
-        assert await engine.change(left.key, b"3", version=left.version, keep=60)
+        assert await engine.change(left.key, b"3", version=left.version, ttl=60)
         with pytest.raises(PermissionError):
             await engine._opened()[0].run(engine._opened()[0].command("FLUSHALL"))
     assert caplog.text == ""

@@ -31,7 +31,7 @@ async def test_redis_without_response_gets_503_after_timeout(
             redis.pause()
             try:
                 with monkeypatch.context() as patch:
-                    patch.setattr("mcpkit.state.redis_link.PATIENCE", 0.1)
+                    patch.setattr("mcpkit.state.redis_link.DEFAULT_TIMEOUT", 0.1)
                     assert (await client.post(initialize()).whole()).status == 503
             finally:
                 redis.resume()

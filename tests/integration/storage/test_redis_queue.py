@@ -45,7 +45,7 @@ async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServe
         await add(redis, "first")
         (job,) = await take(redis)
         await redis.renew({"first": (1, 30)})
-        await redis.change("first", b"", version=job.version, fence=1, keep=60)
+        await redis.change("first", b"", version=job.version, fence=1, ttl=60)
         await redis.list_jobs("ann", server="s", after="", limit=10)
         await redis.list_queues("s")
 
@@ -62,7 +62,7 @@ async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServe
     message = Message("s/tasks", "1")
     change = redis.change("1", b"2", version=job.version, fence=1, due=0, message=message)
     assert await sent(change) == {"evalsha": 1}
-    assert await sent(redis.change("2", b"2", version="made up", keep=60)) == {"evalsha": 1}
+    assert await sent(redis.change("2", b"2", version="made up", ttl=60)) == {"evalsha": 1}
     assert await sent(redis.list_jobs("ann", server="s", after="", limit=100)) == {"evalsha": 1}
     assert await sent(redis.list_queues("s")) == {"evalsha": 1}
     before = server.calls()["hmget"]
@@ -99,12 +99,12 @@ async def test_command_sent_twice_runs_once(redis: Redis, monkeypatch: pytest.Mo
     version = await send_twice(redis, monkeypatch, change)
     assert isinstance(version, str)
     assert await redis.get_job("0") == ("0", b"1", version, 1)
-    end = redis.change("0", b"2", version=version, keep=60, message=message)
+    end = redis.change("0", b"2", version=version, ttl=60, message=message)
     assert await send_twice(redis, monkeypatch, end)
     for key in ("1", "2"):
         job = await redis.get_job(key)
         assert job is not None
-        assert await send_twice(redis, monkeypatch, redis.change(key, b"", version=job.version, keep=60))
+        assert await send_twice(redis, monkeypatch, redis.change(key, b"", version=job.version, ttl=60))
     assert await redis.add("3", b"", queue=LINE, owner="ann", max_open=1, max_open_per_owner=1) == "added"
     await redis.publish("s/tasks", "end")
     await until(lambda: "end" in messages)
@@ -125,9 +125,9 @@ async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis,
     assert await redis.renew({"a": (1, 60)}) == set(), "who works goes on having it"
     assert [job.key for job in await take(redis)] == ["b", "c"]
     with pytest.raises(OSError, match=r"returned an error: .*maxmemory"):
-        await redis.change("a", b"done", version=first.version, fence=1, keep=60)
+        await redis.change("a", b"done", version=first.version, fence=1, ttl=60)
     server.ask("CONFIG", "SET", "maxmemory", "0")
-    assert await redis.change("a", b"done", version=first.version, fence=1, keep=60)
+    assert await redis.change("a", b"done", version=first.version, fence=1, ttl=60)
     assert await add(redis, "d") == "added"
     assert [(each.ready, each.held) for each in await redis.list_queues("s")] == [(1, 2)]
 
@@ -160,9 +160,9 @@ async def test_fence_lost_with_a_primary_is_not_reused(
         for key, job in found.items():
             assert job.fence > lost[key].fence
             assert job.version == lost[key].version
-            late = after.change(key, b"late", version=job.version, fence=lost[key].fence, keep=60)
+            late = after.change(key, b"late", version=job.version, fence=lost[key].fence, ttl=60)
             assert await late is None
         await asyncio.sleep(0.01)
         again = {job.key: job.fence for job in await take(after)}
         assert again == {key: job.fence + 1 for key, job in found.items()}
-        assert await after.change("new", b"", version=found["new"].version, fence=again["new"], keep=60)
+        assert await after.change("new", b"", version=found["new"].version, fence=again["new"], ttl=60)

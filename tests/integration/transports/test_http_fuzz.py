@@ -24,7 +24,7 @@ from tests.helpers.servers.full import make_server
 
 pytestmark = pytest.mark.long
 
-PATIENCE = 10.0
+DEFAULT_TIMEOUT = 10.0
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "25"))
 SESSION = "(session)"
 """Placeholder of the session id."""
@@ -186,13 +186,13 @@ def address(request: pytest.FixtureRequest) -> Iterator[Address]:
     thread.start()
     yield Address(*listening.getsockname())
     running.should_exit = True
-    thread.join(PATIENCE)
+    thread.join(DEFAULT_TIMEOUT)
     assert not thread.is_alive()
 
 
 def send(address: Address, request: Request, session: str = "") -> tuple[int, bytes] | None:
     """Return status and header block, or None where the connection ends without a response."""
-    with socket.create_connection(address, PATIENCE) as connection:
+    with socket.create_connection(address, DEFAULT_TIMEOUT) as connection:
         fields = [(name, value.replace(SESSION, session)) for name, value in request.headers]
         content, is_chunked = request.content, request.body in {"chunked", "garbled"}
         if is_chunked:

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.helpers.fake_idp import KeyIssuer, serve_keys
 from tests.helpers.raw_client import call_params, request, standard_headers
 from tests.helpers.servers.full import SECRET
-from tests.helpers.serving import PATIENCE, Served, from_file
+from tests.helpers.serving import DEFAULT_TIMEOUT, Served, from_file
 from tests.helpers.signed_tokens import Signer
 
 pytestmark = [
@@ -121,7 +121,7 @@ def call_with_token(url: str, provider: KeyIssuer, signer: Signer, **changes: An
         **changes,
     }
     headers = {**HEADERS, "Authorization": f"Bearer {signer.token(**claims)}"}
-    return httpx2.post(f"{url}/mcp", json=CALL, headers=headers, timeout=PATIENCE, verify=False)
+    return httpx2.post(f"{url}/mcp", json=CALL, headers=headers, timeout=DEFAULT_TIMEOUT, verify=False)
 
 
 def start_workers(provider: KeyIssuer) -> Served:
@@ -154,7 +154,7 @@ def test_key_rotation_loses_no_request() -> None:
             provider.publish(older, newer)  # requests in transit may use the older key
             current = newer
             before = list(done)
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + DEFAULT_TIMEOUT
             while any(now < then + 4 for now, then in zip(done, before, strict=True)):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

@@ -15,7 +15,7 @@ from mcpkit import Context, Server, ServerOptions
 from mcpkit.storage import Memory, Redis, Sqlite
 from tests.helpers.engines import close, make_engine
 from tests.helpers.process_client import EventStream
-from tests.helpers.serving import PATIENCE, in_thread
+from tests.helpers.serving import DEFAULT_TIMEOUT, in_thread
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ class Replica:
     def __init__(self, name: str, url: str) -> None:
         self.name = name
         self.url = url + "/mcp"
-        self.http = httpx2.Client(base_url=url, timeout=PATIENCE, trust_env=False)
+        self.http = httpx2.Client(base_url=url, timeout=DEFAULT_TIMEOUT, trust_env=False)
 
     def post(self, message: Any, session: str | None = None, **headers: str) -> httpx2.Response:
         headers = BOTH | headers | ({} if session is None else {"mcp-session-id": session})
@@ -168,7 +168,7 @@ def test_replica_resumes_call_of_other(setup: Setup) -> None:
     with here.stream(call("wait", 7), session) as stream:
         first = stream.event()["id"]
         assert stream.message()["params"]["data"] == "begun"
-        assert gate.started.acquire(timeout=PATIENCE)
+        assert gate.started.acquire(timeout=DEFAULT_TIMEOUT)
     with there.listen(session, first) as resumed:
         assert resumed.message()["params"]["data"] == "begun"
         gate.opened.release()
@@ -180,10 +180,10 @@ def test_replica_cancels_call_of_other(setup: Setup) -> None:
     gate, here, there, session = setup
     with here.stream(call("wait", 9), session) as stream:
         assert stream.message()["params"]["data"] == "begun"
-        assert gate.started.acquire(timeout=PATIENCE)
+        assert gate.started.acquire(timeout=DEFAULT_TIMEOUT)
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
         assert there.post(note, session).status_code == 202
-        assert gate.cancelled.acquire(timeout=PATIENCE)
+        assert gate.cancelled.acquire(timeout=DEFAULT_TIMEOUT)
         assert stream.rest() == []
 
 

@@ -35,7 +35,7 @@ from mcpkit import (
 from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import initialize, request
-from tests.helpers.serving import HELPERS, PATIENCE, Served, from_file
+from tests.helpers.serving import DEFAULT_TIMEOUT, HELPERS, Served, from_file
 
 INITIALIZE = initialize()
 
@@ -228,14 +228,17 @@ class StreamThread:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(PATIENCE)
+        self._thread.join(DEFAULT_TIMEOUT)
 
     def wait(self) -> None:
-        assert self._has_received.wait(PATIENCE), f"no data; status {self.status}"
+        assert self._has_received.wait(DEFAULT_TIMEOUT), f"no data; status {self.status}"
 
     def _listen(self, method: str, url: str, request: dict[str, Any]) -> None:
         try:
-            with httpx2.Client(timeout=PATIENCE) as http, http.stream(method, url, **request) as response:
+            with (
+                httpx2.Client(timeout=DEFAULT_TIMEOUT) as http,
+                http.stream(method, url, **request) as response,
+            ):
                 self.status = response.status_code
                 for line in response.iter_lines():
                     self.lines.append(line.removeprefix("data:").strip())
@@ -268,7 +271,7 @@ def slow_reader(url: str) -> Iterator[None]:
 
 
 def session_headers(url: str) -> dict[str, str]:
-    answer = httpx2.post(url, json=INITIALIZE, headers=ACCEPT, timeout=PATIENCE)
+    answer = httpx2.post(url, json=INITIALIZE, headers=ACCEPT, timeout=DEFAULT_TIMEOUT)
     assert answer.status_code == 200, answer.text
     return {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.process_client import PATIENCE, Host, call, environment, line, without
+from tests.helpers.process_client import DEFAULT_TIMEOUT, Host, call, environment, line, without
 from tests.helpers.raw_client import text_of
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.slow]
@@ -47,7 +47,7 @@ def test_forked_child_does_not_delay_the_end() -> None:
             assert host.wait() == 0
             assert not select.select([life], [], [], 0)[0], "the child was to live on"
             os.kill(child, signal.SIGTERM)
-            assert select.select([life], [], [], PATIENCE)[0], "the child ignores SIGTERM"
+            assert select.select([life], [], [], DEFAULT_TIMEOUT)[0], "the child ignores SIGTERM"
         finally:
             signal.pidfd_send_signal(life, signal.SIGKILL)
             os.close(life)
@@ -58,7 +58,7 @@ def test_streams_can_be_sockets() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, Host(stdin=theirs, stdout=theirs) as host:
         theirs.close()
-        ours.settimeout(PATIENCE)
+        ours.settimeout(DEFAULT_TIMEOUT)
         with ours.makefile("rb") as answers:
             ours.sendall(line(call(1, "add", a=1, b=2)))
             assert text_of(json.loads(answers.readline())) == "3"
@@ -160,7 +160,7 @@ asyncio.run(main())
         input=line(call(1, "double", n=21)),
         capture_output=True,
         env=environment(),
-        timeout=PATIENCE,
+        timeout=DEFAULT_TIMEOUT,
         check=True,
     )
     answer, served = process.stdout.splitlines()
@@ -214,7 +214,7 @@ def run_server(
         assert process.stderr is not None
         if close_input:
             process.stdin.close()
-        return process.wait(PATIENCE), process.stderr.read()
+        return process.wait(DEFAULT_TIMEOUT), process.stderr.read()
     finally:
         process.kill()
         process.wait()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.process_client import PATIENCE, SERVER, Host, call, environment, line
+from tests.helpers.process_client import DEFAULT_TIMEOUT, SERVER, Host, call, environment, line
 from tests.helpers.raw_client import text_of
 
 pytestmark = [
@@ -35,7 +35,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 def has_died(process_descriptor: int) -> bool:
     """Tell whether the process of a pidfd dies, in time."""
-    return bool(select.select([process_descriptor], [], [], PATIENCE)[0])
+    return bool(select.select([process_descriptor], [], [], DEFAULT_TIMEOUT)[0])
 
 
 def interrupt(host: Host, tool: str, arguments: dict[str, Any], number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.process_client import PATIENCE, Host, call, environment
+from tests.helpers.process_client import DEFAULT_TIMEOUT, Host, call, environment
 from tests.helpers.raw_client import text_of
 
 pytestmark = [
@@ -102,7 +102,7 @@ class ProcessDescriptor:
 
     def has_ended(self) -> bool:
         """Tell whether it has_ended, in time."""
-        result = bool(select.select([self._descriptor], [], [], PATIENCE)[0])
+        result = bool(select.select([self._descriptor], [], [], DEFAULT_TIMEOUT)[0])
         os.close(self._descriptor)
         return result
 

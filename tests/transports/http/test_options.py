@@ -176,7 +176,7 @@ async def test_readiness_follows_shared_store(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.readiness._PATIENCE", 0.02)
+    monkeypatch.setattr("mcpkit.transports.http.readiness._TIMEOUT", 0.02)
     engine = UnreliableStore()
     async with serve_with_store(serve, engine) as client:
         assert await probe(client) == (200, READY)

@@ -185,7 +185,7 @@ async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
 async def test_response_is_aborted_when_client_does_not_read(
     seconds: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_PATIENCE", 1000)
+    monkeypatch.setattr(exchange, "_TIMEOUT", 1000)
     server = Server("patient")
     text = "x" * 5 * exchange._PIECE
     gate = asyncio.Event()

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING: Final = 64 * 1024
 """The most unread bytes of a response before the app has to wait, as with uvicorn."""
 
-_PATIENCE: Final = 10.0
+_TIMEOUT: Final = 10.0
 """Seconds that the app has to finish after all of its clients have gone, before it is cancelled."""
 
 _CLIENT: Final = ("127.0.0.1", 0)
@@ -92,11 +92,11 @@ async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     """Wait until tasks have ended. They are cancelled after a time limit, or with this call."""
     try:
         if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
+            await asyncio.wait(tasks, timeout=_TIMEOUT)
     finally:
         late = [task for task in tasks if task.cancel()]
         if late:
-            await asyncio.wait(late, timeout=_PATIENCE)
+            await asyncio.wait(late, timeout=_TIMEOUT)
 
 
 class _Exchange(httpx2.AsyncByteStream):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 """Seconds in which an app must have shut down; then it is cancelled."""
 _LAST_WORDS: Final = 1.0
 """Seconds in which an app that has failed must have raised why."""
@@ -83,10 +83,10 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
         await life.tell("startup")
         yield life.state
         try:
-            await within(_PATIENCE, life.tell("shutdown"))
+            await within(_TIMEOUT, life.tell("shutdown"))
         except TimeoutError:
             raise TransportError(
-                f"the shutdown of the app took longer than {_PATIENCE:g} s and was cancelled",
+                f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled",
                 may_have_begun=False,
                 may_pass=False,
             ) from None

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 LONGEST_WAIT = 30.0
 """Seconds that lie at most between two tries to join the stream of a server that is away."""
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Seconds that the first call waits for the stream of notifications (GET)."""
 _FAREWELL = 2.0
 """Seconds that the server has to take note that the session ends."""
@@ -97,7 +97,7 @@ class HttpSession:
         if self.id is not None and self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
             with suppress(TimeoutError):
-                await within(_PATIENCE, self.listening())
+                await within(_TIMEOUT, self.listening())
 
     async def listening(self) -> bool:
         """Wait until the stream is open or known to be unavailable, and return whether it is open."""

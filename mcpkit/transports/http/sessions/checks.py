@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Seconds in which it must know, however busy it is; then the client is answered all the same."""
 
 
@@ -45,7 +45,7 @@ class Checks:
         checked = self._open[number] = asyncio.get_running_loop().create_future()
         try:
             await self._record.tell(CHECK, number)
-            await within(_PATIENCE, checked)
+            await within(_TIMEOUT, checked)
         except TimeoutError:
             logger.debug(
                 "the process that sends the changes of a session did not confirm a subscription in time"

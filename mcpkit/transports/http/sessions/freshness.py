@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Timeout in seconds for reading the changes of other processes to a session from the shared store."""
 
 STALE = 1.0
@@ -120,4 +120,4 @@ async def in_time(looking: Coroutine[object, object, T]) -> T:
     if is_over:
         fields: T = found
         return fields
-    return await within(_PATIENCE, go_on(looking, found))
+    return await within(_TIMEOUT, go_on(looking, found))

@@ -28,7 +28,7 @@ _POLL = 2.0
 _WRITTEN = 3.0
 """Timeout in seconds for another process to write its events to the shared store."""
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Timeout in seconds for another process to write pending events, or to close a listening stream."""
 
 
@@ -186,7 +186,7 @@ class Relay(Source):
                 is_over = False
             if is_over:
                 break
-            await self._wait(_POLL if self._seen.is_for_call else _PATIENCE)
+            await self._wait(_POLL if self._seen.is_for_call else _TIMEOUT)
             try:
                 self._page = await self._read() or self._page
             except OSError:
@@ -224,7 +224,7 @@ class Relay(Source):
             if not is_gone:
                 return False
             problem = _error(page, "is lost, as the process that served the request has ended")
-        elif not is_gone and seconds < _PATIENCE:
+        elif not is_gone and seconds < _TIMEOUT:
             return False
         if await self._journal.end(id_, name, page, problem, self._environment.process) is None:
             self._news.set()

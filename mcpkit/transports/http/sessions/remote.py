@@ -47,7 +47,7 @@ _TICK = "tick"
 
 _NOBODY = "-"
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Seconds to notify other processes of an action of the client before it is answered anyway."""
 
 
@@ -132,7 +132,7 @@ class Remote:
         if number in self._said:
             echo = self._echoes[number] = self._loop.create_future()
             try:
-                await within(_PATIENCE, echo)
+                await within(_TIMEOUT, echo)
             except TimeoutError:
                 logger.debug("a change of a session was not received back from the shared store in time")
             finally:

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 SOURCES = Path(__file__).parent / "sources"
 REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 
 Message = dict[str, Any]
 
@@ -87,7 +87,7 @@ class Conversation:
     def read(self) -> Message:
         assert self.process.stdout is not None
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+            ready, _, _ = select.select([self.process.stdout], [], [], DEFAULT_TIMEOUT)
             chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
             assert chunk, f"the server says no more: {self.notes()}"
             self._buffer += chunk
@@ -138,7 +138,7 @@ class Conversation:
 
     def wait(self) -> int:
         """Return its status when it has ended."""
-        return self.process.wait(PATIENCE)
+        return self.process.wait(DEFAULT_TIMEOUT)
 
 
 def account(library: str, name: str, folder: Path, *arguments: str, **variables: str) -> Any:
@@ -149,7 +149,7 @@ def account(library: str, name: str, folder: Path, *arguments: str, **variables:
         cwd=folder,
         encoding="utf-8",
         env=environment(**variables),
-        timeout=PATIENCE,
+        timeout=DEFAULT_TIMEOUT,
     )
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)

@@ -232,7 +232,7 @@ async def test_revocation_refuses_token_without_issue_time(
     table.issued = None
     async with serve(slow.server) as client:
         assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
-        await slow.server.revoke(ADA_ID, keep=60)
+        await slow.server.revoke(ADA_ID, ttl=60)
         clock.now += 59
         for token in (ADA_TOKEN, LATER_TOKEN):
             assert (await client.call_tool("whoami", headers=token).whole()).status == 401
