@@ -53,7 +53,7 @@ class BaseTool(AnyTool):
             Clients of versions before 2026-07-28 get it only if it has `"type": "object"`.
         annotations: Hints on the behaviour of the tool.
         validate_input: Whether arguments are validated against `input_schema`, which needs the extra `jsonschema`.
-                False leaves that to `execute`.
+            False leaves that to `execute`.
         options: `title`, `description` and the other options of components, as in the decorator.
 
     Attributes:
