@@ -46,7 +46,9 @@ class AudienceCheck:
 
     def __init__(self, audience: object, takes_any: bool) -> None:
         if takes_any and audience is not None:
-            raise ValueError("audience= and accept_tokens_for_any_audience=True contradict each other")
+            raise ValueError(
+                "audience= and accept_tokens_for_any_audience=True exclude each other. Pass one of them"
+            )
         self._takes_any = takes_any
         self._accepted = None if audience is None else _checked(audience)
 

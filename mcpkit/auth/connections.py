@@ -136,7 +136,7 @@ class Connections:
 
         client = self._http_client or self._own_client(url, keeps_connections=is_repeatable)
         if client.is_closed:
-            raise FetchError(f"{what}: http_client= is closed")
+            raise FetchError(f"{what}: http_client= is closed. Pass an open client")
         for is_last in (False, True) if is_repeatable else (True,):
             try:
                 async with client.stream(

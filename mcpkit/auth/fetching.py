@@ -190,7 +190,7 @@ def failure(error: Exception, url: str) -> str:
 async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None, is_typed: bool) -> Document:
     if http_client is not None:
         if http_client.is_closed:
-            raise FetchError(f"{what}: http_client= is closed")
+            raise FetchError(f"{what}: http_client= is closed. Pass an open client")
         return await _asked(url, what, http_client, is_typed)
     client = own_client(url)
     try:

@@ -216,7 +216,11 @@ class Introspection(TokenVerifier):
 
     def _failed(self, message: str) -> VerifierUnavailableError:
         if message != self._failure:
-            logger.warning("Token introspection failed, so no token can be verified: %s", message)
+            logger.warning(
+                "Token introspection failed, so requests with a new token are answered with HTTP 503. "
+                "mcpkit tries again at each of them: %s",
+                message,
+            )
         self._failure = message
         return VerifierUnavailableError(message)
 

@@ -141,7 +141,7 @@ class Cognito(_Preset):
         **options: Unpack[JwtOptions],
     ) -> None:
         if isinstance(client_ids, str):
-            raise TypeError("client_ids must be a list of strings, not a string")
+            raise TypeError('client_ids must be a list of strings such as ["1example23456789"], not a string')
         super().__init__(
             cognito_issuer(user_pool_id),
             audience=audience,
@@ -152,7 +152,9 @@ class Cognito(_Preset):
     def check(self, claims: Mapping[str, object]) -> None:
         """Refuse a token that is not an access token (`token_use`), and check the other conditions."""
         if claims.get("token_use") != "access":
-            raise InvalidTokenError("the token is not an access token (token_use)")
+            raise InvalidTokenError(
+                "the token is not an access token (token_use); send the access token, not the ID token"
+            )
         super().check(claims)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:

@@ -207,8 +207,17 @@ class PublishedKeys:
         now = self._clock()
         if message != self._failure:
             kept = self._kept
-            consequence = "the cached ones stay in use" if kept is not None else "no token can be verified"
-            logger.warning("Cannot fetch keys, %s: %s", consequence, message)
+            consequence = (
+                "and the cached ones stay in use"
+                if kept is not None
+                else "so requests are answered with HTTP 503"
+            )
+            logger.warning(
+                "Cannot fetch the keys of the issuer, %s. mcpkit tries again in %d s or later: %s",
+                consequence,
+                RETRY,
+                message,
+            )
         self._failure = message
         self._failed_until = now + RETRY
         if not (isinstance(error, FetchError) and error.may_pass):

@@ -267,7 +267,10 @@ class Client(Caller):
                 except TimeoutError:
                     if time.monotonic() < began + longest:  # a try was quiet for too long (timeout=)
                         raise
-                    raise TimeoutError(f"{method} was not answered within {longest:g} s: {error}") from error
+                    raise TimeoutError(
+                        f"{method} was not answered within {longest:g} s, the limit of "
+                        f"Timeout(total=...). The last attempt failed: {error}"
+                    ) from error
         if result.get("resultType") != "input_required" or not self._rounds:
             return result
         one_round = partial(self._round, method, retry, (progress, quiet, longest, headers))

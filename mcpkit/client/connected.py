@@ -157,7 +157,8 @@ class Connected:
         link = self._link
         if link.is_open and link.wire.revision not in STATELESS and "roots" not in link.wire.capabilities:
             raise ValueError(
-                "the session has begun without roots: give the client roots=[] where they come later"
+                "the client was connected without roots, so they cannot be set in this session. "
+                "Create it with roots=[] to set them later"
             )
         self._questions.roots = roots
         if link.is_open and link.wire.revision in STATELESS:

@@ -98,7 +98,11 @@ class ClientGroup(Client):
 
     def _leave_out(self, name: str, error: Exception) -> None:
         if len(self._clients) > 1:
-            logger.warning("The server %s is left out, as it cannot be reached: %s", name, error)
+            logger.warning(
+                "The server %s is left out, as it cannot be reached (its error is in client.failures): %s",
+                name,
+                error,
+            )
         self._failures[name] = error
 
     def _nobody(self) -> Exception:
@@ -200,7 +204,8 @@ class ClientGroup(Client):
         if len(self._clients) > 1:
             name = next(iter(self._clients))
             raise ValueError(
-                f"there are several servers: ask for that of one, client.servers[{name!r}].{what}"
+                "the group has several servers. Use the client of one server, such as "
+                f"client.servers[{name!r}].{what}"
             )
         return next(iter(self._clients.values()))
 
@@ -263,7 +268,9 @@ class ClientGroup(Client):
         server, own = await self._find("tools", name, self.list_tools)
         if not self._wanted[server].have(own):
             raise ProtocolError(
-                INVALID_PARAMS, f"the configuration leaves out the tool {own} of the server {server}"
+                INVALID_PARAMS,
+                f"the configuration excludes the tool {own} of the server {server}. Include it there "
+                "to call it",
             )
         return await (await self._reach(server)).call_tool(own, arguments, **options)
 
@@ -435,7 +442,13 @@ class ClientGroup(Client):
             errors.append(answer)
             if not isinstance(answer, _FAILURES):
                 raise answer
-            logger.warning("What the server %s has is left out of a list: %s", server, answer)
+            logger.warning(
+                "the list of %s lacks those of the server %s, as its request failed. The next list "
+                "requests them again: %s",
+                capability,
+                server,
+                answer,
+            )
         if errors and not listed:
             raise errors[0]
         return listed

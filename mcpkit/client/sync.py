@@ -200,7 +200,7 @@ class SyncClient:
         with self._changing:  # what an event loop is handed that is ending would never be done
             loop = self._loop
             if loop is None:
-                raise ConnectionError("the client is not open: write `with SyncClient(...) as client:`")
+                raise ConnectionError("the client is not open. Write `with SyncClient(...) as client:`")
             future = asyncio.run_coroutine_threadsafe(run(), loop)
         try:
             return _result(future)
@@ -215,14 +215,15 @@ class SyncClient:
     def _check_process(self) -> None:
         if self._process != os.getpid() and self._loop is not None:
             raise RuntimeError(
-                "this SyncClient was opened by the process that this one was forked from, and its event loop runs "
-                "there alone: make another one here, by `with SyncClient(...) as client:`"
+                "this SyncClient was opened by the parent process before a fork, and its event loop only runs there. "
+                "Create another one in this process: `with SyncClient(...) as client:`"
             )
 
     def _check_thread(self) -> None:
         if threading.current_thread() is self._thread:
             raise RuntimeError(
-                "a callback of SyncClient cannot wait for it: its event loop would stand still"
+                "a callback of SyncClient must not use the client, as both run in the same thread. "
+                "Use the client after the call has returned, or in another thread"
             )
 
     # The servers

@@ -209,7 +209,9 @@ class AuditLog:
             try:
                 hook(event)
             except Exception:
-                logging.getLogger(__name__).exception("the audit hook %r raised an exception", hook)
+                logging.getLogger(__name__).exception(
+                    "the audit hook %r raised an exception, so it missed an event. Correct the hook", hook
+                )
 
     def _is_admitted(self, name: EventName, source: str) -> bool:
         now = self._clock()
@@ -231,7 +233,7 @@ class AuditLog:
         except Exception:
             logging.getLogger(__name__).exception(
                 "the function given as name_of= of the audit raised an exception; the event is recorded "
-                "without a name"
+                "without a name. Correct the function"
             )
             return None
 

@@ -232,7 +232,9 @@ def _call(topic: str, listener: Callable[P, None], *arguments: P.args, **named: 
     try:
         listener(*arguments, **named)
     except Exception:  # one listener's fault is neither the publisher's nor the others'
-        logger.exception("a listener of the topic %s raised an exception", topic)
+        logger.exception(
+            "a listener of the topic %s raised an exception. Other listeners still receive the message", topic
+        )
 
 
 def post(connection: sqlite3.Connection, topic: str, message: str, now: float) -> None:

@@ -118,7 +118,11 @@ class Memory:
             try:
                 listener(message)
             except Exception:  # one listener's fault is neither the publisher's nor the others'
-                logger.exception("a listener of the topic %s raised an exception", topic)
+                logger.exception(
+                    "a listener of the topic %s raised an exception. Other listeners still receive "
+                    "the message",
+                    topic,
+                )
 
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None

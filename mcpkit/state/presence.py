@@ -87,7 +87,7 @@ class Presence:
                 if not self._is_failing:
                     logger.exception(
                         "the shared store does not answer: this process cannot see which other processes are "
-                        "running"
+                        "running. mcpkit tries again"
                     )
                 self._is_failing = True
             await asyncio.sleep(self._beat)

@@ -205,7 +205,10 @@ class Redis(RedisQueue):
                 case [list(found), int(more)]:
                     is_more = bool(more)
                 case _:
-                    raise AssertionError("ITEMS must return a list of records and whether there are more")
+                    raise AssertionError(
+                        "the Lua script ITEMS must return a list of records and whether there are "
+                        "more. This is a bug of mcpkit, please report it"
+                    )
             for each in found:
                 match each:
                     case [bytes(name), *held]:
@@ -213,7 +216,10 @@ class Redis(RedisQueue):
                         if (stored := _stored(held)) is not None:
                             yield decoded(name), stored
                     case _:
-                        raise AssertionError("ITEMS must return a name and a record")
+                        raise AssertionError(
+                            "the Lua script ITEMS must return a name and a record. This is a bug of "
+                            "mcpkit, please report it"
+                        )
 
 
 _LEFT_BEHIND: list[object] = []

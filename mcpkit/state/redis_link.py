@@ -112,7 +112,7 @@ class Link:
         except RuntimeError:  # it has been closed meanwhile
             bounded.close()
             operation.close()
-            raise ConnectionError(f"the connection to {self.shown} was closed") from None
+            raise ConnectionError(f"this process has closed its connection to {self.shown}") from None
         return await asyncio.wrap_future(done)
 
     async def bounded(self, operation: Coroutine[object, object, T]) -> T:
@@ -129,7 +129,7 @@ class Link:
             ) from None
         except asyncio.CancelledError:
             if self._end.is_set():
-                raise ConnectionError(f"the connection to {self.shown} was closed") from None
+                raise ConnectionError(f"this process has closed its connection to {self.shown}") from None
             raise
         except self.errors.RedisError as error:
             raise self.failure(error) from None

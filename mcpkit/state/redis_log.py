@@ -259,7 +259,11 @@ class Log:
                 try:
                     each.listener(decoded(message))
                 except Exception:  # one listener's fault is neither the publisher's nor the others'
-                    logger.exception("a listener of the topic %s raised an exception", each.topic)
+                    logger.exception(
+                        "a listener of the topic %s raised an exception. Other listeners still "
+                        "receive the message",
+                        each.topic,
+                    )
 
     def _say_missed(self, why: str, listeners: Iterable[_Listener] | None = None) -> None:
         logger.warning(
@@ -274,7 +278,9 @@ class Log:
                     each.missed()
                 except Exception:  # one listener's fault is not the others'
                     logger.exception(
-                        "the listener of the topic %s for missed messages raised an exception", each.topic
+                        "the listener of the topic %s for missed messages raised an exception. Other "
+                        "listeners are still called",
+                        each.topic,
                     )
 
 

@@ -105,7 +105,10 @@ class RedisQueue(ABC):
             case [bytes(now), list(found)]:
                 pass
             case _:
-                raise AssertionError("TAKE must return a time and a list of jobs")
+                raise AssertionError(
+                    "the Lua script TAKE must return a time and a list of jobs. This is a bug of "
+                    "mcpkit, please report it"
+                )
         jobs: list[Job] = []
         for each in found:
             assert isinstance(each, list), "TAKE must return each job as a list"
@@ -145,7 +148,10 @@ class RedisQueue(ABC):
                 case [bytes(queue), int(ready), int(held), bytes(waited)]:
                     waiting.append(QueueStats(decoded(queue), ready, held, int(waited) / 1e6))
                 case _:
-                    raise AssertionError("WAITING must return a name and three numbers for each queue")
+                    raise AssertionError(
+                        "the Lua script WAITING must return a name and three numbers for each queue. "
+                        "This is a bug of mcpkit, please report it"
+                    )
         return waiting
 
     def _told(self, log: Log, done: Reply) -> Reply:
@@ -160,7 +166,10 @@ def _job(found: Reply) -> Job:
         case [bytes(key), bytes(value), bytes(version), bytes(fence)]:
             return Job(decoded(key), value, decoded(version), int(fence))
         case _:
-            raise AssertionError("a job must have a key, a value, a version and a fence")
+            raise AssertionError(
+                "a job in Redis must have a key, a value, a version and a fence. This is a bug of "
+                "mcpkit, please report it"
+            )
 
 
 def _microseconds(seconds: float) -> Text:

@@ -162,7 +162,8 @@ class Revocations:
             digest, heard = _read(message.encode())
         except (ProtocolError, TypeError, KeyError, ValueError):
             logger.warning(
-                "the shared store delivered a message that is not a revocation; it is ignored: %.200r",
+                "the shared store delivered a message that is not a revocation; it is ignored. Check "
+                "that no other program writes to the store: %.200r",
                 message,
             )
             return

@@ -200,7 +200,11 @@ async def tell_unreadable(shared: Storage, keys: Keys) -> None:
                     shared,
                 )
     except OSError as error:
-        logger.error("the shared store does not answer, so mcpkit could not check its records: %s", error)  # noqa: TRY400 - where it happened says nothing
+        logger.error(  # noqa: TRY400 - where it happened says nothing
+            "the shared store does not answer, so mcpkit could not check whether the secrets decrypt "
+            "its records: %s",
+            error,
+        )
 
 
 def _root(keys: Keys) -> str:

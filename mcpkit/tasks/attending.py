@@ -241,7 +241,7 @@ class Attending:
             try:
                 await write()
             except MalformedError as error:
-                logger.debug("the response of the client to a request of a task is invalid: %s", error)
+                logger.debug("ignored an invalid response of the client to a request of a task: %s", error)
                 return
             except BusyError:
                 await asyncio.sleep(_PAUSE)

@@ -62,7 +62,9 @@ class TaskChannel:
                     self._latest = None
                 await asyncio.sleep(INTERVAL)
         except (OSError, TooLargeError) as error:
-            logger.debug("the progress of a task was not saved: %s", error)
+            logger.debug(
+                "the progress of a task was not saved, so clients receive it later or not at all: %s", error
+            )
         except LostError:
             return
         finally:

@@ -135,7 +135,7 @@ class Runs:
         try:
             held = self._ledger.opened(job)
         except UnreadableTaskError as error:
-            logger.error("a task cannot be run: %s", error)  # noqa: TRY400 - where it happened says nothing
+            logger.error("a task cannot be run, as its record cannot be read: %s", error)  # noqa: TRY400 - where it happened says nothing
             return
         pen = Pen(self._ledger, held, now)
         tool = self._catalog.tools.get(held.record.tool)

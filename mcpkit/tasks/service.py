@@ -387,7 +387,10 @@ _PROTOCOL = "io.modelcontextprotocol/"
 def _engine(runtime: Runtime) -> Engine:
     engine: object = runtime.storage
     if not isinstance(engine, Engine):
-        raise TypeError(f"tasks need an engine with all methods of mcpkit.storage.Queue, got {engine!r}")
+        raise TypeError(
+            f"tasks need an engine with all methods of mcpkit.storage.Queue, got {engine!r}. "
+            "Implement them, or use Memory(), Sqlite(...) or Redis(...)"
+        )
     if engine.is_persistent:
         from ..state.keys import aes_gcm
 
@@ -449,5 +452,5 @@ def unknown(id_: str) -> MalformedError:
 
 def unreachable_by(error: Exception) -> BusyError:
     """Log why tasks are unavailable, and return the error for the client."""
-    logger.error("the state of tasks is not available: %s", error)
+    logger.error("the state of tasks is not available, so a client must repeat its request later: %s", error)
     return unreachable()

@@ -117,7 +117,8 @@ class _Here:
             id_, status = str(told["id"]), str(told["status"])
         except (ValueError, KeyError, TypeError):
             logger.warning(
-                "the shared store delivered a message that is not a task status; it is ignored: %.200r",
+                "the shared store delivered a message that is not a task status; it is ignored. "
+                "Check that no other program writes to the store: %.200r",
                 message,
             )
             return
@@ -170,7 +171,11 @@ class _Here:
                     is_failing = False
                 except OSError as error:
                     if not is_failing:
-                        logger.error("clients are notified of task changes later: %s", error)  # noqa: TRY400
+                        logger.error(  # noqa: TRY400
+                            "the task records cannot be read, so clients are notified of task "
+                            "changes later: %s",
+                            error,
+                        )
                     is_failing = True
                     self._due[id_] = None
                     await asyncio.sleep(_PAUSE)

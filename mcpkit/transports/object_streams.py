@@ -222,7 +222,10 @@ class _Output(Generic[Sent]):
         try:
             item = self._make(from_json(message))
         except Exception:
-            logger.exception("a message could not be sent to the client: %.200r", message)
+            logger.exception(
+                "a message could not be converted for the stream, so the client does not receive it: %.200r",
+                message,
+            )
         else:
             await self._write.send(item)
         self._size -= len(message)

@@ -183,7 +183,7 @@ class PipeOutput:
     def _break(self, error: OSError) -> None:
         if self.is_broken:
             return
-        logger.info("the client closed standard output: %s", error)
+        logger.info("the client closed standard output, so no more messages are sent: %s", error)
         self.is_broken = True
         self.is_full = False
         self._has_room.set()

@@ -27,7 +27,7 @@ URL = "http://127.0.0.1:9/mcp"
     ({"elicitation_handler": 3}, TypeError, "elicitation_handler must be a function of a FormRequest, got 3"),
     ({"url_elicitation_handler": "x"}, TypeError, "url_elicitation_handler must be a function of a UrlRequest"),
     ({"sampling_handler": 3}, TypeError, "sampling_handler must be a function of a SampleRequest, or a SamplingH"),
-    ({"roots": "/tmp"}, TypeError, "roots= is a list of paths and URIs, not '/tmp'"),
+    ({"roots": "/tmp"}, TypeError, "roots= must be a list of paths and URIs, got '/tmp'"),
     ({"log_handler": 3}, TypeError, "log_handler must be a function of level, data and the logger's name, got 3"),
     ({"trace": "log.txt"}, TypeError, r"trace must be a function of a direction .* and a string, or True, got"),
     ({"telemetry": True}, TypeError, "telemetry must be a ClientTelemetry, got True"),

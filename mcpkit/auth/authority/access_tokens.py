@@ -96,13 +96,13 @@ class AccessTokens:
 
         key = self._key_of(token)
         if key is None:
-            raise InvalidTokenError("the token was not issued here")
+            raise InvalidTokenError("the token was not issued by this authorization server")
         try:
             claims = jwt.decode(token, key, algorithms=["ES256"]).claims
         except (JoseError, ValueError):
-            raise InvalidTokenError("the token was not issued here") from None
+            raise InvalidTokenError("the token was not issued by this authorization server") from None
         if claims["iss"] != self._issuer:
-            raise InvalidTokenError("the token was not issued here")
+            raise InvalidTokenError("the token was not issued by this authorization server")
         if self._clock() >= claims["exp"]:
             raise InvalidTokenError("the token has expired")
         return dict(claims)

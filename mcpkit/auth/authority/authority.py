@@ -117,7 +117,10 @@ class Authority:
         try:
             record = await self.parts.grants.find(str(claims["grant"]))
         except (OSError, UnreadableRecordError):
-            raise VerifierUnavailableError("the authorization server cannot read its stored grants") from None
+            raise VerifierUnavailableError(
+                "the authorization server cannot read its stored grants. Check storage= and "
+                "secret_key= of the server"
+            ) from None
         if record is None:
             raise InvalidTokenError("the token has been revoked")
         principal = self.parts.principal(record, str(claims["scope"]).split(), {**record.claims, **claims})

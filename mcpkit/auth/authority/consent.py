@@ -99,12 +99,21 @@ class Consent:
         """
         origin = request.headers.get("origin")
         if origin is not None and not header_fields.is_same_origin(origin, request.headers.get("host", "")):
-            raise OAuthError("invalid_request", "the form comes from another site", status=403)
+            raise OAuthError(
+                "invalid_request",
+                "the form was sent by a page of another site; start the login again in the client",
+                status=403,
+            )
         form = await of_form(request)
         asked = opened(form.require(FIELD), self._keys, self._clock)
         cookie = self._cookies.find(asked.id, request)
         if not hmac.compare_digest(cookie.encode(), asked.nonce.encode()):
-            raise OAuthError("invalid_request", "the form was shown to another browser", status=403)
+            raise OAuthError(
+                "invalid_request",
+                "the form was shown to another browser, or cookies are off; start the login again in "
+                "the client",
+                status=403,
+            )
         if (answer := form.get("answer")) is not None:
             self.tell(asked, "allowed" if answer == "allow" else "denied")
         return asked, form

@@ -208,7 +208,7 @@ def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
         if not isinstance(one, DevUser):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f'users: each must be a name or a DevUser("ada", ...), got {user!r}')
         if one.name in found:
-            raise ValueError(f"users contains two users with the name {one.name!r}")
+            raise ValueError(f"users contains two users with the name {one.name!r}. Rename one of them")
         found[one.name] = one
     if not found:
         raise ValueError("DevAuth needs at least one user")

@@ -171,7 +171,9 @@ class Grants:
             if record.generation == 1 and self._clock() - record.rotated <= GRACE:
                 raise _invalid("the code was already redeemed")
             if record.generation:
-                raise UsedAgainError("the code was already redeemed; its tokens are revoked", record)
+                raise UsedAgainError(
+                    "the code was already redeemed, so its tokens are revoked; log in again", record
+                )
             if self._clock() >= record.code_expires:
                 break
             check(record)
@@ -223,7 +225,9 @@ class Grants:
         check(record)
         is_repeated = generation == record.generation - 1 and self._clock() - record.rotated <= GRACE
         if generation != record.generation and not is_repeated:
-            raise UsedAgainError("the refresh token was already used; its tokens are revoked", record)
+            raise UsedAgainError(
+                "the refresh token was already used, so its tokens are revoked; log in again", record
+            )
         return record, version, is_repeated
 
     async def change(

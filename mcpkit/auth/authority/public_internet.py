@@ -57,16 +57,18 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         """
         url = request.url
         if url.scheme != "https":
-            raise FetchError(f"{url.host} is only fetched over https", may_pass=False)
+            raise FetchError(f"the URL on {url.host} must begin with https://", may_pass=False)
         try:
             addresses = await self._resolve(url.host, url.port or 443)
         except OSError as error:
             if error.errno == socket.EAI_AGAIN:
-                raise FetchError(f"the name {url.host} cannot be resolved now") from None
+                raise FetchError(f"the name {url.host} cannot be resolved now. Try again later") from None
             addresses = ()
         # One text for both, so that nobody learns by it which names there are in the network of this machine.
         if not addresses or not all(map(self._is_allowed, addresses)):
-            raise FetchError(f"{url.host} is not on the public internet", may_pass=False)
+            raise FetchError(
+                f"{url.host} is not on the public internet. Use a URL with a public host", may_pass=False
+            )
         return await self._sent(request, addresses[:_MAX_TRIED])
 
     async def aclose(self) -> None:

@@ -55,7 +55,9 @@ class Admission:
         try:
             said = await asyncio.wait_for(self._asked(self._allow, principal), _TIMEOUT)
         except asyncio.TimeoutError as error:
-            raise TimeoutError(f"allow= did not return within {_TIMEOUT:g} s") from error
+            raise TimeoutError(
+                f"allow= did not return within {_TIMEOUT:g} s. Make the function faster"
+            ) from error
         if isinstance(said, bool):
             return said
         kind = type(said).__name__

@@ -134,7 +134,9 @@ class ProxyLogin(Login):
         try:
             return await self._admission.of(self._principal(record, record.scopes))
         except Exception:
-            logger.exception("allow= raised an exception")
+            logger.exception(
+                "allow= raised an exception, so a token refresh was answered with 503. Correct the function"
+            )
             raise _later("the server could not check the access of the user; try again later") from None
 
     async def _forward(
@@ -213,7 +215,7 @@ class ProxyLogin(Login):
         try:
             scopes = await self._admission.of(self._principal(record, asked.scopes))
         except Exception:
-            logger.exception("allow= raised an exception")
+            logger.exception("allow= raised an exception, so the login was refused. Correct the function")
             await self._logins.let_go(record)
             return ending.refused(asked, "server_error", "the server could not check the access of the user")
         if scopes is False:
@@ -225,7 +227,10 @@ class ProxyLogin(Login):
             at_most = None if scopes is True else scopes
             response = await ending.allowed(asked, identity.subject, at_most, identity.claims, held)
         except OSError:
-            logger.exception("the shared store failed, so a login could not be stored")
+            logger.exception(
+                "the shared store failed, so a login could not be stored and was refused. The user "
+                "can log in again"
+            )
             return ending.refused(asked, "temporarily_unavailable", "the server cannot store the login now")
         if remembered is not None and transaction.is_kept:
             remembered.remember(asked, identity.subject, request, response)
@@ -236,7 +241,10 @@ class ProxyLogin(Login):
         try:
             return self._remembered is not None and await self._remembered.holds(whose, subject)
         except OSError:
-            logger.exception("the shared store failed, so a remembered consent could not be read")
+            logger.exception(
+                "the shared store failed, so a remembered consent could not be read and a login was "
+                "refused. The user can log in again"
+            )
             return False
 
     def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:

@@ -177,7 +177,10 @@ class Logins:
             ended = await self._grants.end_abandoned(record.id)
         except OSError as error:
             logger.warning(
-                "%s: cannot end a login with an unredeemed code: %r", self._upstream.title, str(error)
+                "%s: cannot check whether the code of a login was redeemed. If not, its tokens stay "
+                "valid at the provider until they expire: %r",
+                self._upstream.title,
+                str(error),
             )
             return record
         if ended is not None:
@@ -254,7 +257,11 @@ class Logins:
             if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
                 await self.end(grant_id)
                 raise LoginEndedError from None
-            logger.warning("%s: token refresh failed: %r", self._upstream.title, _said(error))
+            logger.warning(
+                "%s: token refresh failed, so the client must repeat its request later: %r",
+                self._upstream.title,
+                _said(error),
+            )
             await self._changed(
                 grant_id, lambda now: replace(Held.of(now), times=held.times + 1).put_into(now)
             )
@@ -293,7 +300,8 @@ class Logins:
             await asyncio.wait_for(self._upstream.provider.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             logger.warning(
-                "%s: cannot revoke the tokens of an ended login: %r",
+                "%s: cannot revoke the tokens of an ended login. They stay valid at the provider "
+                "until they expire: %r",
                 self._upstream.title,
                 _said(error),
             )

@@ -147,7 +147,10 @@ class Questions:
         if self._sampler is None:
             raise _refusal("sampling/createMessage")
         if not self._sampler.tools and not params.keys().isdisjoint({"tools", "toolChoice"}):
-            raise MalformedError("tools: this client's model uses no tools")
+            raise MalformedError(
+                "tools: this client does not declare sampling.tools. Send the request without tools "
+                "and toolChoice"
+            )
         from .sampling import SampleRequest
 
         request = SampleRequest(params, self.server_info())
@@ -168,7 +171,7 @@ def _sampler(given: SamplingFunction | SamplingHandler) -> SamplingHandler:
 
 def _check_roots(given: object) -> Sequence[object]:
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise TypeError(f"roots= is a list of paths and URIs, not {given!r}")
+        raise TypeError(f"roots= must be a list of paths and URIs, got {given!r}")
     return cast("Sequence[object]", given)
 
 
@@ -187,4 +190,4 @@ def _root(given: object) -> Json:
         return {"uri": given}
     if isinstance(given, (str, PathLike)):
         return {"uri": Path(cast("str | PathLike[str]", given)).expanduser().absolute().as_uri()}
-    raise TypeError(f"roots= is a list of paths and URIs, not of {given!r}")
+    raise TypeError(f"roots= must contain only paths and URIs, got {given!r}")

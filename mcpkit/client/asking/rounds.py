@@ -53,7 +53,7 @@ async def answered(
         BaseException: A handler failed.
     """
     if method in METHODS and method not in ASKING:
-        raise malformed(method, "a result, and no question: this method must not ask")
+        raise malformed(method, "a result other than input_required, which this method does not allow")
     pause = _FIRST_PAUSE
     for _ in range(rounds):
         if result.get("resultType") != "input_required":

@@ -137,7 +137,8 @@ class SamplingHandler:
 def _member(params: Json, name: str, kinds: Any, default: Any) -> Any:
     value = params.get(name, default)
     if value is not None and not isinstance(value, kinds):
-        raise MalformedError(f"{name}: not of the type that it has")
+        expected = {dict: "an object", list: "an array", str: "a string"}.get(kinds, "a number")
+        raise MalformedError(f"{name}: expected {expected}")
     return value
 
 

@@ -73,7 +73,7 @@ class UrlRequest:
         if answer is None:
             return {"action": "cancel"}
         if not isinstance(answer, bool):
-            raise TypeError(f"elicit_url= returns True, False or None, not {answer!r}")
+            raise TypeError(f"elicit_url= must return True, False or None, not {answer!r}")
         return {"action": "accept" if answer else "decline"}
 
     def __repr__(self) -> str:

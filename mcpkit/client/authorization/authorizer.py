@@ -224,7 +224,7 @@ class ResourceAuthorizer:
             tokens = None if kept is None or needed else await self._refreshed(kept, found, web)
             if tokens is None:
                 if challenge is None and (source.is_interactive or kept is None):
-                    raise AuthorizationFailedError("the token could not be refreshed")
+                    raise AuthorizationFailedError("the token could not be refreshed. Log in again")
                 tokens = await self._obtained(kept, found, web, challenge, needed)
             self._found = found
             await self._keep(tokens)
@@ -247,7 +247,11 @@ class ResourceAuthorizer:
             if error.may_pass:
                 raise
             self._spent = kept.refresh_token
-            logger.debug("the tokens for %s could not be refreshed: %s", self.origin, error)
+            logger.debug(
+                "the tokens for %s could not be refreshed, so the client needs a new authorization: %s",
+                self.origin,
+                error,
+            )
             return None
         return replace(
             tokens,
@@ -395,7 +399,8 @@ class TokenAttempt:
                 granted = () if sent is None else sent.scopes
                 raise AuthorizationFailedError(
                     f"{authorizer.origin} requires the scopes {_listed(needed)} for this operation{_said(asked)}. The "
-                    f"token has {_listed(granted)}, and the authorization server did not grant more"
+                    f"token has {_listed(granted)}, and the authorization server did not grant more. Allow them there, "
+                    "and log in again"
                 )
 
         await authorizer.renew(self._http, sent, asked, needed, begins)

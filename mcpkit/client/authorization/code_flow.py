@@ -87,17 +87,19 @@ class AuthorizationRequest:
         if named is None and self.server.says("authorization_response_iss_parameter_supported"):
             raise AuthorizationFailedError(
                 f"the authorization response has no `iss`, although the metadata of {shortened(issuer)} announces it: "
-                "the response may come from another authorization server"
+                "the response may come from another authorization server. Log in again"
             )
         if named is not None and named != issuer:
             raise AuthorizationFailedError(
                 f"the authorization response has `iss` {shortened(named)}, but the login was at {shortened(issuer)}: "
-                "the client discards its code"
+                "the client discards its code. Log in again"
             )
         refused = refusal(Answer(400, answer, None), f"the authorization server {shortened(issuer)}", ())
         if refused is not None:
             raise refused
         code = answer.get("code")
         if not code:
-            raise AuthorizationFailedError(f"the authorization response of {shortened(issuer)} has no `code`")
+            raise AuthorizationFailedError(
+                f"the authorization response of {shortened(issuer)} has no `code`. Log in again"
+            )
         return code

@@ -84,7 +84,7 @@ async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata |
         if origin(named) != origin(url):
             raise AuthorizationFailedError(
                 f"{what}: the challenge names {shortened(named)} (resource_metadata), which is on another origin. "
-                "The client does not fetch it"
+                "The client does not fetch it. Correct the WWW-Authenticate header of the server"
             )
         try:
             return ResourceMetadata.read(await web.document(named, what), url)

@@ -47,7 +47,7 @@ class Presented:
         token = await self._now()
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise AuthorizationFailedError(
-                f"{self._name} did not yield a token, which is a single line of printable ASCII",
+                f"{self._name} did not yield a token. It must be a single line of printable ASCII",
                 may_pass=True,
             )
         return token

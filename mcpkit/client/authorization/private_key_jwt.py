@@ -87,7 +87,7 @@ class SigningKey:
         if algorithm is None:
             raise AuthorizationFailedError(
                 f"the authorization server accepts client assertions signed with {', '.join(taken or ())[:200]}, but"
-                f" private_key= can only sign with {' or '.join(self._can)}"
+                f" private_key= can only sign with {' or '.join(self._can)}. Use a key of another kind"
             )
         header = {"typ": "JWT", "alg": algorithm} | ({} if self._key_id is None else {"kid": self._key_id})
         with warnings.catch_warnings():

@@ -194,6 +194,8 @@ def _bound(uri: str) -> list[socket.socket]:
         for each in bound:
             each.close()
         raise OSError(
-            error.errno, f"cannot listen on {uri} for the authorization response: {error.strerror or error}"
+            error.errno,
+            f"cannot listen on {uri} for the authorization response: {error.strerror or error}. Use "
+            "another port",
         ) from error
     return bound

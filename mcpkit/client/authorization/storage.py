@@ -182,7 +182,7 @@ class TokenStorage(ABC):
             return False
         _logger.warning(
             "a later version of mcpkit has stored %r. This version leaves it unchanged and keeps its own value in"
-            " memory",
+            " memory. Update mcpkit to use it",
             name,
         )
         return True

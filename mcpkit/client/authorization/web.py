@@ -80,7 +80,7 @@ class Web:
         if leads_here(urlsplit(checked).hostname) and not leads_here(urlsplit(self._origin).hostname):
             raise AuthorizationFailedError(
                 f"{what} is on this machine ({shortened(checked)}), but {self._origin} is not. The client does not "
-                "send the request"
+                "send the request. Correct the URL in the metadata of the server"
             )
         return checked
 
@@ -106,7 +106,8 @@ class Web:
         status = response.status_code
         if 300 <= status < 400:
             raise AuthorizationFailedError(
-                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects"
+                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects. "
+                "The server must answer at this URL itself"
             )
         if status >= 500 or status in {408, 425, 429}:
             raise AuthorizationFailedError(f"{what}: {url} responded with HTTP {status}", may_pass=True)
@@ -156,7 +157,8 @@ class Web:
         status = response.status_code
         if 300 <= status < 400:
             raise AuthorizationFailedError(
-                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects"
+                f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects. "
+                "The server must answer at this URL itself"
             )
         try:
             members: Mapping[str, object] = members_of(response, answered, url, what)

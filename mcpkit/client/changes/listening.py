@@ -150,7 +150,8 @@ class Listening:
                 self._join()
             elif not asking.done():
                 raise TimeoutError(
-                    f"the server did not acknowledge subscriptions/listen within {self._timeout:g} s"
+                    f"the server did not acknowledge subscriptions/listen within {self._timeout:g} s. "
+                    "Raise Timeout(response=...) if the server is slow"
                 )
             await asking
             return TransportError("the server closed the subscription", may_have_begun=False)

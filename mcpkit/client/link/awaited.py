@@ -168,6 +168,7 @@ async def opened(opening: Awaitable[object], seconds: float | None, method: str)
         await within(seconds, opening)
     except TimeoutError:
         raise TimeoutError(
-            f"the connection for {method} was not open within {seconds:g} s, the timeout of the request"
+            f"the client could not connect to send {method} within {seconds:g} s, the timeout of the "
+            "request. Check that the server is running, or raise the timeout"
         ) from None
     return max(ends - loop.time(), 1e-3)

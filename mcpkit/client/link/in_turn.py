@@ -39,7 +39,7 @@ class InTurn:
                 self._has_warned = True
                 logger.warning(
                     "a notification handler is too slow; further notifications of the server are dropped "
-                    "until it catches up"
+                    "until it catches up. Start long work of the handler in a task of its own"
                 )
             return
         told = handler(*args)

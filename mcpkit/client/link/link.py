@@ -335,7 +335,9 @@ class Link:
         try:
             await self.send(message)
         except TransportError as error:
-            logger.debug("A message was not sent: %s", error)
+            logger.debug(
+                "a notification or response was not sent to the server, and is not repeated: %s", error
+            )
 
     async def send(self, message: OutgoingMessage) -> None:
         """Send a notification or response, and return when more may be sent.
@@ -354,7 +356,10 @@ class Link:
             try:
                 look(direction, line)
             except Exception:
-                logger.exception("the function that receives frames raised an exception")
+                logger.exception(
+                    "tracing or recording a message (trace=, record=) failed. The message itself is "
+                    "not affected"
+                )
 
     # What comes
 
@@ -401,7 +406,10 @@ class Link:
             try:
                 self.listeners.tell(event.method, event.params)
             except Exception:
-                logger.exception("a notification listener raised an exception")
+                logger.exception(
+                    "a listener of the notification %.100r raised an exception. The connection stays open",
+                    event.method,
+                )
 
     def _withdraw(self, id_: object, reason: object) -> None:
         """Cancel a request from the server, or in 2026-07-28 a request that the server has dropped."""

@@ -91,7 +91,7 @@ class Negotiation:
                     message = f"{first}. The transport of 2024-11-05 (HTTP+SSE) failed too: {error}"
                     raise StatusError(message, first.status, may_have_begun=False) from error
                 first = first or error
-        raise AssertionError("a link must have at least one transport")
+        raise AssertionError("the client has no transport to try. This is a bug of mcpkit, please report it")
 
     async def _by(self, link: Link, transport: Transport) -> Negotiated:
         await link.use(transport)

@@ -46,4 +46,7 @@ def turns_of(link: Link) -> InTurn:
 
 
 def _has_failed(error: Exception) -> None:
-    logger.error("a notification handler raised an exception", exc_info=error)
+    logger.error(
+        "a notification handler raised an exception. The next notifications are still delivered",
+        exc_info=error,
+    )

@@ -152,7 +152,9 @@ def _exchanges(path: Path) -> Iterator[_Exchange]:
         except ValueError:
             entry = None
         if not is_object(entry) or len(entry) != 1:
-            raise ValueError(f"{path}, line {number}: not a line of a recording of Client(..., record=...)")
+            raise ValueError(
+                f"{path}, line {number}: not a line of a recording. Record again with Client(..., record=...)"
+            )
         if is_request(message := entry.get("sent")):
             exchange = _Exchange(_key(message["method"], message.get("params", {})), message["id"])
             waiting.append(exchange)

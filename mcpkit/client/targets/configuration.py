@@ -79,7 +79,10 @@ class Configuration:
             return True
         if self._is_zed and not is_entry(entry):
             logger.warning(
-                "%s: server %s is ignored, because an extension of Zed starts it", self._place, name
+                "%s: server %s is ignored, because an extension of Zed starts it. Write an entry "
+                "with command to use it",
+                self._place,
+                name,
             )
             return False
         return not is_disabled(entry)

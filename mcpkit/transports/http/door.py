@@ -167,7 +167,9 @@ class Door:
         except BusyError as error:
             await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
         except OSError:  # of the channel: nobody is there to be answered
-            logger.debug("the client closed the connection", exc_info=True)
+            logger.debug(
+                "the client closed the connection before it received the whole response", exc_info=True
+            )
 
     # The endpoints
 
@@ -277,10 +279,13 @@ class Door:
         try:
             await service.start()
         except Exception:
-            logger.exception("the server cannot start: its lifespan raised an exception")
-            raise UnreadError(503, "the server cannot start", _BUSY) from None
+            logger.exception(
+                "the server cannot start, as its lifespan raised an exception. Requests are answered "
+                "with HTTP 503"
+            )
+            raise UnreadError(503, "the server cannot start. The cause is in its log", _BUSY) from None
         if not service.is_open:
-            raise UnreadError(503, "the server is shutting down", _BUSY)
+            raise UnreadError(503, "the server is shutting down. Try again later", _BUSY)
         self._announce()
         return service
 

@@ -441,7 +441,7 @@ class Exchange:
             while (await self.receive())["type"] != "http.disconnect":
                 pass
         except Exception:  # middleware's; whatever it was, nothing more is heard of the client
-            logger.debug("reading from the client failed", exc_info=True)
+            logger.debug("reading from the client failed, so it is treated as disconnected", exc_info=True)
         self.hang_up()
 
     def _make_room(self) -> None:

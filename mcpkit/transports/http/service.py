@@ -297,7 +297,7 @@ class Service(Source):
         try:
             await verifier.aclose()
         except Exception:
-            logger.exception("closing the token verifier failed")
+            logger.exception("closing the token verifier failed. The server shuts down nevertheless")
 
     async def _within(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *, in_haste: float = 0

@@ -127,7 +127,7 @@ async def test_code_and_refresh_token_are_not_interchangeable(server, login, cod
     tokens = (await server.post("/token", login.form(code))).json()
     assert await token_error(server, login.form(tokens["refresh_token"])) == (400, "invalid_grant")
     for text in (code, tokens["refresh_token"], "a.b.c", "", "x" * 20_000):
-        with pytest.raises(InvalidTokenError, match="not issued here"):
+        with pytest.raises(InvalidTokenError, match="not issued by this"):
             await server.authority.verify(text, MCP)
 
 
@@ -139,7 +139,7 @@ async def test_token_of_another_issuer_with_same_keys_is_rejected():
     )
     tokens = await server.tokens()
     await server.granted(tokens)
-    with pytest.raises(InvalidTokenError, match="not issued here"):
+    with pytest.raises(InvalidTokenError, match="not issued by this"):
         await other.granted(tokens)
 
 

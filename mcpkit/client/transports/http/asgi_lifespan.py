@@ -86,7 +86,8 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
             await within(_TIMEOUT, life.tell("shutdown"))
         except TimeoutError:
             raise TransportError(
-                f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled",
+                f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled. Make the "
+                "shutdown of its lifespan faster",
                 may_have_begun=False,
                 may_pass=False,
             ) from None
@@ -156,7 +157,8 @@ class _Life:
             raise _failed(step, "", error)
         if self._is_heard:
             logger.warning(
-                "the lifespan of the app raised an exception; the app is used without a lifespan",
+                "the lifespan of the app raised an exception, so the app is used without it. Correct "
+                "the lifespan if the app needs it",
                 exc_info=error,
             )
 

@@ -323,7 +323,11 @@ class HttpClient:
             finally:
                 await response.aclose()
             url = target
-        raise TransportError(f"{self.origin} redirects in a loop", may_have_begun=False, may_pass=False)
+        raise TransportError(
+            f"{self.origin} redirects in a loop. Check the URL of the server",
+            may_have_begun=False,
+            may_pass=False,
+        )
 
     async def _send(
         self, client: httpx2.AsyncClient, method: str, url: httpx2.URL, headers: Pairs, content: bytes

@@ -130,7 +130,7 @@ class HttpSession:
             except Exception:
                 logger.exception(
                     "authentication failed with an exception; the client no longer receives notifications and "
-                    "requests of the server"
+                    "requests of the server. Correct auth=, and open the client again"
                 )
                 return
             if not stream.connections and stream.failures >= MOST_FAILURES:

@@ -200,7 +200,7 @@ class SseTransport(Authorized):
             if target is None:
                 raise TransportError(
                     f"{self._http.origin} sent {shown(reference)} as the endpoint for messages, which has "
-                    "another origin. The client sends nothing there",
+                    "another origin. The client sends nothing there. The server must use its own origin",
                     may_have_begun=False,
                     may_pass=False,
                 )

@@ -189,7 +189,8 @@ class MessageStream:
             if self.connections == 1 and not self.failures:
                 raise
             raise TransportError(
-                f"the response is lost, as its event stream could not be resumed: {error}",
+                "the event stream of the response could not be resumed, so the response is lost. The "
+                f"server may have executed the request: {error}",
                 may_have_begun=True,
                 session_is_gone=error.session_is_gone,
             ) from error

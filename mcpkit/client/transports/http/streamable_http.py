@@ -199,7 +199,8 @@ class HttpTransport(Authorized):
             if receiver.is_pending(message.id):
                 text = excerpt(body) or "an empty body"
                 raise TransportError(
-                    f"{self._http.origin} sent a response to another request: {text}",
+                    f"{self._http.origin} answered the request {message.id!r} with JSON that is not "
+                    f"its response, which is a fault of the server: {text}",
                     may_have_begun=True,
                 )
         else:

@@ -138,7 +138,7 @@ class Process:
                 self.signal(number)
                 await self._exit_within(seconds)
         if not self.exited.done() and not self.wait(_KILLED):
-            logger.warning("the server process %d could not be killed", self.pid)
+            logger.warning("the server process %d could not be killed. End it by hand", self.pid)
         await self._stop_others()
 
     def kill(self) -> None:

@@ -116,7 +116,10 @@ class StdioTransport:
             TransportError: The server has exited and did not receive the message.
         """
         if self._server is None:
-            raise TransportError("the server process has not been started", may_have_begun=False)
+            raise TransportError(
+                "the server process has not been started. Open the client first: `async with Client(...)`",
+                may_have_begun=False,
+            )
         return self._server.send(message.line)
 
     async def close(self) -> None:
@@ -241,7 +244,8 @@ class _Server:
         """Fail the request whose response is too long; if its id is unknown, end the connection."""
         if is_call(error.beginning):
             logger.warning(
-                "ignored a message of the server (%s) with more than %d bytes",
+                "ignored a message of the server (%s) with more than %d bytes, the limit. Raise "
+                "max_answer= to receive it",
                 self._name,
                 self._max_answer,
             )

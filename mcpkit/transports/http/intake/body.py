@@ -103,7 +103,7 @@ class Bodies:
         except asyncio.CancelledError:
             if not self._is_closed or uncancel(task) > 0:
                 raise
-            raise UnreadError(503, "the server is shutting down", _LATER) from None
+            raise UnreadError(503, "the server is shutting down. Try again later", _LATER) from None
         finally:
             self._reading.discard(task)
 

@@ -154,7 +154,11 @@ class Leases:
             elif now < token.fresh_until + GRACE:
                 self._wake(token, (now + AGAIN,))
             else:
-                logger.warning("closing event streams, as their access token could not be verified again")
+                logger.warning(
+                    "closing event streams, as their access token could not be verified again within "
+                    "%d s. Clients can open them again later",
+                    GRACE,
+                )
                 token.end()
         else:
             before, now_ = token.grant.principal, grant.principal

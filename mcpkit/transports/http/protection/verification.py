@@ -111,7 +111,11 @@ class Verification:
         except VerifierUnavailableError as error:
             outcome = "unavailable"
             if self._is_new(error.description):
-                logger.warning("access tokens cannot be verified at the moment: %s", error.description)
+                logger.warning(
+                    "access tokens cannot be verified at the moment, so requests are answered with "
+                    "HTTP 503: %s",
+                    error.description,
+                )
             self._tell(503, "unavailable", error.description, url, caller)
             raise _later(
                 503, "access tokens cannot be verified at the moment. Try again later", error.retry_after
@@ -121,7 +125,10 @@ class Verification:
             if self._is_new(repr(type(error))):
                 # Its own text may have the token, as that of a KeyError has.
                 told = "".join(traceback.format_exception(error)).replace(token, "...")
-                logger.error("the token verifier raised an exception:\n%s", told)  # noqa: TRY400 - it is told
+                logger.error(  # noqa: TRY400 - it is told
+                    "the token verifier raised an exception, and the request is answered with HTTP 500:\n%s",
+                    told,
+                )
             self._tell(500, "failed", "the token verifier raised an exception", url, caller)
             raise UnreadError(
                 500, "the server could not verify the access token because of an internal error"
@@ -152,7 +159,8 @@ class Verification:
         except OSError:
             if self._is_new("the shared store does not answer"):
                 logger.exception(
-                    "the shared store does not answer, so revocations of access tokens cannot be checked"
+                    "the shared store does not answer, so revocations of access tokens cannot be "
+                    "checked. Requests are answered with HTTP 503"
                 )
             self._tell(503, "unavailable", "the shared store does not answer", url, caller)
             text = "revocations of access tokens cannot be checked at the moment. Try again later"

@@ -48,7 +48,8 @@ class Checks:
             await within(_TIMEOUT, checked)
         except TimeoutError:
             logger.debug(
-                "the process that sends the changes of a session did not confirm a subscription in time"
+                "the process that sends the changes of a session did not confirm a subscription in "
+                "time, so the client may miss its first changes"
             )
         finally:
             del self._open[number]

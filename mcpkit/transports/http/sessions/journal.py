@@ -261,8 +261,8 @@ class Journal:
                 if found is not None and not await self._records.delete(
                     f"{key}/{part.first}", version=found[1]
                 ):
-                    logger.debug("a part of a stream was written by two processes")
-                raise ConnectionError("a part of a stream was written twice")
+                    logger.debug("another process has stored the same part of a stream; it is stored again")
+                raise ConnectionError("a part of a stream is stored already. mcpkit tries again")
             entry.parts[part] = version
             kept = []
         oldest = min((each.number for each in stream.kept_after(0)), default=stream.sent + 1)
@@ -286,7 +286,9 @@ class Journal:
                 self._open.pop(stream, None)
                 return
             entry.version = None if found is None else found[1]  # the answer to an earlier one was lost
-        raise ConnectionError("the record of a stream could not be replaced")
+        raise ConnectionError(
+            "the record of a stream could not be replaced, as it was changed meanwhile. mcpkit tries again"
+        )
 
     async def _erase(self, stream: Written) -> None:
         entry, key = stream.entry, f"{stream.session}/{stream.name}"
@@ -296,7 +298,9 @@ class Journal:
             if entry.version is not None:
                 await self._records.delete(key, version=entry.version)
         except OSError:  # then it expires
-            logger.debug("the events of a stream could not be deleted", exc_info=True)
+            logger.debug(
+                "the events of a stream could not be deleted; they expire by themselves", exc_info=True
+            )
 
     # Reading
 
@@ -366,7 +370,11 @@ class Journal:
         try:
             return await self._records.get(key)
         except (UnreadableRecordError, ImportError) as error:
-            logger.warning("the events of a stream of another process cannot be read: %s", error)
+            logger.warning(
+                "the events of a stream of another process cannot be read, so a client cannot resume "
+                "it here: %s",
+                error,
+            )
             return None
 
 

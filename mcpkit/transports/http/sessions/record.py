@@ -179,7 +179,8 @@ class Record:
             number = await self._remote.tell(self.token.id, verb)
         except OSError:  # others know from its next request on
             logger.exception(
-                "the shared store does not answer: other processes were not notified of a change of a session"
+                "the shared store does not answer: other processes only notice the change of a "
+                "session at its next request"
             )
         else:
             await self._remote.told(number)
@@ -204,5 +205,8 @@ async def _reach(asked: Awaitable[T]) -> T:
 
 def unreachable() -> BusyError:
     """Log that the shared store does not respond, and return the error for the client."""
-    logger.exception("the shared store does not answer, so the state of a session cannot be read or written")
+    logger.exception(
+        "the shared store does not answer, so the state of a session cannot be read or written. The "
+        "client must repeat its request later"
+    )
     return BusyError("The state of sessions is not available. Try again later")

@@ -170,7 +170,9 @@ class Relay(Source):
         try:
             await within(seconds, self._news.wait())
         except TimeoutError:
-            logger.debug("no notification of new events from the process of a stream")
+            logger.debug(
+                "no notification of new events from the process of a stream; the store is read again"
+            )
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -181,7 +183,7 @@ class Relay(Source):
             except OSError:
                 logger.exception(
                     "the shared store does not answer: a client waits for the events of a stream of "
-                    "another process"
+                    "another process until it answers"
                 )
                 is_over = False
             if is_over:
@@ -190,7 +192,7 @@ class Relay(Source):
             try:
                 self._page = await self._read() or self._page
             except OSError:
-                logger.debug("the shared store still does not answer")
+                logger.debug("the shared store still does not answer; mcpkit tries again")
         self._forget()
         if self._seen.is_for_call:
             self._exchange.finish()

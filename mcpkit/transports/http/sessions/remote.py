@@ -134,7 +134,10 @@ class Remote:
             try:
                 await within(_TIMEOUT, echo)
             except TimeoutError:
-                logger.debug("a change of a session was not received back from the shared store in time")
+                logger.debug(
+                    "a change of a session was not received back from the shared store in time; "
+                    "other processes may apply it late"
+                )
             finally:
                 self._echoes.pop(number, None)
 
@@ -157,8 +160,8 @@ class Remote:
                 self._loop.call_soon_threadsafe(self._hear, id_, verb, text)
         except ValueError:
             logger.warning(
-                "the shared store delivered a message that is not a change of a session; it is ignored: "
-                "%.200r",
+                "the shared store delivered a message that is not a change of a session; it is ignored. "
+                "Check that no other program writes to the store: %.200r",
                 message,
             )
         except RuntimeError:
@@ -226,7 +229,7 @@ class Refreshing:
                 await self._refresh()
         except OSError:
             logger.exception(
-                "the shared store does not answer: changes of a session by other processes are not received"
+                "the shared store does not answer: changes of a session by other processes take effect late"
             )
         finally:
             self._task = None

@@ -152,7 +152,8 @@ def _payload(token: SessionToken) -> bytes:
     head = [token.id, token.home, token.revision, sorted(token.lists), token.expires, token.principal]
     if len(to_json(head)) > _HEAD:
         raise ValueError(
-            "the session id would be too long: home and principal together may have about 300 bytes of UTF-8"
+            "the session id would be too long: home and principal together may have about 300 bytes "
+            "of UTF-8. Shorten them"
         )
     info, capabilities = token.client.info, token.client.capabilities
     name, version = info["name"], info["version"]
