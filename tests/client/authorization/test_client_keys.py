@@ -158,7 +158,7 @@ async def test_presented_token_invalid_is_error_without_secret(tmp_path: Path) -
         await Presented("token", binary).value()
     for odd in ("SECRET\nmore", "SECRET\x00", "", None, 5):
         with pytest.raises(
-            AuthorizationFailedError, match="token did not yield a token. It must be a single line"
+            AuthorizationFailedError, match=r"token did not yield a token\. It must be a single line"
         ) as raised:
             await Presented("token", lambda odd=odd: odd).value()  # type: ignore[misc]  # the mistake
         assert "SECRET" not in str(raised.value)

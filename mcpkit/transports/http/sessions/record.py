@@ -179,8 +179,8 @@ class Record:
             number = await self._remote.tell(self.token.id, verb)
         except OSError:  # others know from its next request on
             logger.exception(
-                "the shared store does not answer: other processes only notice the change of a "
-                "session at its next request"
+                "the shared store does not answer: other processes were not notified of a change of a session. "
+                "They notice it at its next request"
             )
         else:
             await self._remote.told(number)
