@@ -98,11 +98,7 @@ class ClientGroup(Client):
 
     def _leave_out(self, name: str, error: Exception) -> None:
         if len(self._clients) > 1:
-            logger.warning(
-                "The server %s is left out, as it cannot be reached (its error is in client.failures): %s",
-                name,
-                error,
-            )
+            logger.warning("The server %s is left out until it can be reached: %s", name, error)
         self._failures[name] = error
 
     def _nobody(self) -> Exception:
@@ -204,8 +200,7 @@ class ClientGroup(Client):
         if len(self._clients) > 1:
             name = next(iter(self._clients))
             raise ValueError(
-                "the group has several servers. Use the client of one server, such as "
-                f"client.servers[{name!r}].{what}"
+                f"the group has several servers. Use one of them, such as client.servers[{name!r}].{what}"
             )
         return next(iter(self._clients.values()))
 
@@ -269,8 +264,7 @@ class ClientGroup(Client):
         if not self._wanted[server].have(own):
             raise ProtocolError(
                 INVALID_PARAMS,
-                f"the configuration excludes the tool {own} of the server {server}. Include it there "
-                "to call it",
+                f"the configuration excludes the tool {own} of {server}. Include it to call it",
             )
         return await (await self._reach(server)).call_tool(own, arguments, **options)
 
@@ -443,11 +437,7 @@ class ClientGroup(Client):
             if not isinstance(answer, _FAILURES):
                 raise answer
             logger.warning(
-                "the list of %s lacks those of the server %s, as its request failed. The next list "
-                "requests them again: %s",
-                capability,
-                server,
-                answer,
+                "The server %s failed, so the list lacks its %s this time: %s", server, capability, answer
             )
         if errors and not listed:
             raise errors[0]

@@ -120,9 +120,9 @@ async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) 
             assert (await client.read_resource("maps://world"))[0]["text"] == "round"
             with pytest.raises(ConnectionError, match="no-such-program"):
                 await client.call_tool("gone_tool")
-    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
-        "The server gone is left out, as it cannot be reached",
-        "The server refused is left out, as it cannot be reached",
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "The server gone is left out until it can be reached",
+        "The server refused is left out until it can be reached",
     ]
 
 
