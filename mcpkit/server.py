@@ -290,7 +290,9 @@ class Server(Serving, Registry, ServerBase):
         if needed is not None:
             self._scopes.check(f"route {path!r} needs", needed)
             if self.engine.auth is None:
-                raise RegistrationError(f"route {path!r}: scopes= needs a server with auth=")
+                raise RegistrationError(
+                    f"route {path!r}: scopes= needs a server with auth=. Add Server(auth=...), or remove scopes="
+                )
 
         def register(function: F) -> F:
 
@@ -338,7 +340,9 @@ class Server(Serving, Registry, ServerBase):
             raise RuntimeError("revoke needs a server that verifies access tokens: Server(auth=...)")
         who = checked_principal(Principal(principal) if isinstance(principal, str) else principal)
         if who.id is None:
-            raise ValueError("a Principal without an id cannot be revoked")
+            raise ValueError(
+                "a Principal without an id cannot be revoked. Pass its id or a Principal with one"
+            )
         check_seconds("ttl", ttl, may_be_none=True)
         # The calls that end may be that of whoever asks for this.
         await to_the_end(self._send_away(revocations, who, ttl))

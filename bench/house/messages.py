@@ -16,12 +16,15 @@ from imports import PACKAGE, ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "errors.md"
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+UNNAMED: Final = frozenset({"iter", "list", "max", "min", "next", "repr", "set", "sorted", "str", "tuple"})
+"""Functions that do not change which value a message has."""
+DIRECTIVE: Final = re.compile(r"%[\d.]*[srdfgo]")
 LEFT_OUT: Final = ("compat/",)
 """Packages whose texts are those of other SDKs."""
 
 HEAD: Final = """# Messages
 
-The messages of exceptions, logs and warnings, by the module that writes them. `{...}` stands for a value.
+The messages of exceptions, logs and warnings, by the module that writes them. `{name}` stands for a value.
 `make house` writes this page from the code. A message says what is wrong, where, and what to do.
 """
 
@@ -59,8 +62,27 @@ def text_of(node: ast.expr) -> str:
 
 def placeholder(node: ast.expr) -> str:
     """Return a short name for a value in a message."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="join"), args=[value]) | ast.Subscript(value=value):
+            return placeholder(value)
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+            return name
+        case ast.Call(func=ast.Name(id="len"), args=[value]):
+            return f"number of {placeholder(value)}"
+        case ast.Call(func=ast.Name(id=("map" | "partial")), args=[_, value, *_]):
+            return placeholder(value)
+        case ast.Call(func=ast.Name(id=function), args=[value, *_]) if function in UNNAMED:
+            return placeholder(value)
+        case _:
+            pass
     name = re.sub(r"^self\.|\(.*|\[.*", "", ast.unparse(node), flags=re.DOTALL)
     return name.rpartition(".")[2].strip("_") if name.isidentifier() or "." in name else "..."
+
+
+def filled(text: str, values: list[ast.expr]) -> str:
+    """Return a text with placeholders for the values of its `%` directives, `{...}` for an unknown one."""
+    names = iter([placeholder(value) for value in values])
+    return re.sub(DIRECTIVE, lambda _: "{" + next(names, "...") + "}", text).replace("%%", "%")
 
 
 def texts(tree: ast.Module) -> Iterator[Text]:
@@ -78,7 +100,7 @@ def texts(tree: ast.Module) -> Iterator[Text]:
         if kind is None or (kind.islower() and kind.startswith("_")):
             continue
         for argument in arguments[:2]:
-            text = re.sub(r"%(?:\.\d)?[srdfg]", "{...}", text_of(argument)).replace("%%", "%")
+            text = filled(text_of(argument), arguments[1:] if kind.startswith("log") else [])
             if len(re.sub(r"{[^}]*}", "", text).split()) >= 3:
                 yield Text(kind, " ".join(text.split()))
                 break

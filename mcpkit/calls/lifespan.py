@@ -65,7 +65,9 @@ class Lifespan:
         except Exception as error:
             if not self._is_failure_told:
                 self._is_failure_told = True
-                logger.exception("the lifespan function failed at startup")
+                logger.exception(
+                    "the lifespan function failed at startup, so requests that need it fail. Fix it, and restart"
+                )
             raise ProtocolError(
                 INTERNAL_ERROR, "The server failed to start. Its log contains the error"
             ) from error

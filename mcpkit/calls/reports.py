@@ -154,10 +154,14 @@ class Reports:
                 if message is not None:
                     self._channel.send(message)
         except Exception:  # the answer has to come all the same
-            logger.exception("the last notifications of a %s request could not be sent", self._call.method)
+            logger.exception(
+                "the last notifications of a %s request could not be sent. Its response is sent all the same",
+                self._call.method,
+            )
         if self._dropped:
             logger.warning(
-                "%d log notifications of a %s request were dropped: the client reads too slowly",
+                "%d log notifications of a %s request were dropped, as the client reads too slowly. "
+                "Its response is sent all the same",
                 self._dropped,
                 self._call.method,
             )
@@ -201,7 +205,11 @@ class Reports:
         try:
             await self._channel.ready()
         except OSError as error:
-            logger.debug("the client of a %s request has disconnected: %s", self._call.method, error)
+            logger.debug(
+                "the client of a %s request has disconnected and gets no more notifications: %s",
+                self._call.method,
+                error,
+            )
             return  # as long as this is the waiter, nothing more is sent
         self._waiter = None
         self._unread = 0

@@ -51,13 +51,15 @@ class Shares:
             own, free = 2 * own, free - together  # as each place of one is one less for the others, twice
         return caller if free < own else None
 
-    def check(self, limit: int, caller: str | None, what: str, *, retry_after: int = 1) -> None:
+    def check(
+        self, limit: int, caller: str | None, requests_or_streams: str, *, retry_after: int = 1
+    ) -> None:
         """Raise an error if a client may not use one more place.
 
         Args:
             limit: Total number of places.
             caller: The client.
-            what: Use of the places, such as "requests are running", for the message.
+            requests_or_streams: Use of the places, such as "requests are running", for the message.
             retry_after: Seconds after which the client should try again.
 
         Raises:
@@ -65,7 +67,8 @@ class Shares:
         """
         if not self.has_room(limit, caller):
             raise BusyError(
-                f"Too many {what} {self.excess(limit, caller)}. Try again later", retry_after=retry_after
+                f"Too many {requests_or_streams} {self.excess(limit, caller)}. Try again in {retry_after} s",
+                retry_after=retry_after,
             )
 
     def excess(self, limit: int, caller: str | None, amount: int = 1) -> str:

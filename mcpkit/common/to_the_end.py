@@ -35,4 +35,7 @@ async def to_the_end(work: Coroutine[object, None, T]) -> T:
 def _tell(task: asyncio.Task[T]) -> None:
     """Log an exception that has no caller any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("a background operation failed after its caller was cancelled", exc_info=error)
+        logger.error(
+            "a background operation failed after its caller was cancelled, and is not repeated. See its traceback",
+            exc_info=error,
+        )

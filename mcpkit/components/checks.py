@@ -182,4 +182,4 @@ def check_is_function(target: Any) -> None:
             "mcpkit, then include(...) an instance of their class"
         )
     if not callable(target):
-        raise RegistrationError(f"{target!r} is not a function")
+        raise RegistrationError(f"{target!r} is not a function. Register a function or a callable object")

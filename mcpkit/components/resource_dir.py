@@ -278,7 +278,9 @@ class ResourceDir:
         if not os.path.isdir(self._root):
             yield self._prefix
             yield None
-            raise FileNotFoundError(errno.ENOENT, "the folder was removed", self._root)
+            raise FileNotFoundError(
+                errno.ENOENT, "the folder of resource_dir was removed; create it again", self._root
+            )
 
     def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path below the folder; None if it is outside or hidden."""
@@ -348,7 +350,9 @@ if sys.platform == "win32":
         try:
             is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))
             if not is_same or os.path.realpath(path) != path:
-                raise FileNotFoundError(errno.ENOENT, "replaced while it was opened", path)
+                raise FileNotFoundError(
+                    errno.ENOENT, "the file was replaced while it was opened; read it again", path
+                )
         except OSError:
             os.close(descriptor)
             raise

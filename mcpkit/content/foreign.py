@@ -53,7 +53,8 @@ def plain(value: Any) -> Any:
     """
     encode = encoder(type(value))
     if encode is None:
-        raise TypeError(f"a {type(value).__name__} cannot be converted to JSON")
+        cls = type(value).__name__
+        raise TypeError(f"a {cls} cannot be converted to JSON; register its class with mcpkit.json_type")
     return encode(value)
 
 
@@ -102,7 +103,7 @@ def _content(value: Any) -> str | bytes:
                 value.seek(0)
             return cast("str | bytes", value.read())
         except io.UnsupportedOperation as error:
-            raise NoFormError(f"a file could not be read: {error}") from None
+            raise NoFormError(f"a file could not be read: {error}; open it for reading") from None
 
 
 def _number_of_numpy(value: Any) -> Any:
@@ -130,9 +131,11 @@ def _duration_of_numpy(value: Any) -> str | None:
         count = int(value.astype("int64")) * int(step)
         return f"{'-' if count < 0 else ''}P{abs(count)}{unit}"
     if unit == "generic":
-        raise NoFormError("a timedelta64 without a unit")
+        raise NoFormError("a timedelta64 without a unit; give it one, such as numpy.timedelta64(5, 's')")
     if unit in ("ps", "fs", "as"):
-        raise NoFormError(f"a timedelta64 in {unit}, which is finer than nanoseconds")
+        raise NoFormError(
+            f"a timedelta64 in {unit}, which is finer than nanoseconds; convert it with .astype('timedelta64[ns]')"
+        )
     return duration(int(value.astype("timedelta64[ns]").astype("int64")))
 
 
@@ -164,7 +167,7 @@ def _records(frame: Any) -> Any:
         frame = frame.reset_index()
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise NoFormError(f"a DataFrame with two columns {twice!r}")
+        raise NoFormError(f"a DataFrame with two columns {twice!r}; rename one of them")
     return frame.to_dict("records")
 
 

@@ -143,7 +143,7 @@ class _Reading:
             return self._read(self._root)
         except RecursionError:
             raise OutputError(
-                f"{self._path[0]} cannot be converted to JSON: it is nested too deeply"
+                f"{self._path[0]} cannot be converted to JSON: it is nested too deeply; return less, or a flat list"
             ) from None
         except Exception as error:  # noqa: BLE001 - of the author's code, wherever the path has come to
             self._failed(error)

@@ -122,6 +122,6 @@ def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
     written, given = write(mapping), mapping
     if isinstance(mapping, Mapping) and len(written) < len(given):
         raise ValueError(
-            "two keys become the same JSON member"
+            "two keys of a dict become the same JSON member; use strings as keys"
         )  # which of them is told by whoever reads the value again
     return written

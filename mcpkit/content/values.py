@@ -181,7 +181,7 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
         if place.count("[") >= DEEPEST:
             top = place.partition("[")[0]
             raise OutputError(
-                f"{top} cannot be sent: it contains itself, or more than {DEEPEST} levels of lists"
+                f"{top} cannot be sent: it contains itself, or more than {DEEPEST} levels of lists; return a flat list"
             )
         for index, item in enumerate(cast("Sequence[Any]", value)):
             yield from _items(item, f"{place}[{index}]")
@@ -222,8 +222,10 @@ def _rendered(value: Any, place: str) -> Any:
         if value is None:
             return rendered
         rendered = value
+    cls = type(value).__name__
     raise OutputError(
-        f"{place} cannot be sent: the as_content function for {type(value).__name__} returned another one"
+        f"{place} cannot be sent: the as_content function for {cls} returns objects that need an as_content function, "
+        "again and again. Return content, such as Text or Image"
     )
 
 

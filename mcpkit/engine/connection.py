@@ -169,7 +169,7 @@ class Connection(Peer):
             if method != "initialize":
                 return self.session
             if not self._may_begin_again:
-                raise invalid("this session is already initialized")
+                raise invalid("this session is already initialized. Send initialize only once")
             self._refused()
         if method == "initialize":
             self.session = self._subscriptions.begin(params)

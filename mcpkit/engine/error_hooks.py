@@ -108,7 +108,10 @@ class ErrorHooks:
             except BaseException as error:  # the answer does not depend on it
                 if is_fatal(error):
                     raise
-                logger.exception("the error hook %r failed", hook)
+                logger.exception(
+                    "the error hook %r failed. It is skipped, and the client receives an error as without it",
+                    hook,
+                )
             else:
                 if told.__cause__ is None and told is not failure.exception:
                     told.__cause__ = failure.exception

@@ -174,7 +174,7 @@ class Peer(ABC):
         elif method == "notifications/cancelled" and is_object(params):
             id_ = params.get("requestId")
             if is_id(id_) and self.has_request(id_):
-                logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
+                logger.debug("the client cancelled the request %.100r: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
         if self.session is not None:
             self._engine.heard.tell(method, params)

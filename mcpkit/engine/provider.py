@@ -113,7 +113,10 @@ class Provider:
             ValueError: `kind` is not one of `kinds`.
         """
         if kind not in self.kinds:
-            raise ValueError(f"{self!r} does not provide {kind!r}, but: {', '.join(self.kinds)}")
+            kinds = ", ".join(self.kinds)
+            raise ValueError(
+                f"{self!r} does not provide {kind!r}, but {kinds}. Add it to its `kinds`, or pass one of these"
+            )
         self.listeners.tell(_list_of(kind))
 
 
@@ -298,9 +301,12 @@ async def entries(
             mine = f"one of {provided.name}"
             other = origins.setdefault(each.key, mine)
             if other is not mine:
-                what = f"two {each.kind}s are named {each.key!r}"
-                logger.error("%s: %s and %s", what, other, mine)
-                raise ProtocolError(INTERNAL_ERROR, f"{what}, one of them from {provided.name}")
+                two_with_one_name = f"two {each.kind}s are named {each.key!r}"
+                logger.error("%s: %s and %s", two_with_one_name, other, mine)
+                raise ProtocolError(
+                    INTERNAL_ERROR,
+                    f"{two_with_one_name}, one of them from {provided.name}. Rename one on the server",
+                )
             position = (_BEHIND + provided.position, f"{number:09}:{each.key}")
             found.append((position, listed(each, call.revision, call.runtime)))
     return found

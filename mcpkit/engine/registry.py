@@ -141,7 +141,9 @@ class CompositeCatalog(Catalog):
         check_kinds(provider)
         with self.lock, ExitStack() as undo:
             if any(each.shows(provider, prefix) for each in self._own_providers):
-                raise RegistrationError(f"{provider!r} is already included")
+                raise RegistrationError(
+                    f"{provider!r} is already included with this prefix. Remove one include(...), or use another prefix"
+                )
             provided = Provided(provider, self, prefix)
             undo.callback(self._gather, *lists_of([provided]))
             undo.callback(self._own_providers.remove, provided)
@@ -198,7 +200,8 @@ class CompositeCatalog(Catalog):
                     owner = members.setdefault(topic.member, each.identifier)
                     if owner != each.identifier:
                         raise RegistrationError(
-                            f"the extensions {owner!r} and {each.identifier!r} both have a topic {topic.member!r}"
+                            f"the extensions {owner!r} and {each.identifier!r} both have a topic {topic.member!r}. "
+                            "Rename one of them"
                         )
             self.attached, self.extensions = tuple(attached), extensions
             self.extension_listeners.tell()
@@ -378,7 +381,9 @@ class Extension(Registry):
         with self.catalog.lock:
             before = self.topics
             if any(each.member == member for each in before):
-                raise RegistrationError(f"{self!r} already has a topic {member!r}")
+                raise RegistrationError(
+                    f"{self!r} already has a topic {member!r}. Use that one, or choose another member"
+                )
             self.topics = (*before, topic)
             try:
                 self.catalog.attach()

@@ -71,7 +71,7 @@ def decode(data: bytes) -> Any:
             shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
         ) and _find_infinity(value, _LARGE) is True
     if is_out_of_range:
-        raise ProtocolError(PARSE_ERROR, "Parse error: number out of range")
+        raise ProtocolError(PARSE_ERROR, "Parse error: number out of range; numbers must be below 1.8e308")
     return value
 
 

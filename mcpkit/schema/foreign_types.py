@@ -88,7 +88,9 @@ def of_json_type(own: JsonType) -> Described:
 
 
 def _refuse_data(_: Any) -> Any:
-    raise ValueError("values of this type cannot be arguments")
+    raise ValueError(
+        "values of this type are for results only; pass decode= to its json_type to use it for arguments"
+    )
 
 
 def _converted(form: Described, convert: Convert) -> Described:

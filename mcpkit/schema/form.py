@@ -139,7 +139,8 @@ class Form:
             ValueError: The version has no forms.
         """
         if revision not in self._schemas:
-            raise ValueError(f"protocol version {revision} has no forms; {min(FORMS)} introduced them")
+            first = min(FORMS)
+            raise ValueError(f"protocol version {revision} has no elicitation by form; {first} introduced it")
         schema = self._schemas[revision]
         if isinstance(schema, CannotAskError):
             raise schema.with_traceback(None)

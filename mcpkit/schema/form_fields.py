@@ -292,7 +292,9 @@ def _choices(
         )
     named: list[str | None] = schema.get("enumNames") or [titles.get(value) for value in values]
     if len(named) != len(values):
-        raise RegistrationError(f"{where} has {len(named)} enumNames for {len(values)} choices")
+        raise RegistrationError(
+            f"{where} has {len(named)} enumNames for {len(values)} choices; write one for each choice"
+        )
     if is_branch and len(values) == 1:
         named = [named[0] or schema.get("title")]
     return [Choice(value, title) for value, title in zip(values, named, strict=True)]

@@ -70,12 +70,14 @@ def describe(annotation: Any, mode: Mode) -> Described:
         )
     except (PydanticUndefinedAnnotation, NameError) as error:
         raise UnresolvedHint(
-            f"the type hint {named(annotation)} needs {error.name!r}, which is not defined"
+            f"the type hint {named(annotation)} needs {error.name!r}, which is not defined; define or import it in "
+            "the module of the class"
         ) from error
     except SchemaError as error:
         # Without the lines that say into which validator it was being built.
+        problem = str(error).splitlines()[-1].strip()
         raise RegistrationError(
-            f"{named(annotation)} cannot be described: {str(error).splitlines()[-1].strip()}"
+            f"{named(annotation)} cannot be described: {problem}; change the type, or its Field or Annotated metadata"
         ) from error
     except PydanticInvalidForJsonSchema as error:
         raise RegistrationError(
@@ -83,13 +85,18 @@ def describe(annotation: Any, mode: Mode) -> Described:
         ) from error
     except PydanticUserError as error:
         if error.code in ("class-not-fully-defined", "undefined-annotation"):
-            raise UnresolvedHint(f"{named(annotation)} refers to a class that is not defined") from error
+            raise UnresolvedHint(
+                f"{named(annotation)} refers to a class that is not defined; define or import it in the same module"
+            ) from error
         if error.code == "schema-for-unknown-type":
             raise RegistrationError(
                 f"{named(annotation)} is, or contains, a class that cannot be converted to JSON; "
                 "use a dataclass, a TypedDict or a pydantic model"
             ) from error
-        raise RegistrationError(f"{named(annotation)} cannot be described: {error.message}") from error
+        raise RegistrationError(
+            f"{named(annotation)} cannot be described: {error.message}; change the type, or its Field or Annotated "
+            "metadata"
+        ) from error
 
 
 def _check_defaults(annotation: object, core: object) -> None:
@@ -120,9 +127,10 @@ def _core(annotation: Any) -> Any:
         warnings.simplefilter("error", ArbitraryTypeWarning)  # for what is no class at all
         try:
             core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
-        except ArbitraryTypeWarning:
+        except ArbitraryTypeWarning as warning:
+            value = str(warning).partition(" is not a Python type")[0]
             raise RegistrationError(
-                f"{named(annotation)} contains a type that cannot be converted to JSON"
+                f"{named(annotation)} contains {value}, which is not a type; write a class or another type hint there"
             ) from None
     for node in nodes(core, _OF_PYTHON):
         if node["type"] == "is-instance" and _of_node(node) is None:

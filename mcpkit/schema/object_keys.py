@@ -121,7 +121,9 @@ def distinct(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
             for name in value:
                 other = names.setdefault(read(name), name)
                 if other is not name:
-                    raise ValueError(f"the keys {shown(other)} and {shown(name)} are the same value")
+                    raise ValueError(
+                        f"the keys {shown(other)} and {shown(name)} are the same value; send one of them"
+                    )
         return result
 
     return core_schema.no_info_wrap_validator_function(check, mapping)

@@ -116,7 +116,7 @@ class Output:
         """
         if isinstance(schema, (str, bytes, list, tuple, bool, int)):
             raise RegistrationError(
-                f"output_schema: {schema!r} is neither a JSON Schema as a dict nor a type"
+                f"output_schema: {schema!r} is neither a JSON Schema nor a type; pass a dict or a class"
             )
         if not is_object(schema):
             found = cls.of(schema)

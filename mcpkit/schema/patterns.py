@@ -51,7 +51,7 @@ def warn(pattern: str) -> None:
     """Log once that the published schema does not have a pattern."""
     logger.warning(
         "the pattern %r is checked, but not part of the published schema: clients read patterns as ECMA-262, "
-        "which does not support it",
+        "which does not support it. Describe it in the description of the field",
         pattern,
     )
 

@@ -207,7 +207,7 @@ def default(value: Any) -> Any:
         text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
     if len(text) > LONG and may_hold_huge_number(text) and unwritten(shown) is not None:
-        raise ValueError("it contains a number beyond the range of most JSON parsers")
+        raise ValueError("it contains a number beyond the range of most JSON parsers; write it as a string")
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 
 

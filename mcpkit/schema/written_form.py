@@ -54,7 +54,9 @@ def checked(schema: Json) -> Json:
     if not is_array(required) or not all(isinstance(name, str) for name in required):
         raise RegistrationError("`required` must be an array of field names")
     if unknown := [name for name in required if name not in properties]:
-        raise RegistrationError(f"`required` contains {unknown[0]!r}, which is not a field")
+        raise RegistrationError(
+            f"`required` contains {unknown[0]!r}, which is not a field; add it to `properties`, or remove it"
+        )
     return {key: value for key, value in schema.items() if key in _ROOT}
 
 

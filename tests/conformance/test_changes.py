@@ -128,7 +128,7 @@ async def test_slow_session_loses_oldest_updates_only(
     assert messages[0] == list_changed("tools")[0]
     assert [message["params"]["uri"] for message in messages[1:]] == [f"data://{n}" for n in range(45, 300)]
     assert [record.message for record in caplog.records] == [
-        "a client reads too slowly: updates are lost, the first one for 'data://0'"
+        "a client reads too slowly, so it misses notifications of updates, the first one for 'data://0'"
     ]
     await connection.aclose()
 

@@ -143,7 +143,8 @@ async def test_questions_by_revision_are_sent_or_name_the_missing_capability(tmp
     # An older revision has no forms, or no pages, though the client declares elicitation.
     assert "elicitation.form" in await call_tool(make_server(days), ScriptedAnswers(), "2025-03-26")
     assert await call_tool(make_server(pay), ScriptedAnswers(), "2025-06-18") == (
-        "error: The client does not support this request: protocol version 2025-06-18 has no elicitation by URL"
+        "error: The client does not support this request: protocol version 2025-06-18 has no elicitation by URL; "
+        "2025-11-25 introduced it"
     )
 
 
@@ -331,7 +332,7 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
 
 
 PAGE = "https://example.com/pay"
-NOT_DONE = "The user agreed to open the page, but did not complete the step there within {} s"
+NOT_DONE = "The user agreed to open the page, but did not complete the step there within {} s. Complete it, then call again"
 
 
 class AcceptingUser:

@@ -126,7 +126,9 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
             ):
                 await client.get_prompt("database")
         await client.close()
-    assert [record.getMessage() for record in caplog.records] == ["the lifespan function failed at startup"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the lifespan function failed at startup, so requests that need it fail. Fix it, and restart"
+    ]
     assert "RuntimeError: no database" in caplog.text
 
 

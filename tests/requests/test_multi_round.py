@@ -212,6 +212,7 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
     assert (
         record.getMessage()
         == f"tools/call 'fickle' is not deterministic: the request '#2' to the client is now {now}"
+        ". Pass key= where the order of requests may differ, and use ctx.once for values that change"
     )
     assert "in fickle" in str(record.stack_info)
     assert "Ada" not in caplog.text

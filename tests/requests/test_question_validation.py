@@ -71,7 +71,7 @@ INVALID: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "resource link": (
         lambda: SamplingRequest([user(ResourceLink("notes://day", "day"))], max_tokens=5),
         TypeError,
-        "a sampling message contains text, image, audio, .*, not resource_link",
+        "the content of a sampling message must be text, image, audio, .*, got 'resource_link'",
     ),
     "content as text": (
         lambda: SamplingRequest([{"role": "user", "content": "Hello"}], max_tokens=5),  # type: ignore[list-item]

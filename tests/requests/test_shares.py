@@ -70,14 +70,14 @@ def test_shares_error_has_the_reason() -> None:
         shares.check(4, "principal 'eve'", "requests are running")
     assert caught.value.message == (
         "Too many requests are running (2 from principal 'eve'; one client has at most as many of 4 as are left for "
-        "others). Try again later"
+        "others). Try again in 1 s"
     )
     shares.check(4, "principal 'ada'", "requests are running")
     shares.take(None)
     shares.take(None)
     with pytest.raises(BusyError) as caught:
         shares.check(4, "principal 'ada'", "requests are running")
-    assert caught.value.message == "Too many requests are running (4). Try again later"
+    assert caught.value.message == "Too many requests are running (4). Try again in 1 s"
 
 
 @pytest.mark.parametrize(

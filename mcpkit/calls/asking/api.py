@@ -194,7 +194,7 @@ class Asking(CallContext):
                 if time.time() >= until:
                     raise ClientResponseError(
                         "The user agreed to open the page, but did not complete the step there within "
-                        f"{call.runtime.timeouts.client_request:g} s"
+                        f"{call.runtime.timeouts.client_request:g} s. Complete it, then call again"
                     )
             dialogue.forget(name)
             call.check_open()

@@ -75,7 +75,8 @@ class Rounds(Dialogue):
     def __init__(self, call: BaseCall) -> None:
         if call.method not in ASKING:
             raise RuntimeError(
-                f"{call.method} cannot send requests to the client: only {', '.join(sorted(ASKING))} can"
+                f"{call.method} cannot send requests to the client: only {', '.join(sorted(ASKING))} can. "
+                "Send them in a handler of one of these"
             )
         super().__init__(call)
         self._keys = call.runtime.keys
@@ -100,7 +101,9 @@ class Rounds(Dialogue):
         try:
             await self._redeem(self._call.runtime)
         except OSError:
-            logger.exception("the shared store does not answer")
+            logger.exception(
+                "the shared store does not answer: single-use requestStates are refused until it does. Check the store"
+            )
             raise BusyError(
                 "The server cannot check whether requestState was used before. Try again later"
             ) from None
@@ -299,7 +302,7 @@ def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[
     fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
     logger.error(
         "%s is not deterministic: the request %r to the client is now %s(%s), and was another one in an earlier "
-        "round, %s",
+        "round, %s. Pass key= where the order of requests may differ, and use ctx.once for values that change",
         _handler(call),
         key,
         request["method"],

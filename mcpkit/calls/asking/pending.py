@@ -109,7 +109,7 @@ class OpenQuestions:
             raise ClientResponseError(self._closed_because)
         if len(self._open) + len(requests) > MOST_OPEN:
             raise BusyError(
-                f"Too many requests to this client are unanswered ({len(self._open)}). Answer some first",
+                f"Too many requests from server to client are unanswered ({len(self._open)}). Respond to some first",
                 retry_after=10,
             )
         opened: list[str] = []
@@ -189,7 +189,11 @@ class OpenQuestions:
             self._prefix or not is_answer
         ):  # others ask the same client, so that it may be a question of theirs
             return None
-        logger.warning("the client sent a response that matches no open request, id %.200r", id_)
+        logger.warning(
+            "the client sent a response with the id %.200r, which matches no open request. If exactly one request is "
+            "open, that request fails",
+            id_,
+        )
         return next(iter(self._open.values())) if len(self._open) == 1 else None
 
     def cancel(self, channel: Sender) -> None:

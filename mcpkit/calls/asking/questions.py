@@ -223,7 +223,9 @@ class UrlElicitRequest(Question[ElicitationResult[None]]):
     def params(self, revision: str) -> Json:
         """Return the message and the URL."""
         if not knows(revision, "ElicitRequestParams", "mode"):
-            raise ValueError(f"protocol version {revision} has no elicitation by URL")
+            raise ValueError(
+                f"protocol version {revision} has no elicitation by URL; 2025-11-25 introduced it"
+            )
         params = {"mode": "url", "message": self.message, "url": self.url}
         if self.elicitation_id is not None and revision in ELICITATION_IDS:
             params["elicitationId"] = self.elicitation_id

@@ -133,10 +133,14 @@ class SamplingRequest(Question[SamplingResult]):
         messages = self._read_messages
         for name in ("tools", "toolChoice"):
             if name in self._params and not knows(revision, "CreateMessageRequestParams", name):
-                raise ValueError(f"protocol version {revision} has no {name} in sampling")
+                raise ValueError(
+                    f"protocol version {revision} has no {name} in sampling; omit it for this client"
+                )
         for kind in sorted({block["type"] for message in messages for block in _blocks(message)}):
             if SAMPLING_CONTENT[kind] > revision:
-                raise ValueError(f"protocol version {revision} has no {kind} in sampling")
+                raise ValueError(
+                    f"protocol version {revision} has no {kind} in sampling; omit it for this client"
+                )
         if knows(revision, "CreateMessageRequestParams", "tools"):
             return {"messages": messages, **self._params}
         # Before there were tools, a message had one block of content.
@@ -187,8 +191,10 @@ def _messages(messages: object) -> list[Json]:
             raise TypeError(f'each message must be user("...") or assistant("..."), got {message!r}')
         for block in _blocks(found[-1]):
             if block.get("type") not in SAMPLING_CONTENT:
-                kinds = ", ".join(SAMPLING_CONTENT)
-                raise TypeError(f"a sampling message contains {kinds}, not {block.get('type')}: {message!r}")
+                kinds, type_ = ", ".join(SAMPLING_CONTENT), block.get("type")
+                raise TypeError(
+                    f"the content of a sampling message must be {kinds}, got {type_!r} in {message!r}"
+                )
     if not found:
         raise ValueError("messages must contain at least one message")
     return found

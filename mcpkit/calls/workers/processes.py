@@ -99,7 +99,10 @@ class Processes:
         except BaseException as error:  # noqa: BLE001 - for whoever awaits the call
             call.error = error
             if isinstance(error, ProcessEndedError) and not call.is_over:
-                logger.warning("a worker process exited without a result (%s)", error.reason)
+                logger.warning(
+                    "a worker process exited without a result (%s). Its call fails; the next one starts a new process",
+                    error.reason,
+                )
         finally:
             if worker is not None and worker.is_alive:
                 self._idle.append(worker)
@@ -222,7 +225,9 @@ class Worker:
             if not self._connection.poll(_START_LIMIT):
                 self.kill()
                 self._reap()
-                raise ProcessEndedError(f"it was not ready after {_START_LIMIT:g} s")
+                raise ProcessEndedError(
+                    f"it did not import the function's module within {_START_LIMIT:g} s; import less in that module"
+                )
             self._connection.recv_bytes()
         except (EOFError, OSError):
             raise ProcessEndedError(f"{self._reap()} during startup") from None

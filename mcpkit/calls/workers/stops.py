@@ -50,7 +50,9 @@ class Stop:
                 function()
             except Exception:
                 logger.warning(
-                    "a function of on_cancel= raised while %s was cancelled", self._method, exc_info=True
+                    "a function of on_cancel= raised while %s was cancelled. Its handler may still run in its thread",
+                    self._method,
+                    exc_info=True,
                 )
 
 

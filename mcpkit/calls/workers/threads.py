@@ -112,7 +112,10 @@ class Threads:
         try:
             threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
         except RuntimeError as error:
-            logger.warning("a worker thread could not be started: %s", error)
+            logger.warning(
+                "a worker thread could not be started: %s. Calls wait for a running thread, or are refused without one",
+                error,
+            )
             with self._lock:
                 self._started -= 1
                 self._idle -= 1
@@ -257,18 +260,24 @@ def of_a_function(error: BaseException) -> BaseException:
     return error
 
 
-def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> None:
+def log_late(function: str, error: BaseException, *, is_expected: bool = False) -> None:
     """Log an exception after the end of its call: as a warning, unless it is a consequence of that end.
 
     Args:
-        what: Name of the function or task, for the message.
+        function: Name of the function or task, for the message.
         error: The exception.
         is_expected: Whether it was stopped.
     """
     if is_expected or _is_about_the_end(error):
-        logger.debug("%s stopped after its call had ended", what, exc_info=error)
+        logger.debug(
+            "%s stopped after its call had ended. Nothing needs to be done", function, exc_info=error
+        )
     else:
-        logger.warning("%s failed after its call had ended", what, exc_info=error)
+        logger.warning(
+            "%s failed after its call had ended. The client does not receive this exception",
+            function,
+            exc_info=error,
+        )
 
 
 def _is_about_the_end(error: BaseException | None) -> bool:

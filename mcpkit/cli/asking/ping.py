@@ -43,7 +43,9 @@ async def command(asked: Asked) -> None:
             times = f"connected in {connected * 1000:.1f} ms, responded in {seconds[name] * 1000:.1f} ms"
             write(f"{who} ({each['revision']}): {times}")
     if failures_of(client):
-        raise CommandError("some servers of the configuration cannot be reached", Status.NOT_REACHED)
+        raise CommandError(
+            "some servers of the configuration cannot be reached. Their errors are above", Status.NOT_REACHED
+        )
 
 
 async def _answered(client: Client) -> float:

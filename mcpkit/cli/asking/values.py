@@ -212,7 +212,7 @@ def parsed(text: str) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not valid in JSON")
+    raise ValueError(f"{name} is not valid in JSON. Use a finite number, a string or null")
 
 
 def _all_of(given: str) -> Json:
@@ -238,7 +238,9 @@ def _text(text: str, schema: object, root: Json) -> str:
     try:
         read = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UnfitError(f"file {text[1:]} is not UTF-8, and this argument does not accept base64") from None
+        raise UnfitError(
+            f"file {text[1:]} is not UTF-8, and this argument does not accept base64. Convert the file to UTF-8"
+        ) from None
     is_text = any(each.get("type", "string") == "string" for each in alternatives(schema, root))
     return read if is_text else read.strip()
 

@@ -47,7 +47,7 @@ class Document:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise CommandError(f"{file.path} is not UTF-8: {error}") from error
+            raise CommandError(f"{file.path} is not UTF-8: {error}. Save it as UTF-8") from error
         self._mark = _BOM if text.startswith(_BOM) else ""
         self.text = text.removeprefix(_BOM)
         self._content = self._read(self.text)
@@ -71,9 +71,10 @@ class Document:
         except CommandError:
             content = {}
         if self._entries(content) != entries or self._others(content) != self._others(self._content):
+            instruction = f"{goal[0].upper()}{goal[1:]}"
             raise CommandError(
                 f"cannot edit {self._file.path} without changing other parts of it. "
-                f"{goal[0].upper()}{goal[1:]} by hand (mcpkit install --print shows the entry)"
+                f"{instruction} by hand (mcpkit install --print shows the entry)"
             )
         return (self._mark + text).encode()
 

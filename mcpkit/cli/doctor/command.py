@@ -127,7 +127,9 @@ def _reached(word: str) -> Process | Remote:
     reached = meant(target)
     if isinstance(reached, Process | Remote):
         return reached
-    raise CommandError(f"{word} is neither a command nor a URL")
+    raise CommandError(
+        f"{word} is neither a command nor a URL. Name the server's file, its URL, or the command that starts it"
+    )
 
 
 def _show(seen: Seen) -> None:

@@ -111,7 +111,11 @@ def _file_of(module: str) -> Path:
     finally:
         sys.path.remove(str(Path.cwd()))
     if spec is None or spec.origin is None:
-        raise CommandError(f"no module named {module} in {Path.cwd()}", Status.NO_SUCH_THING)
+        raise CommandError(
+            f"no module named {module} in {Path.cwd()} or on sys.path. "
+            "Check its name, or run the command in its folder",
+            Status.NO_SUCH_THING,
+        )
     return Path(spec.origin).absolute()
 
 
@@ -119,7 +123,8 @@ def _project(path: Path) -> Path:
     project = next(projects_of(path.parent), None)
     if project is None:
         raise CommandError(
-            f"--uv needs a pyproject.toml in {path.parent} or a parent folder, and there is none"
+            f"--uv needs a pyproject.toml in {path.parent} or a parent folder, and there is none. "
+            "Omit --uv, or run uv init"
         )
     return project
 

@@ -28,7 +28,7 @@ def decoded(data: object, what: str) -> bytes:
     try:
         return decode_base64_text(data if isinstance(data, str) else "-")
     except ValueError:
-        raise CommandError(f"{what} is not valid base64", Status.TOOL_ERROR) from None
+        raise CommandError(f"{what} is not valid base64. Correct the server", Status.TOOL_ERROR) from None
 
 
 def saved(content: bytes, folder: Path, name: str, mime_type: object) -> Path:

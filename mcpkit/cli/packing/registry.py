@@ -19,7 +19,7 @@ SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/serve
 
 def _check_exact(version: str) -> str:
     if version == "latest" or re.search(r"[\^~<>*=|]|(?:^|\.)[xX](?:\.|$)", version):
-        raise ValueError("must be one version, not a range")
+        raise ValueError("must be one version, such as 1.0.2, not a range")
     return version
 
 

@@ -39,11 +39,13 @@ def needed(requirements: Iterable[str]) -> list[Distribution]:
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(text, frozenset({""}), "the server") for text in requirements]
     while waiting:
-        text, extras, whose = waiting.pop()
+        text, extras, dependent = waiting.pop()
         try:
             wanted = Requirement(text)
         except InvalidRequirement as error:
-            raise CommandError(f"{text!r} is not a valid requirement: {error}") from None
+            raise CommandError(
+                f"{dependent} requires {text!r}, which is not a valid requirement: {error}"
+            ) from None
         if wanted.marker is not None and not any(
             wanted.marker.evaluate({"extra": extra}) for extra in extras
         ):
@@ -57,12 +59,12 @@ def needed(requirements: Iterable[str]) -> list[Distribution]:
             installed = found.setdefault(name, distribution(wanted.name))
         except PackageNotFoundError:
             raise CommandError(
-                f"{whose} requires {wanted}, which is not installed. Install it and try again",
+                f"{dependent} requires {wanted}, which is not installed. Install it and try again",
                 Status.NO_SUCH_THING,
             ) from None
         if not wanted.specifier.contains(installed.version, prereleases=True):
             raise CommandError(
-                f"{whose} requires {wanted}, but {installed.version} is installed. Install a matching version"
+                f"{dependent} requires {wanted}, but {installed.version} is installed. Install a matching version"
             )
         waiting += [(each, asked, name) for each in installed.requires or ()]
     return [found[name] for name in sorted(found)]

@@ -101,7 +101,7 @@ class Supervisor:
             say(f"changed: {', '.join(Path(path).name for path in paths)}")
             self._is_edited.set()
             self._current = self._problem = None  # what is asked from now on is for the new code
-        raise AssertionError("the stream of edits ended")
+        raise AssertionError("the file watcher of --reload stopped. Run the command again")
 
     async def _live(self) -> None:
         is_first = True

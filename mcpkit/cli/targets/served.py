@@ -129,7 +129,9 @@ def imported(place: Place) -> ModuleType:
     except ModuleNotFoundError as error:
         if place.path is None and error.name is not None and f"{place.module}.".startswith(f"{error.name}."):
             raise CommandError(
-                f"no module named {error.name} in {folder} or on sys.path", Status.NO_SUCH_THING
+                f"no module named {error.name} in {folder} or on sys.path. Check its name, or run the command in its "
+                "folder",
+                Status.NO_SUCH_THING,
             ) from None
         raise CommandError(broken(error)) from error
     except Exception as error:

@@ -61,9 +61,11 @@ def _words(command: str) -> list[str]:
     try:
         words = shlex.split(command, posix=is_posix)
     except ValueError as error:
-        raise CommandError(f"the command cannot be split into words: {error}") from None
+        raise CommandError(
+            f"the command cannot be split into words: {error}. Check its quotes and backslashes"
+        ) from None
     if not is_posix:  # where a backslash is part of a path
         words = [word[1:-1] if word[:1] == word[-1:] == '"' else word for word in words]
     if not words:
-        raise CommandError("the command is empty", Status.USAGE)
+        raise CommandError("the command is empty. Name a program and its arguments", Status.USAGE)
     return words

@@ -160,7 +160,9 @@ class _Planning:
         name = read.name
         if key in self._path:
             names = " -> ".join([*self._path.values(), name])
-            raise RegistrationError(f"{where}: circular dependency: {names}")
+            raise RegistrationError(
+                f"{where}: circular dependency: {names}. Remove one of these dependencies"
+            )
         self._path[key] = name
         written = [
             each for each in read.parameters if each.kind not in _VARIADIC and each.name not in read.bound
@@ -236,7 +238,9 @@ def overridden(
     overrides = {**overrides, key: replacement}
     plans = [each.plan_with(overrides) for each in injections]
     if not any(key in plan.replaced for plan in plans):
-        raise RegistrationError(f"no handler depends on {function!r}, so it cannot be overridden")
+        raise RegistrationError(
+            f"no handler depends on {function!r}, so it cannot be overridden. Pass the function that is in Depends(...)"
+        )
     return overrides
 
 

@@ -137,7 +137,9 @@ class Changes:
         try:
             await broker.listening()
         except OSError:
-            logger.exception("the shared store does not answer")
+            logger.exception(
+                "the shared store does not answer: subscriptions of clients are refused until it does. Check the store"
+            )
             raise BusyError(
                 "The server cannot receive changes from its other processes. Try again later"
             ) from None

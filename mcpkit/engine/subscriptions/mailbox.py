@@ -93,7 +93,9 @@ class Mailbox:
             if (loop := self._loop()) is not None:
                 loop.call_soon_threadsafe(self._begin)
                 return True
-        logger.debug("discarded a change: the event loop that delivers changes is closed")
+        logger.debug(
+            "discarded a change, as the event loop of its clients is closed. Nothing needs to be done"
+        )
         return False
 
     def take(self, most: int | None = None) -> list[Change]:

@@ -258,7 +258,8 @@ class _Session(_Listener):
             lost = self.pending.replace_oldest(change)
             if not self._is_behind:
                 logger.warning(
-                    "a client reads too slowly: updates are lost, the first one for %.200r", lost.uri
+                    "a client reads too slowly, so it misses notifications of updates, the first one for %.200r",
+                    lost.uri,
                 )
             self._is_behind = True
         self._subscriptions.wake()

@@ -122,7 +122,9 @@ class Publisher:
             principals = _read(told["principals"])
         except _MALFORMED:
             logger.warning(
-                "ignored a message in the shared store that is not a list of principals: %.200r", message
+                "ignored a message in the shared store that is not a list of principals: %.200r. Run the same version "
+                "of mcpkit in all processes",
+                message,
             )
             return
         if asked is not None:
@@ -152,7 +154,8 @@ class Publisher:
         except Exception:
             if not self._is_failing:
                 logger.exception(
-                    "the shared store does not answer: other processes do not receive the changes of this one"
+                    "the shared store does not answer: other processes miss changes of this one until it does. "
+                    "Check the store"
                 )
             self._is_failing = True
         else:
@@ -247,7 +250,11 @@ class Hearing:
             params = published.get("params")
             kind, number = (published["of"], published["number"]) if what == _WHO else (what, 0)
         except _MALFORMED:
-            logger.warning("ignored a message in the shared store that is not a change: %.200r", message)
+            logger.warning(
+                "ignored a message in the shared store that is not a change: %.200r. Run the same version of mcpkit in "
+                "all processes",
+                message,
+            )
             return
         if origin == self._origin:
             return
@@ -277,8 +284,8 @@ class Hearing:
                 await self._broker.publish(_replies(self._topic, origin), jsonrpc.encode(said).decode())
             except Exception:
                 logger.exception(
-                    "the shared store does not answer: clients of this process do not receive an update "
-                    "of another process"
+                    "the shared store does not answer: clients of this process miss an update of another "
+                    "process. Check the store"
                 )
                 return
 

@@ -159,7 +159,7 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     after = await processes.run(work.where, {})
     assert after.process != before.process
     assert [record.getMessage() for record in caplog.records] == [
-        "a worker process exited without a result (exit code 3)"
+        "a worker process exited without a result (exit code 3). Its call fails; the next one starts a new process"
     ]
 
 

@@ -275,7 +275,7 @@ async def test_calls_of_one_client_leave_places_for_others(
     excess = f"4 from {name}; one client has at most as many of 8 as are left for others"
     refused = [answer for answer in answers if answer.status == 503]
     assert {answer.error()["message"] for answer in refused} == {
-        f"Too many requests are running ({excess}). Try again later"
+        f"Too many requests are running ({excess}). Try again in 1 s"
     }
     assert all(answer.headers["retry-after"] for answer in refused)
 
@@ -287,7 +287,7 @@ async def test_calls_from_loopback_may_use_all_places(limited: Server, gate: Gat
         refused = await call(client, "quick", "stateless")
         gate.opened.set()
         assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
-    assert refused.error()["message"] == "Too many requests are running (8). Try again later"
+    assert refused.error()["message"] == "Too many requests are running (8). Try again in 1 s"
 
 
 @pytest.mark.limit("places of one client")

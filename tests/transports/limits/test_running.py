@@ -72,7 +72,7 @@ async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serv
         for _ in range(4):
             pipe.start("tools/call", {"name": "wait"})
         await until(lambda: gate.inside == 4)
-        expected = "Too many requests are running (4). Try again later"
+        expected = "Too many requests are running (4). Try again in 1 s"
         assert await pipe.error("tools/call", {"name": "wait"}) == {"code": -32603, "message": expected}
         answer = await client.call_tool("wait").whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
@@ -116,7 +116,7 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
     done = importlib.import_module("starts_for_ever").done
     workers = Processes(1)
     monkeypatch.setattr(processes, "_START_LIMIT", 0.2)
-    with pytest.raises(ProcessEndedError, match=r"it was not ready after 0\.2 s"):
+    with pytest.raises(ProcessEndedError, match=r"it did not import the function's module within 0\.2 s"):
         await workers.run(done, {})
     monkeypatch.undo()
     assert await workers.run(add, {"a": 1, "b": 1}) == 2
