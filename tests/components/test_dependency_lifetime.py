@@ -252,7 +252,10 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
         released.set()
         await trace.reach("close a")
         if outcome == "raises":
-            await trace.reach("log a function in a worker thread failed after its call had ended: late")
+            await trace.reach(
+                "log a function in a worker thread failed after its call had ended. "
+                "The client does not receive this exception: late"
+            )
     assert len([event for event in trace.events if event.startswith("log")]) == (outcome == "raises")
     later = [event for event in trace.events[len(opened) :] if not event.startswith("log")]
     if outcome == "returns":

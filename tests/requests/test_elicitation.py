@@ -295,7 +295,7 @@ async def test_open_questions_of_a_client_are_limited() -> None:
     await until(lambda: MOST_OPEN + 1 in responses())
     assert responses().keys() == {0, MOST_OPEN + 1}
     error = responses()[MOST_OPEN + 1]["error"]
-    expected = f"Too many requests to this client are unanswered ({MOST_OPEN})"
+    expected = f"Too many requests from server to client are unanswered ({MOST_OPEN})"
     assert (error["code"], error["message"].split(".")[0]) == (-32603, expected)
     send("notifications/cancelled", {"requestId": 1})
     await until(lambda: len(connection.questions) < MOST_OPEN)
@@ -332,7 +332,10 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
 
 
 PAGE = "https://example.com/pay"
-NOT_DONE = "The user agreed to open the page, but did not complete the step there within {} s. Complete it, then call again"
+NOT_DONE = (
+    "The user agreed to open the page, but did not complete the step there within {} s. "
+    "Complete it, then call again"
+)
 
 
 class AcceptingUser:
