@@ -68,7 +68,7 @@ from mcpkit.middleware import (
     ToolCall,
 )
 from mcpkit.storage import Memory, PubSub, Queue, Storage, Store
-from mcpkit.testing import ProgressCallback, RequestHandler, connect
+from mcpkit.testing import ProgressCallback, ServerRequestHandler, connect
 from mcpkit.transports import Channel, Connection, OpenQuestions
 from mcpkit.types import Email, Uri
 from public_names import TABLE, table
@@ -184,7 +184,7 @@ async def test_ask_sends_several_requests_in_one_round() -> None:
         return f"{words.content[0]['text']} in {len(roots)} roots"
 
     sampled = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
-    handler: RequestHandler = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
+    handler: ServerRequestHandler = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
     async with connect(server, request_handler=handler) as client:
         assert (await client.call_tool("plan")).text == "Ada in 0 roots"
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp
 
 from mcpkit import Context, HttpOptions, Principal, Scope, Server, ToolError
-from mcpkit.auth import OAuthProxy, Upstream
+from mcpkit.auth import OAuthProxy, UpstreamProvider
 from mcpkit.storage import Sqlite
 
 USERS = os.environ.get("USERS", "").split()
@@ -47,7 +47,7 @@ server = Server(
     version="1.0.0",
     title="Repositories",
     auth=OAuthProxy(
-        Upstream.github(os.environ["GITHUB_CLIENT_ID"], os.environ["GITHUB_CLIENT_SECRET"]),
+        UpstreamProvider.github(os.environ["GITHUB_CLIENT_ID"], os.environ["GITHUB_CLIENT_SECRET"]),
         allow=is_allowed,
     ),
     scopes={"repositories:read": Scope("See your repositories at GitHub", default=True)},

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .proxy.oauth_proxy import OAuthProxy
     from .static_tokens import StaticTokens
-    from .upstream.upstream import Upstream
+    from .upstream.upstream import UpstreamProvider
     from .verifier import (
         AccessToken,
         InvalidTokenError,
@@ -38,7 +38,7 @@ else:
             ".presets": "Auth0 Cognito Entra Keycloak Okta",
             ".proxy.oauth_proxy": "OAuthProxy",
             ".static_tokens": "StaticTokens",
-            ".upstream.upstream": "Upstream",
+            ".upstream.upstream": "UpstreamProvider",
             ".verifier": (
                 "AccessToken InvalidTokenError ProtectedResource TokenVerifier VerifierContext VerifierUnavailableError"
             ),
@@ -69,7 +69,7 @@ __all__ = [
     "ProtectedResource",
     "StaticTokens",
     "TokenVerifier",
-    "Upstream",
+    "UpstreamProvider",
     "VerifierContext",
     "VerifierUnavailableError",
 ]

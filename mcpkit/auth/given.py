@@ -32,8 +32,8 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
 
 def _meant(given: object) -> str:
     """Return example code for a value that is not a verifier."""
-    from .upstream.upstream import Upstream
+    from .upstream.upstream import UpstreamProvider
 
-    if isinstance(given, Upstream):
-        return "OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET))"
+    if isinstance(given, UpstreamProvider):
+        return "OAuthProxy(UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET))"
     return f"Jwt({given!r})" if str(given).startswith("https:") else 'Jwt("https://id.example.com")'

@@ -44,7 +44,7 @@ def _unknown(provider: str, providers: tuple[str, ...]) -> str:
     if not providers:
         return (
             f"ctx.upstream_token({provider!r}): this server stores no tokens of an upstream provider. Log users in "
-            "through one, for example Server(auth=OAuthProxy(Upstream.github(...)))"
+            "through one, for example Server(auth=OAuthProxy(UpstreamProvider.github(...)))"
         )
     known = " or ".join(map(repr, providers))
     return f"ctx.upstream_token({provider!r}): unknown provider. Users of this server log in with {known}"

@@ -208,7 +208,7 @@ class Result(MutableMapping[str, Any]):
     Results that are already JSON are parsed when a member is first read.
 
     Args:
-        outcome: The result object, or its JSON.
+        result: The result object, or its JSON.
         exception: Exception that caused an error result.
         ref: Reference of the exception in the log.
 
@@ -224,11 +224,11 @@ class Result(MutableMapping[str, Any]):
     __slots__ = ("_data", "_outcome", "exception", "ref")
 
     def __init__(
-        self, outcome: Outcome, exception: BaseException | None = None, ref: str | None = None
+        self, result: Outcome, exception: BaseException | None = None, ref: str | None = None
     ) -> None:
         self.exception = exception
         self.ref = ref
-        self._outcome = outcome
+        self._outcome = result
         self._data: dict[str, Any] | None = None
 
     @property

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from ..common.late_names import late_names
 
 if TYPE_CHECKING:
-    from .client import ProgressCallback, RequestHandler, TestClient, connect
+    from .client import ProgressCallback, ServerRequestHandler, TestClient, connect
     from .overrides import override
 
-__all__ = ["ProgressCallback", "RequestHandler", "TestClient", "connect", "override"]
+__all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect", "override"]
 
 # pytest imports this folder for its plugin alone, which must cost nothing.
 __getattr__ = late_names(
-    globals(), {".client": "ProgressCallback RequestHandler TestClient connect", ".overrides": "override"}
+    globals(),
+    {".client": "ProgressCallback ServerRequestHandler TestClient connect", ".overrides": "override"},
 )

@@ -19,9 +19,9 @@ from ..protocol.revisions import LATEST
 from ..server import Server
 from ..state.principal import ANYONE, Principal
 
-__all__ = ["ProgressCallback", "RequestHandler", "TestClient", "connect"]
+__all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect"]
 
-RequestHandler = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
+ServerRequestHandler = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Responds to requests of the server: takes method (such as `elicitation/create`) and params; returns the result."""
 
 _ALL: Final[dict[str, Any]] = {
@@ -47,7 +47,7 @@ class TestClient(Client):
         protocol_version: str,
         client_info: dict[str, Any],
         capabilities: dict[str, Any],
-        request_handler: RequestHandler | None = None,
+        request_handler: ServerRequestHandler | None = None,
         principal: Principal = ANYONE,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class _Requests:
         capabilities: Capabilities that the client declares.
     """
 
-    def __init__(self, handler: RequestHandler | None, capabilities: dict[str, Any]) -> None:
+    def __init__(self, handler: ServerRequestHandler | None, capabilities: dict[str, Any]) -> None:
         self._handler = handler
         self._capabilities = capabilities
 
@@ -142,7 +142,7 @@ async def connect(
     protocol_version: str = LATEST,
     client_info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
-    request_handler: RequestHandler | None = None,
+    request_handler: ServerRequestHandler | None = None,
     principal: Principal = ANYONE,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[TestClient]:

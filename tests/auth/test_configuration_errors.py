@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Access, Client, RegistrationError, Scope, Server
-from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, Upstream
+from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, UpstreamProvider
 from mcpkit.client import OAuth
 from mcpkit.storage import Sqlite
 from tests.helpers.serving import ROOT
@@ -46,8 +46,8 @@ def with_tool(**options: Any) -> None:
         (lambda: make_server(Jwt), r'for example Jwt\("https://id.example.com"\)'),
         (lambda: make_server(OAuth()), r'for example Jwt\("https://id.example.com"\)'),
         (
-            lambda: make_server(Upstream.github("ID", "a secret")),
-            r"for example OAuthProxy\(Upstream\.github\(CLIENT_ID",
+            lambda: make_server(UpstreamProvider.github("ID", "a secret")),
+            r"for example OAuthProxy\(UpstreamProvider\.github\(CLIENT_ID",
         ),
         (lambda: make_server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers have the same issuer"),
         (lambda: Jwt(None), "the issuer must be a string, got 'None'"),  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from mcpkit.auth import Upstream
+from mcpkit.auth import UpstreamProvider
 from tests.helpers.fake_idp import CLIENT, GitHubSite, UpstreamLogin, github
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
@@ -29,20 +29,21 @@ OFFLINE = "openid profile email offline_access"
 MICROSOFT = "https://login.microsoftonline"
 PRESETS: list[tuple[Any, str, str, str, dict[str, str], str, bool]] = [
     # create, name, issuer, scopes, more parameters, client authentication, whether it has userinfo
-    (partial(Upstream.google, "id"), "google", "https://accounts.google.com", "openid profile email",
+    (partial(UpstreamProvider.google, "id"), "google", "https://accounts.google.com", "openid profile email",
      {"access_type": "offline", "prompt": "consent"}, "basic", True),
-    (partial(Upstream.entra, TENANT, "id"), "entra", f"{MICROSOFT}.com/{TENANT}/v2.0", OFFLINE, {}, "basic", False),
-    (partial(Upstream.entra, TENANT.upper(), "id", authority=f"{MICROSOFT}.us"), "entra",
+    (partial(UpstreamProvider.entra, TENANT, "id"), "entra", f"{MICROSOFT}.com/{TENANT}/v2.0", OFFLINE, {},
+     "basic", False),
+    (partial(UpstreamProvider.entra, TENANT.upper(), "id", authority=f"{MICROSOFT}.us"), "entra",
      f"{MICROSOFT}.us/{TENANT}/v2.0", OFFLINE, {}, "basic", False),
-    (partial(Upstream.cognito, "eu-west-1_abcdefghi", "id"), "cognito",
+    (partial(UpstreamProvider.cognito, "eu-west-1_abcdefghi", "id"), "cognito",
      "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_abcdefghi", "openid email", {}, "basic", False),
-    (partial(Upstream.auth0, "example.eu.auth0.com", "id", audience="https://api.example.com"), "auth0",
+    (partial(UpstreamProvider.auth0, "example.eu.auth0.com", "id", audience="https://api.example.com"), "auth0",
      "https://example.eu.auth0.com/", OFFLINE, {"audience": "https://api.example.com"}, "post", True),
-    (partial(Upstream.okta, "https://example.okta.com", "id"), "okta", "https://example.okta.com", OFFLINE, {},
+    (partial(UpstreamProvider.okta, "https://example.okta.com", "id"), "okta", "https://example.okta.com", OFFLINE, {},
      "basic", True),
-    (partial(Upstream.keycloak, "https://id.example.com/realms/one", "id"), "keycloak",
+    (partial(UpstreamProvider.keycloak, "https://id.example.com/realms/one", "id"), "keycloak",
      "https://id.example.com/realms/one", OFFLINE, {}, "basic", True),
-    (partial(Upstream.openid, "https://id.example.com/", "id"), "openid", "https://id.example.com/", OFFLINE,
+    (partial(UpstreamProvider.openid, "https://id.example.com/", "id"), "openid", "https://id.example.com/", OFFLINE,
      {"prompt": "consent"}, "basic", True),
 ]  # fmt: skip
 
@@ -127,19 +128,43 @@ async def test_upstream_preset_requests(create, name, issuer, scopes, more, auth
 @each_row(
     ("make", "error", "problem"),
     [
-        (lambda: Upstream.entra("common", "id", "secret"), ValueError, "the GUID of one Entra tenant"),
-        (lambda: Upstream.entra("organizations", "id", "secret"), ValueError, "the GUID of one Entra tenant"),
         (
-            lambda: Upstream.entra(TENANT, "id", "secret", authority="http://login.example.com"),
+            lambda: UpstreamProvider.entra("common", "id", "secret"),
+            ValueError,
+            "the GUID of one Entra tenant",
+        ),
+        (
+            lambda: UpstreamProvider.entra("organizations", "id", "secret"),
+            ValueError,
+            "the GUID of one Entra tenant",
+        ),
+        (
+            lambda: UpstreamProvider.entra(TENANT, "id", "secret", authority="http://login.example.com"),
             ValueError,
             "not encrypted",
         ),
-        (lambda: Upstream.cognito("abcdefghi", "id", "secret"), ValueError, "the ID of a Cognito user pool"),
-        (lambda: Upstream.auth0("https://example.auth0.com", "id", "secret"), ValueError, "domain must be"),
-        (lambda: Upstream.okta("http://example.okta.com", "id", "secret"), ValueError, "not encrypted"),
-        (lambda: Upstream.google("id", ""), TypeError, "client_secret must be a non-empty string"),
-        (lambda: Upstream.google("", "secret"), TypeError, "client_id must be a non-empty string"),
-        (lambda: Upstream.openid("id.example.com", "id", "secret"), ValueError, "not a valid https URL"),
+        (
+            lambda: UpstreamProvider.cognito("abcdefghi", "id", "secret"),
+            ValueError,
+            "the ID of a Cognito user pool",
+        ),
+        (
+            lambda: UpstreamProvider.auth0("https://example.auth0.com", "id", "secret"),
+            ValueError,
+            "domain must be",
+        ),
+        (
+            lambda: UpstreamProvider.okta("http://example.okta.com", "id", "secret"),
+            ValueError,
+            "not encrypted",
+        ),
+        (lambda: UpstreamProvider.google("id", ""), TypeError, "client_secret must be a non-empty string"),
+        (lambda: UpstreamProvider.google("", "secret"), TypeError, "client_id must be a non-empty string"),
+        (
+            lambda: UpstreamProvider.openid("id.example.com", "id", "secret"),
+            ValueError,
+            "not a valid https URL",
+        ),
         (lambda: openid_with(scopes="openid"), TypeError, "scopes must be"),
         (lambda: openid_with(scopes=["a b"]), ValueError, "visible ASCII"),
         (lambda: openid_with(parameters={"state": "a"}), ValueError, "must not contain state"),
@@ -157,8 +182,8 @@ def test_upstream_options_invalid_raise(make, error, problem):
         make()
 
 
-def openid_with(**options: Any) -> Upstream:
-    return Upstream.openid("https://id.example.com", "id", "secret", **options)
+def openid_with(**options: Any) -> UpstreamProvider:
+    return UpstreamProvider.openid("https://id.example.com", "id", "secret", **options)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +197,7 @@ def openid_with(**options: Any) -> Upstream:
 def test_upstream_unknown_option_raises(option, hint):
     wrong: Any = {option: "repo"}
     with pytest.raises(TypeError, match=rf"GitHub has no option {option}=; {hint}"):
-        Upstream.github("id", "secret", **wrong)
+        UpstreamProvider.github("id", "secret", **wrong)
 
 
 @pytest.fixture
@@ -182,8 +207,8 @@ def site() -> Iterator[GitHubSite]:
 
 
 @pytest.fixture
-async def upstream(site: GitHubSite) -> AsyncIterator[Upstream]:
-    made = Upstream.github(*CLIENT, url=site.url)
+async def upstream(site: GitHubSite) -> AsyncIterator[UpstreamProvider]:
+    made = UpstreamProvider.github(*CLIENT, url=site.url)
     yield made
     await made.provider.aclose()
 
@@ -214,7 +239,7 @@ async def test_github_urls(url, authorize, api):
         )
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as client:
-        upstream = Upstream.github(*CLIENT, url=url, http_client=client)
+        upstream = UpstreamProvider.github(*CLIENT, url=url, http_client=client)
         assert (await UpstreamLogin(upstream).url()).startswith(f"{authorize}?")
         await UpstreamLogin(upstream).redeemed({"code": "a", "iss": upstream.issuer})
         await upstream.provider.aclose()

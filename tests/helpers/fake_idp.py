@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mcpkit.auth import InvalidTokenError, Jwt, Upstream, VerifierUnavailableError
+from mcpkit.auth import InvalidTokenError, Jwt, UpstreamProvider, VerifierUnavailableError
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
 from tests.helpers.serving import in_thread
@@ -477,7 +477,7 @@ CALLBACK = "http://127.0.0.1:1/callback"
 
 @dataclass
 class UpstreamLogin:
-    upstream: Upstream
+    upstream: UpstreamProvider
     user: str = "ada"
     verifier: str = "verifier-" * 6
     nonce: str = "the-nonce"

@@ -25,7 +25,7 @@ from mcpkit.auth import (
     DevUser,
     OAuthProxy,
     ProtectedResource,
-    Upstream,
+    UpstreamProvider,
     VerifierContext,
 )
 from mcpkit.auth.authority.client_documents import ClientDocuments
@@ -215,7 +215,7 @@ def redirect_params(response: httpx2.Response) -> dict[str, str]:
 UPSTREAM_ISSUER = "https://id.example.com"
 
 
-class FakeUpstream(Upstream):
+class FakeUpstream(UpstreamProvider):
     def __init__(self, clock: Clock, *, name: str = "example", issuer: str = UPSTREAM_ISSUER) -> None:
         self.name, self.title, self.issuer = name, name.title(), issuer
         self.is_public = self.revokes_all = False

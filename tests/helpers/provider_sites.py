@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from mcpkit import Scope, Server
-from mcpkit.auth import InvalidTokenError, TokenVerifier, Upstream
+from mcpkit.auth import InvalidTokenError, TokenVerifier, UpstreamProvider
 from mcpkit.doctor import Finding, check_authorization
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import CALLBACK as CLIENT_CALLBACK
@@ -429,13 +429,13 @@ KINDS: list[type[Provider]] = [GitHub, Google, Entra]
 SCOPES = {"notes:read": Scope("Read notes", default=True)}
 
 
-def upstream_of(site: Provider, clock: Clock) -> Upstream:
+def upstream_of(site: Provider, clock: Clock) -> UpstreamProvider:
     net = here(dict.fromkeys(site.origins, site))
     if isinstance(site, GitHub):
-        return Upstream.github(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+        return UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
     if isinstance(site, Google):
-        return Upstream.google(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
-    return Upstream.entra(TENANT, CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+        return UpstreamProvider.google(CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
+    return UpstreamProvider.entra(TENANT, CLIENT_ID, CLIENT_SECRET, http_client=net, clock=clock)
 
 
 class NoToken(TokenVerifier):

@@ -19,7 +19,7 @@ from ..authority.consent import Consent
 from ..authority.look import Look
 from ..authority.parts import Parts
 from ..authority.registration import Registration
-from ..upstream.upstream import Upstream
+from ..upstream.upstream import UpstreamProvider
 from ..urls import check_url, origin
 from ..verifier import ProtectedResource
 from .admission import Admission, Allow
@@ -48,7 +48,7 @@ class Entered(NamedTuple):
 
     authority: Authority
     login: ProxyLogin
-    upstream: Upstream
+    upstream: UpstreamProvider
     limits: Limits
 
     def routes(self) -> Sequence[Route]:
@@ -108,7 +108,7 @@ def issuer_at(site: ProtectedResource, given: str | None) -> str:
 def entered(
     issuer: str,
     site: ProtectedResource,
-    upstream: Upstream,
+    upstream: UpstreamProvider,
     logins: Logins,
     allow: Allow | None,
     lifetime: float,
@@ -156,7 +156,7 @@ def entered(
 
 
 def _remembered(
-    issuer: str, site: ProtectedResource, upstream: Upstream, clock: Callable[[], float]
+    issuer: str, site: ProtectedResource, upstream: UpstreamProvider, clock: Callable[[], float]
 ) -> Remembered:
     revocations = Revocations(site.storage, site.name)
     return Remembered(issuer, upstream.issuer, site.scopes, site.keys, revocations, clock)

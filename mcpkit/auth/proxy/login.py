@@ -20,7 +20,7 @@ from ..authority.login import Ending, Login
 from ..authority.parameters import of_query
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
-from ..upstream.upstream import Upstream
+from ..upstream.upstream import UpstreamProvider
 from .admission import Admission
 from .logins import LoginEndedError, Logins
 from .remembered import FIELD, Remembered
@@ -57,7 +57,7 @@ class ProxyLogin(Login):
 
     def __init__(
         self,
-        upstream: Upstream,
+        upstream: UpstreamProvider,
         consent: Consent,
         transactions: Transactions,
         logins: Logins,

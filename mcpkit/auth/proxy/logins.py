@@ -13,7 +13,7 @@ from ..authority.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..one_at_a_time import AbandonedError, OneAtATime
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
-from ..upstream.upstream import Upstream
+from ..upstream.upstream import UpstreamProvider
 from ..verifier import VerifierContext
 from .held import Held
 
@@ -55,7 +55,7 @@ class Logins:
 
     def __init__(
         self,
-        upstream: Upstream,
+        upstream: UpstreamProvider,
         grants: Grants,
         context: VerifierContext,
         running: OneAtATime[GrantRecord],

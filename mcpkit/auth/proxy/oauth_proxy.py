@@ -11,7 +11,7 @@ from ...common.errors import LoginNeededError, ProviderUnavailableError
 from ...common.numbers import check_seconds
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
-from ..upstream.upstream import Upstream
+from ..upstream.upstream import UpstreamProvider
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext
 from .admission import Allow, check_allow
 
@@ -30,9 +30,9 @@ _GRACE = 10.0
 class OAuthProxy(TokenVerifier):
     """Authorization server for any client, with login at an identity provider where only this server is registered.
 
-    `Server("notes", auth=OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET)), storage=Sqlite("notes.db"))`. Clients
-    register themselves, or use a client ID metadata document. Each user allows the client on a consent page, and then
-    logs in at the provider. Register the redirect URI `https://.../callback` there.
+    `Server("notes", auth=OAuthProxy(UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET)), storage=Sqlite("notes.db"))`.
+    Clients register themselves, or use a client ID metadata document. Each user allows the client on a consent page,
+    and then logs in at the provider. Register the redirect URI `https://.../callback` there.
 
     Tokens of the provider are stored encrypted and never sent to a client. Clients get tokens of this server, valid
     only for this server. `ctx.upstream_token(...)` returns the token of the provider.
@@ -54,14 +54,14 @@ class OAuthProxy(TokenVerifier):
         clock: Returns the Unix time in seconds.
 
     Raises:
-        TypeError: `upstream` is not an `Upstream`, or `allow` is not a function.
+        TypeError: `upstream` is not an `UpstreamProvider`, or `allow` is not a function.
         ValueError: `token_lifetime` is not positive, or the title or logo is not valid.
         OSError: The logo cannot be read.
     """
 
     def __init__(
         self,
-        upstream: Upstream,
+        upstream: UpstreamProvider,
         *,
         allow: Allow | None = None,
         issuer: str | None = None,
@@ -72,9 +72,9 @@ class OAuthProxy(TokenVerifier):
         remember_consent: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not isinstance(upstream, Upstream):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        if not isinstance(upstream, UpstreamProvider):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(
-                "upstream must be an Upstream, such as Upstream.github(CLIENT_ID, CLIENT_SECRET), got"
+                "upstream must be an UpstreamProvider, such as UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET), got"
                 f" {type(upstream).__name__}"
             )
         check_allow(allow)

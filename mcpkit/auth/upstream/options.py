@@ -41,7 +41,7 @@ _OURS: Final = frozenset(
 
 
 class UpstreamOptions(TypedDict, total=False):
-    """Keyword options of the class methods of `Upstream`."""
+    """Keyword options of the class methods of `UpstreamProvider`."""
 
     name: str
     title: str

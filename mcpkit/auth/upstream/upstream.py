@@ -20,8 +20,8 @@ _OPENID: Final = ("openid", "profile", "email")
 _OFFLINE: Final = (*_OPENID, "offline_access")
 
 
-class Upstream:
-    """An identity provider with this server as its client: `Upstream.github(CLIENT_ID, CLIENT_SECRET)`.
+class UpstreamProvider:
+    """An identity provider with this server as its client: `UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET)`.
 
     Use one of the class methods. All of them accept these options:
 
@@ -65,7 +65,7 @@ class Upstream:
         *,
         url: str = "https://github.com",
         **options: Unpack[UpstreamOptions],
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for GitHub: an OAuth app, or a GitHub App that users authorize.
 
         Register the callback URL of this server. The subject is the numeric ID of the user; the claim `login` is the
@@ -76,7 +76,7 @@ class Upstream:
             client_id: Client ID of the app.
             client_secret: Client secret of the app.
             url: URL of GitHub: that of an Enterprise Server, or `https://NAME.ghe.com` with data residency.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # Without a scope, a token gets all that the user has ever given the app: "scope" at
         # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
@@ -87,7 +87,9 @@ class Upstream:
         return cls(GitHubProvider(settings, url))
 
     @classmethod
-    def google(cls, client_id: str, client_secret: str, **options: Unpack[UpstreamOptions]) -> Upstream:
+    def google(
+        cls, client_id: str, client_secret: str, **options: Unpack[UpstreamOptions]
+    ) -> UpstreamProvider:
         """Create an upstream for Google: an OAuth client of the type "Web application".
 
         Anyone with a Google account can log in. `parameters={"hd": "example.com"}` requests an account of an
@@ -98,7 +100,7 @@ class Upstream:
         Args:
             client_id: Client ID.
             client_secret: Client secret.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # A refresh token comes with access_type=offline alone, and after the first time with prompt=consent alone:
         # https://developers.google.com/identity/protocols/oauth2/web-server#offline
@@ -126,7 +128,7 @@ class Upstream:
         *,
         authority: str = "https://login.microsoftonline.com",
         **options: Unpack[UpstreamOptions],
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for a tenant of Microsoft Entra ID: an app registration with the platform "Web".
 
         The subject is `sub`, which is specific to this application. `oid` and `tid`, the same for the whole tenant, are
@@ -137,7 +139,7 @@ class Upstream:
             client_id: Application (client) ID.
             client_secret: Value of a client secret; None for a public client.
             authority: URL of the login service. National clouds have others.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # sub is immutable and of this application alone, oid of the whole tenant. The token's user is who the standard
         # says, sub, as for `mcpkit.auth.Entra`, so that both say the same of one application:
@@ -156,14 +158,14 @@ class Upstream:
     @classmethod
     def cognito(
         cls, user_pool_id: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for a user pool of Amazon Cognito with a domain: an app client with the code grant.
 
         Args:
             user_pool_id: ID of the user pool, such as `eu-west-1_abcdefghi`.
             client_id: ID of the app client.
             client_secret: Client secret; None for a public client.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # A scope that the app client may not use is an error; there is no offline_access, and always a refresh token:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/authorization-endpoint.html
@@ -186,7 +188,7 @@ class Upstream:
         *,
         audience: str | None = None,
         **options: Unpack[UpstreamOptions],
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for Auth0: a "Regular Web Application" with the grants of code and refresh token.
 
         A revocation ends all grants of the user to the application, unless the tenant setting "Refresh Token Revocation
@@ -197,7 +199,7 @@ class Upstream:
             client_id: Client ID of the application.
             client_secret: Client secret; None for a public client.
             audience: API that access tokens are for; None for Auth0's own userinfo only.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # An application has one of the methods that the metadata names: Post, unless somebody chooses another:
         # https://auth0.com/docs/get-started/applications/credentials
@@ -216,7 +218,7 @@ class Upstream:
     @classmethod
     def okta(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for Okta: a "Web Application" with the grants of code and refresh token.
 
         Args:
@@ -224,7 +226,7 @@ class Upstream:
                 `https://example.okta.com/oauth2/default`.
             client_id: Client ID of the application.
             client_secret: Client secret; None for a public client.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
         # https://developer.okta.com/docs/concepts/auth-servers/
@@ -235,7 +237,7 @@ class Upstream:
     @classmethod
     def keycloak(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for a Keycloak realm: a client with "Standard flow".
 
         A client with a secret also needs "Client authentication".
@@ -244,7 +246,7 @@ class Upstream:
             issuer: URL of the realm, `https://id.example.com/realms/example`.
             client_id: Client ID.
             client_secret: Client secret; None for a public client.
-            options: Other options; see `Upstream`.
+            options: Other options; see `UpstreamProvider`.
         """
         # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
@@ -256,7 +258,7 @@ class Upstream:
     @classmethod
     def openid(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for any OpenID provider, found by its metadata.
 
         `offline_access`, and with it `prompt=consent`, is requested if the metadata lists that scope.
@@ -265,7 +267,7 @@ class Upstream:
             issuer: The issuer, exactly as in its metadata.
             client_id: Client ID.
             client_secret: Client secret; None for a public client.
-            options: Other options; see `Upstream`. By default `name` is `openid`, and `title` the host of the issuer.
+            options: Other options; see `UpstreamProvider`. By default `name` is `openid`; `title` is the issuer's host.
         """
         usual: UpstreamOptions = {"scopes": _OPENID}
         client = ClientSecret(client_id, client_secret)
@@ -285,7 +287,7 @@ class Upstream:
         revocation_endpoint: str | None = None,
         subject_claim: str = "sub",
         **options: Unpack[UpstreamOptions],
-    ) -> Upstream:
+    ) -> UpstreamProvider:
         """Create an upstream for a provider of OAuth without OpenID Connect, by its endpoints.
 
         Args:
@@ -297,7 +299,7 @@ class Upstream:
             userinfo_endpoint: URL that returns a JSON object about the user of an access token, by GET.
             revocation_endpoint: URL of the revocation endpoint (RFC 7009); None if there is none.
             subject_claim: Member of that object with the ID of the user. It must never change, so it is not a name.
-            options: Other options; see `Upstream`. By default `name` is `oauth`, and `title` the host of the issuer.
+            options: Other options; see `UpstreamProvider`. By default `name` is `oauth`; `title` is the issuer's host.
         """
         client = ClientSecret(client_id, client_secret)
         settings = settings_of("oauth", _host(issuer), issuer, client, {}, options)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpkit import Scope, Server
-from mcpkit.auth import InvalidTokenError, OAuthProxy, ProtectedResource, Upstream, VerifierContext
+from mcpkit.auth import InvalidTokenError, OAuthProxy, ProtectedResource, UpstreamProvider, VerifierContext
 from mcpkit.state.memory import Memory
 from tests.helpers.oauth_flow import Login, PageForms
 from tests.helpers.signed_tokens import Signer
@@ -231,9 +231,9 @@ class World:
         self.shared = shared if shared is not None else Memory()
         outgoing = httpx2.AsyncClient(transport=Internet(self.hosts))
         if openid:
-            upstream = Upstream.openid(PROVIDER, *CLIENT, authentication="post", http_client=outgoing)
+            upstream = UpstreamProvider.openid(PROVIDER, *CLIENT, authentication="post", http_client=outgoing)
         else:
-            upstream = Upstream.oauth(
+            upstream = UpstreamProvider.oauth(
                 PROVIDER,
                 *CLIENT,
                 authorization_endpoint=f"{PROVIDER}/authorize",

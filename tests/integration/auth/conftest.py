@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.auth import Jwt, Upstream
+from mcpkit.auth import Jwt, UpstreamProvider
 from tests.helpers.browser import Browser, Launched, Profile
 from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import CLIENT, OLD, KeyIssuer, OpenIdSite, UpstreamLogin, openid, serve_keys
@@ -44,14 +44,14 @@ def provider() -> Iterator[OpenIdSite]:
 
 
 @pytest.fixture
-async def upstream(provider: OpenIdSite) -> AsyncIterator[Upstream]:
-    upstream = Upstream.openid(provider.url, *CLIENT, timeout=20)
+async def upstream(provider: OpenIdSite) -> AsyncIterator[UpstreamProvider]:
+    upstream = UpstreamProvider.openid(provider.url, *CLIENT, timeout=20)
     yield upstream
     await upstream.provider.aclose()
 
 
 @pytest.fixture
-def login(upstream: Upstream) -> UpstreamLogin:
+def login(upstream: UpstreamProvider) -> UpstreamLogin:
     return UpstreamLogin(upstream)
 
 

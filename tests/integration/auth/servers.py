@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mcpkit import Access, Context, Scope, Server
-from mcpkit.auth import AuditEvent, DevAuth, Jwt, OAuthProxy, TokenVerifier, Upstream
+from mcpkit.auth import AuditEvent, DevAuth, Jwt, OAuthProxy, TokenVerifier, UpstreamProvider
 from tests.helpers.browser import Profile
 from tests.helpers.identity_provider import CONFIDENTIAL, IdentityProvider, confidential, providing
 from tests.helpers.serving import in_thread_at
@@ -185,7 +185,7 @@ class ProxyServer(NamedTuple):
 @contextmanager
 def serve_proxy(
     *,
-    upstream: Callable[[IdentityProvider], Upstream] | None = None,
+    upstream: Callable[[IdentityProvider], UpstreamProvider] | None = None,
     around: Callable[[Any], Any] = lambda app: app,
     issuer: str = "",
     provided: dict[str, Any] | None = None,
@@ -222,8 +222,8 @@ def serve_provider(callback: str, **options: Any) -> Iterator[IdentityProvider]:
         yield provider
 
 
-def upstream_of(provider: IdentityProvider) -> Upstream:
-    return Upstream.openid(provider.issuer, *CONFIDENTIAL, name=NAME, scopes=["openid", "email"])
+def upstream_of(provider: IdentityProvider) -> UpstreamProvider:
+    return UpstreamProvider.openid(provider.issuer, *CONFIDENTIAL, name=NAME, scopes=["openid", "email"])
 
 
 def make_proxy_server(proxy: OAuthProxy, notes: list[str]) -> tuple[Server, list[AuditEvent]]:

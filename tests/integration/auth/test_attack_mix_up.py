@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpkit import Client, Server
-from mcpkit.auth import OAuthProxy, Upstream
+from mcpkit.auth import OAuthProxy, UpstreamProvider
 from mcpkit.auth.authority.consent import Consent
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
@@ -159,7 +159,7 @@ class Around:
 
 @contextmanager
 def served(*, is_guarded: bool) -> Iterator[str]:
-    upstream = Upstream.oauth(
+    upstream = UpstreamProvider.oauth(
         PROVIDER,
         "client",
         "secret",

@@ -171,7 +171,7 @@ async def test_token_for_principal_of_another_verifier():
 async def test_token_for_without_proxy_is_logged(caplog):
     async with connect(make_server(None)) as client:
         assert (await client.call_tool("token")).is_error
-    assert "Server(auth=OAuthProxy(Upstream.github(...)))" in caplog.text
+    assert "Server(auth=OAuthProxy(UpstreamProvider.github(...)))" in caplog.text
 
 
 async def test_two_providers_of_one_name_raise():

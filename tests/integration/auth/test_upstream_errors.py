@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from mcpkit.auth import Upstream
+from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, REVOKE, TOKEN, USERINFO, UpstreamLogin
@@ -152,10 +152,10 @@ async def test_userinfo_response_invalid_is_unavailable(provider, login, answer,
 @pytest.mark.parametrize("path", [OPENID, TOKEN, KEYS, USERINFO])
 async def test_provider_slow_times_out(provider, path):
     async with httpx2.AsyncClient(timeout=None) as client:
-        upstream = Upstream.openid(provider.url, *CLIENT, timeout=0.5, http_client=client)
+        upstream = UpstreamProvider.openid(provider.url, *CLIENT, timeout=0.5, http_client=client)
         login = UpstreamLogin(upstream)
         if path != OPENID:
-            answer = await UpstreamLogin(patient := Upstream.openid(provider.url, *CLIENT)).answered()
+            answer = await UpstreamLogin(patient := UpstreamProvider.openid(provider.url, *CLIENT)).answered()
             await patient.provider.aclose()
         provider.held = path
         provider.is_open.clear()

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from mcpkit.auth import Upstream
+from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.upstream.errors import UpstreamRefusedError
 from tests.helpers.fake_idp import CLIENT, GITHUB_APPLICATION, GitHubSite, UpstreamLogin, github
 
@@ -22,14 +22,14 @@ def site() -> Iterator[GitHubSite]:
 
 
 @pytest.fixture
-async def upstream(site: GitHubSite) -> AsyncIterator[Upstream]:
-    made = Upstream.github(*CLIENT, url=site.url)
+async def upstream(site: GitHubSite) -> AsyncIterator[UpstreamProvider]:
+    made = UpstreamProvider.github(*CLIENT, url=site.url)
     yield made
     await made.provider.aclose()
 
 
 @pytest.fixture
-def login(upstream: Upstream) -> UpstreamLogin:
+def login(upstream: UpstreamProvider) -> UpstreamLogin:
     return UpstreamLogin(upstream)
 
 
@@ -76,7 +76,7 @@ async def test_github_callback_iss_is_checked(site, login, named):
 
 
 async def test_github_com_requires_iss():
-    upstream = Upstream.github(*CLIENT)
+    upstream = UpstreamProvider.github(*CLIENT)
     with pytest.raises(UpstreamRefusedError, match="another issuer"):
         await UpstreamLogin(upstream).redeemed({"code": "a", "state": "b"})
 

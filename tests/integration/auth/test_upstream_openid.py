@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from starlette.responses import JSONResponse
 
-from mcpkit.auth import Upstream
+from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
@@ -86,7 +86,7 @@ async def test_openid_id_token_algorithms_and_at_hash(algorithm):
 
         provider.changed = changed
         provider.metadata["userinfo_endpoint"] = None
-        upstream = Upstream.openid(provider.url, *CLIENT)
+        upstream = UpstreamProvider.openid(provider.url, *CLIENT)
         identity, tokens = await UpstreamLogin(upstream).redeemed()
         again = await upstream.provider.identify(tokens)
         await upstream.provider.aclose()
@@ -212,7 +212,7 @@ async def test_openid_revoke_sends_both_tokens(provider, login):
         await login.upstream.provider.revoke(tokens)
     provider.mend()
     provider.metadata["revocation_endpoint"] = None
-    without = Upstream.openid(provider.url, *CLIENT)
+    without = UpstreamProvider.openid(provider.url, *CLIENT)
     await without.provider.revoke(tokens)
     await without.provider.aclose()
 
@@ -249,7 +249,7 @@ async def test_openid_claims_are_limited(provider, login):
     provider.told = lambda claims: {**claims, **{f"n{each}": "x" * 1_000 for each in range(33)}}
     with pytest.raises(UpstreamUnavailableError, match="more than 32,768 characters"):
         await login.redeemed()
-    upstream = Upstream.openid(provider.url, *CLIENT, claims=["about"])
+    upstream = UpstreamProvider.openid(provider.url, *CLIENT, claims=["about"])
     provider.told = lambda claims: {**claims, "about": "x" * 2_000}
     wanted, _ = await UpstreamLogin(upstream).redeemed()
     await upstream.provider.aclose()
@@ -272,13 +272,13 @@ async def test_openid_identify_with_ended_token_is_rejected(provider, login):
     assert provider.asked[USERINFO] == 2
 
 
-def by_hand(provider: OpenIdSite, **options: Any) -> Upstream:
+def by_hand(provider: OpenIdSite, **options: Any) -> UpstreamProvider:
     endpoints = {
         "authorization_endpoint": f"{provider.url}/authorize",
         "token_endpoint": f"{provider.url}/token",
         "userinfo_endpoint": f"{provider.url}/userinfo",
     }
-    return Upstream.oauth("https://chat.example.com", *CLIENT, **{**endpoints, **options})
+    return UpstreamProvider.oauth("https://chat.example.com", *CLIENT, **{**endpoints, **options})
 
 
 @each_row("id_", [None, True, 1.5, "", [], {"id": 1}, "a\nb"])

@@ -10,7 +10,7 @@ from typing import Literal
 import httpx2
 
 from mcpkit import Context, Server
-from mcpkit.auth import OAuthProxy, Upstream
+from mcpkit.auth import OAuthProxy, UpstreamProvider
 from mcpkit.storage import Redis, Sqlite
 from tests.integration.auth.workers import CLIENT_ID
 
@@ -22,7 +22,7 @@ PROVIDER, SHARED = os.environ["PROVIDER"], os.environ["SHARED"]
 server = Server(
     "notes",
     auth=OAuthProxy(
-        Upstream.openid(PROVIDER, CLIENT_ID, os.environ["CLIENT_SECRET"], scopes=["openid", "email"])
+        UpstreamProvider.openid(PROVIDER, CLIENT_ID, os.environ["CLIENT_SECRET"], scopes=["openid", "email"])
     ),
     storage=Redis(SHARED) if SHARED.startswith("redis:") else Sqlite(SHARED),
     secret_key=json.loads(os.environ["SECRETS"]),
