@@ -101,7 +101,7 @@ def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPa
         patched.setattr("mcpkit.auth.authority.public_internet.public_client", web)
         upstream = FakeUpstream(Clock(), name="GitHub", issuer=elsewhere)
         upstream.title = "GitHub"
-        options = {"title": "Acme Notes", "picture": LOGO if picture else None, **options}
+        options = {"title": "Acme Notes", "logo": LOGO if picture else None, **options}
         server = Server("notes", auth=OAuthProxy(upstream, **options), scopes=SCOPES)
         with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
             yield ConsentPages(origin, elsewhere)

@@ -175,12 +175,12 @@ def change(
     *,
     fence: int | None = None,
     due: float | None = None,
-    keep: float | None = None,
+    ttl: float | None = None,
     message: Message | None = None,
 ) -> str | None:
     """Change a job, by whoever has seen it as it is given."""
     return done(
-        queue.change(job.key, value, version=job.version, fence=fence, due=due, ttl=keep, message=message)
+        queue.change(job.key, value, version=job.version, fence=fence, due=due, ttl=ttl, message=message)
     )
 
 

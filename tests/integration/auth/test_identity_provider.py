@@ -135,7 +135,7 @@ async def test_dpop_proof_binds_token(dpop_nonces):
             answer = await web.post(endpoint, data=form, headers={"DPoP": proofs.proof("POST", endpoint)})
             if dpop_nonces:
                 assert (answer.status_code, answer.json()["error"]) == (400, "use_dpop_nonce")
-                proofs.heard(endpoint, answer.headers["dpop-nonce"])
+                proofs.set_nonce(endpoint, answer.headers["dpop-nonce"])
                 answer = await web.post(endpoint, data=form, headers={"DPoP": proofs.proof("POST", endpoint)})
             keys = KeySet.import_key_set((await web.get(f"{provider.issuer}/jwks")).json())
     assert answer.json()["token_type"] == "DPoP"

@@ -168,7 +168,7 @@ async def test_introspection_timeout_and_connection_error():
         ({"client_secret": None}, TypeError, "client_secret must be a non-empty string"),
         ({"authentication": "none"}, ValueError, "authentication must be"),
         ({"endpoint": "http://id.example.com/introspect"}, ValueError, "not encrypted"),
-        ({"fresh": 0}, ValueError, "fresh"),
+        ({"cache_ttl": 0}, ValueError, "cache_ttl"),
         ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
     ],
 )

@@ -277,7 +277,7 @@ async def run_in_memory(version: str, handlers: Handlers, user: User | None) -> 
         return ("error: " if result.is_error else "") + result.text
 
     outcomes: dict[str, Any] = {}
-    options: dict[str, Any] = {"capabilities": {}} if user is None else {"answers": user.answer}
+    options: dict[str, Any] = {"capabilities": {}} if user is None else {"request_handler": user.answer}
     async with connect(questions_server.server, protocol_version=version, **options) as client:
         for kind, name in handlers:
             if user is not None:

@@ -244,7 +244,7 @@ async def test_revocation_refuses_token_without_issue_time(
     ("principal", "options", "error"),
     [
         (Principal(), {}, ValueError), ("", {}, ValueError), (7, {}, TypeError),
-        (ADA_ID, {"keep": 0}, ValueError), (ADA_ID, {"keep": "long"}, TypeError),
+        (ADA_ID, {"ttl": 0}, ValueError), (ADA_ID, {"ttl": "long"}, TypeError),
     ],
 )  # fmt: skip
 async def test_revoke_checks_arguments(
