@@ -46,7 +46,7 @@ class Timeout(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Retries(Options):
-    """How often a client sends requests again: `Client(url, retries=Retries(attempts=5))`.
+    """Limits of repeated requests of a client: `Client(url, retries=Retries(attempts=5))`.
 
     The client repeats only requests that change nothing, or that the caller marks with `retry=True`.
 

@@ -64,7 +64,7 @@ class CallResult:
 
     @property
     def is_structured_only(self) -> bool:
-        """Whether the result has structured content, and no other content except empty text blocks."""
+        """True if the result has structured content, and no other content except empty text blocks."""
         return "structuredContent" in self.raw and not any(
             block["type"] != "text" or block["text"].strip() for block in self.content
         )
