@@ -248,7 +248,8 @@ class Registry(Decorators, CatalogOwner):
         """
         if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise RegistrationError(
-                f"the extension {identifier!r} already exists. Attach it with include(...)"
+                f"extension(...) takes an identifier, got the extension {identifier!r}. "
+                "Add that to this server with server.include(...)"
             )
         extension = Extension(identifier, settings)
         if identifier in self.catalog.extensions:

@@ -61,9 +61,9 @@ def test_revision_unknown_is_refused() -> None:
     ({"error": {"code": 0, "message": "no"}}, "server/discover with error 0"),
     ({"result": {}}, "without supportedVersions"),
     ({"result": {"supportedVersions": "2026-07-28"}}, "without supportedVersions"),
-    ({"result": {"supportedVersions": ["2025-11-25"]}}, "the server supports 2025-11-25"),
+    ({"result": {"supportedVersions": ["2025-11-25"]}}, "the server supports only the protocol versions 2025-11-25"),
     ({"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18"]}}},
-     "the server supports 2025-06-18"),
+     "the server supports only the protocol versions 2025-06-18"),
 ])  # fmt: skip
 async def test_discover_refused_falls_back_to_initialize(to_discover: Any, reason: str) -> None:
     transport = discover_answers(to_discover)

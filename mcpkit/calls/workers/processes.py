@@ -260,7 +260,9 @@ class Worker:
             answered, value, raised = pickle.loads(answer)
             if answered == number:
                 return value, raised
-            logger.warning("a worker process sent two results for one call; the second is discarded")
+            logger.warning(
+                "a worker process sent two results for one call, as after a fork in the function; the second is discarded"
+            )
 
     def kill(self) -> None:
         """Kill it and the processes that it has started; from any thread."""

@@ -177,7 +177,8 @@ async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = 
     if common in STATELESS:
         reason = reason if common == revision else "the newest revision that the server supports"
         return await _discover(link, common, reason, is_again=True)
-    raise _HandshakeWantedError(f"the server supports {', '.join(map(str, supported or ()))}")
+    versions = ", ".join(map(str, supported or ()))
+    raise _HandshakeWantedError(f"the server supports only the protocol versions {versions}")
 
 
 def _newest(supported: object) -> str | None:
