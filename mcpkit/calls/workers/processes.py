@@ -261,7 +261,7 @@ class Worker:
             if answered == number:
                 return value, raised
             logger.warning(
-                "a worker process sent two results for one call, as after a fork in the function; the second is discarded"
+                "a worker process sent two results for one call, as after a fork; the second is discarded"
             )
 
     def kill(self) -> None:
