@@ -226,13 +226,13 @@ class Dated(Redis):
         version: str,
         fence: int | None = None,
         due: float | None = None,
-        keep: float | None = None,
+        ttl: float | None = None,
         message: Message | None = None,
     ) -> str | None:
         self._move()
-        due, keep = due and due * SCALE, keep and keep * SCALE
+        due, ttl = due and due * SCALE, ttl and ttl * SCALE
         return await super().change(
-            key, value, version=version, fence=fence, due=due, ttl=keep, message=message
+            key, value, version=version, fence=fence, due=due, ttl=ttl, message=message
         )
 
     async def take(
