@@ -136,7 +136,7 @@ def _core(annotation: Any) -> Any:
         if node["type"] == "is-instance" and _of_node(node) is None:
             raise RegistrationError(
                 f"{named(node['cls'])} cannot be converted to JSON; use a dataclass, a TypedDict or a pydantic "
-                "model, or register it with mcpkit.json_type"
+                "model, or register it with mcpkit.types.json_type"
             )
     inner = core["schema"] if core["type"] == "definitions" else core
     alone = inner["items_schema"][0]

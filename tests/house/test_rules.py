@@ -93,6 +93,15 @@ def test_catalogue_of_messages_is_current() -> None:
     assert MESSAGES.read_text("utf-8") == messages(), "run `make house`"
 
 
+def test_names_in_messages_exist() -> None:
+    rows = "\n".join(line for line in MESSAGES.read_text("utf-8").splitlines() if line.startswith("|"))
+    names = re.findall(r"\bmcpkit(?:\.[a-z]\w*)+", rows.replace("[tool.mcpkit.check]", ""))
+    assert "mcpkit.types.json_type" in names
+    for name in sorted({*names}):
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
 # What is public
 
 
