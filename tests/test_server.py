@@ -38,7 +38,7 @@ def test_timeouts_that_is_a_number_limits_calls() -> None:
 
 @pytest.mark.parametrize("shared", ["notes.db", {}, Memory])
 def test_shared_that_is_no_engine_is_refused(shared: Any) -> None:
-    with pytest.raises(TypeError, match=r"shared must be an engine such as .*, got"):
+    with pytest.raises(TypeError, match=r"storage must be a storage such as .*, got"):
         Server("s", storage=shared)
 
 

@@ -171,8 +171,8 @@ def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:
 def _given(secret: str | bytes | Sequence[str | bytes]) -> tuple[bytes, ...]:
     several = (secret,) if isinstance(secret, str | bytes) else tuple(secret)
     if not several:
-        raise ValueError(f"secret= is an empty list; {SECRET_HOW}")
-    return tuple(_checked(one, "secret=") for one in several)
+        raise ValueError(f"secret_key= is an empty list; {SECRET_HOW}")
+    return tuple(_checked(one, "secret_key=") for one in several)
 
 
 def _found() -> tuple[bytes, ...]:

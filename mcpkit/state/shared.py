@@ -63,10 +63,10 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
             if isinstance(shared, str | os.PathLike)
             else 'Sqlite("notes.db")'
         )
-        raise TypeError(f"shared must be an engine such as Memory() or {meant}, got {shared!r}")
+        raise TypeError(f"storage must be a storage such as Memory() or {meant}, got {shared!r}")
     if missing := [name for name in _MEMBERS if not hasattr(shared, name)]:
         raise TypeError(
-            f"shared lacks {', '.join(missing)}. Implement all members of mcpkit.Shared; got {shared!r}"
+            f"storage lacks {', '.join(missing)}. Implement all members of mcpkit.storage.Storage; got {shared!r}"
         )
     if is_persistent and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(

@@ -129,7 +129,7 @@ def test_secret_is_read_from_environment(monkeypatch):
 
 @pytest.mark.parametrize("secret", ["", b"hunter2hunter2", [NEW, "hunter2hunter2"], []])
 def test_short_secret_is_refused(secret):
-    with pytest.raises(ValueError, match=r"^secret= .*secrets\.token_urlsafe\(32\)") as error:
+    with pytest.raises(ValueError, match=r"^secret_key= .*secrets\.token_urlsafe\(32\)") as error:
         Keys(secret, "weather")
     assert "hunter2" not in "".join(traceback.format_exception_only(error.value))
 

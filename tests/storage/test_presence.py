@@ -156,6 +156,6 @@ def test_server_names_the_missing_methods_of_an_engine() -> None:
 
     with pytest.raises(
         TypeError,
-        match=r"shared lacks erase, take_tokens, listening, items\. Implement all members of mcpkit\.Shared",
+        match=r"storage lacks erase, take_tokens, listening, items\. Implement all members of mcpkit\.storage\.Storage",
     ):
         Server("s", storage=Half(), secret_key=SECRET)  # type: ignore[arg-type]  # the mistake
