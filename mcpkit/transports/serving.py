@@ -42,8 +42,10 @@ def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
     app_options = {name: options.pop(name) for name in ASGI_OPTIONS if name in options}
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
     check_uvicorn(options)
-    if options.pop("reload", False) and reload_program(options):
-        return
+    if options.pop("reload", False):
+        watched = {name: options.pop(name) for name in [*options] if name.startswith("reload_")}
+        if reload_program(watched):
+            return
     if transport == "sse":
         from dataclasses import replace
 

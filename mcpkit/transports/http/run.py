@@ -80,11 +80,11 @@ def check_uvicorn(options: Mapping[str, object]) -> None:
         )
 
 
-def reload_program(options: Mapping[str, Any]) -> bool:
+def reload_program(watched: Mapping[str, Any]) -> bool:
     """Run this program in child processes, and restart it each time one of its files changes.
 
     Args:
-        options: Options of uvicorn, which select the watched files.
+        watched: The `reload_` options of uvicorn, which select the watched files.
 
     Returns:
         False in a child process, which must serve; True in the parent process, after it was stopped.
@@ -93,7 +93,6 @@ def reload_program(options: Mapping[str, Any]) -> bool:
         return False
     from uvicorn.supervisors import ChangeReload
 
-    watched = {name: value for name, value in options.items() if name.startswith("reload_")}
     config = uvicorn.Config("", reload=True, **watched)
     watcher = ChangeReload(
         config, target=lambda _: None, sockets=[]

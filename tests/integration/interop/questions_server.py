@@ -39,7 +39,11 @@ class PaymentPage:
 
     async def show(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request: its path is the payment."""
-        path = (await reader.readline()).split()[1].decode()
+        request_line = (await reader.readline()).split()
+        if len(request_line) < 2:  # no request: a client that closed its connection
+            writer.close()
+            return
+        path = request_line[1].decode()
         while (await reader.readline()).strip():
             pass
         self.paid.add(path.removeprefix("/"))

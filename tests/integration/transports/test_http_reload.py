@@ -37,12 +37,13 @@ def test_edited_program_is_served_anew_with_its_arguments(tmp_path: Path) -> Non
     file, port = tmp_path / "server.py", free_port()
     file.write_text(PROGRAM)
     with Served([sys.executable, str(file), str(port)]) as served:
-        served.wait_for("Application startup complete")
+        served.wait_for("Uvicorn running on")
         with SyncClient(f"http://127.0.0.1:{port}/mcp") as client:
             assert client.call_tool("version").text == "first"
         file.write_text(PROGRAM.replace("first", "second"))
         served.wait_for("the program is started again")
-        served.wait_for("Application startup complete", times=2)
+        served.wait_for("Uvicorn running on", times=2)
         with SyncClient(f"http://127.0.0.1:{port}/mcp") as client:
             assert client.call_tool("version").text == "second"
         served.stop(signal.SIGTERM)
+        assert "will not reload" not in served.text
