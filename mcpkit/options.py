@@ -33,8 +33,24 @@ class Options:
                     raise TypeError(unknown_option(f"{cls.__name__}()", name, known))
             return super().__new__(cls)
 
+    # Written once: dataclasses would compile them for each class at every start.
 
-@dataclass(frozen=True, kw_only=True)
+    def __repr__(self) -> str:
+        """Return the call that makes the same options."""
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the options with others of the same class."""
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        """Hash the values."""
+        return hash(tuple(vars(self).values()))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Limits(Options):
     """Upper bounds of a server: `Server("notes", limits=Limits(concurrent_requests=4096))`.
 
@@ -86,7 +102,7 @@ class Limits(Options):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Timeouts(Options):
     """Time limits of a server, in seconds: `Server("notes", timeouts=Timeouts(call=30, shutdown=20))`.
 
@@ -134,7 +150,7 @@ class Timeouts(Options):
         return value if isinstance(value, Timeouts) else Timeouts(call=value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class HttpOptions(Options):
     """Options of the HTTP transport that few deployments change: `server.asgi(http=HttpOptions(sse=False))`.
 
@@ -180,7 +196,7 @@ class HttpOptions(Options):
         check_seconds("HttpOptions(sse_ping_interval=...)", self.sse_ping_interval)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ServerOptions(Options):
     """Options of a server that few authors change: `Server("notes", options=ServerOptions(encrypt_state=True))`.
 

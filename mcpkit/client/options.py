@@ -9,7 +9,7 @@ from ..options import Options
 from .asking.rounds import ROUNDS
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Timeout(Options):
     """Time limits of a client, in seconds: `Client(url, timeout=Timeout(response=30, total=120))`.
 
@@ -44,7 +44,7 @@ class Timeout(Options):
         return value if isinstance(value, Timeout) else Timeout(response=value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Retries(Options):
     """Limits of repeated requests of a client: `Client(url, retries=Retries(attempts=5))`.
 

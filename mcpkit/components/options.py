@@ -29,7 +29,7 @@ WatchFunction = Callable[..., AsyncGenerator[Any, None]]
 TextOf = Literal["json", "none"] | Callable[[Any], str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Access(Options):
     """Rules for who may see and use a component: `@server.tool(access=Access(visible=is_member))`.
 
@@ -68,7 +68,7 @@ class Access(Options):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ResultOptions(Options):
     """Form of a tool's result: `@server.tool(result=ResultOptions(text="none"))`.
 

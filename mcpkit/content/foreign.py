@@ -54,7 +54,9 @@ def plain(value: Any) -> Any:
     encode = encoder(type(value))
     if encode is None:
         cls = type(value).__name__
-        raise TypeError(f"a {cls} cannot be converted to JSON; register its class with mcpkit.types.json_type")
+        raise TypeError(
+            f"a {cls} cannot be converted to JSON; register its class with mcpkit.types.json_type"
+        )
     return encode(value)
 
 

@@ -46,4 +46,4 @@ def test_edited_program_is_served_anew_with_its_arguments(tmp_path: Path) -> Non
         with SyncClient(f"http://127.0.0.1:{port}/mcp") as client:
             assert client.call_tool("version").text == "second"
         served.stop(signal.SIGTERM)
-        assert "will not reload" not in served.text
+        assert "will not reload" not in served.notes
