@@ -124,10 +124,10 @@ class Verification:
             outcome = "failed"
             if self._is_new(repr(type(error))):
                 # Its own text may have the token, as that of a KeyError has.
-                told = "".join(traceback.format_exception(error)).replace(token, "...")
-                logger.error(  # noqa: TRY400 - it is told
+                redacted = "".join(traceback.format_exception(error)).replace(token, "...")
+                logger.error(  # noqa: TRY400 - the text has the traceback
                     "the token verifier raised an exception, and the request is answered with HTTP 500:\n%s",
-                    told,
+                    redacted,
                 )
             self._tell(500, "failed", "the token verifier raised an exception", url, caller)
             raise UnreadError(
