@@ -32,7 +32,7 @@ WORKERS ?= 4
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected bench-tasks bench-scale-out bench-compat bench-cli hosts day servers compat house soak pairs bent generated chaos chaos-clients clean $(VERSIONS:%=test-%)
+.PHONY: help setup lab notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected bench-tasks bench-scale-out bench-compat bench-cli hosts servers compat house soak pairs bent generated chaos chaos-clients clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup        the development environment: .venv, node_modules, and clients and servers of others in .servers'
@@ -228,10 +228,6 @@ bench-cli: .venv/.dev .servers/fastmcp/.installed
 
 hosts: setup .hosts/.installed $(AGENTS:%=.hosts/%/.installed)
 	@PYTHONPATH=. $(PY) tests/hosts/run.py
-	@$(MAKE) --no-print-directory day
-
-day: setup .hosts/.installed
-	@PYTHONPATH=. $(PY) tests/hosts/day.py
 
 house: .venv/.package
 	@$(PY) bench/house/counts.py
