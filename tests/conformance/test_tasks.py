@@ -81,10 +81,11 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
 
 
 async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
-    stopped = asyncio.Event()
+    started, stopped = asyncio.Event(), asyncio.Event()
 
     async def go_on() -> None:
         """Go on."""
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -93,6 +94,7 @@ async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
     async with speak(server_of(go_on)) as pipe:
         id_ = (await begin(pipe, "go_on"))["taskId"]
         waiting = pipe.start("tasks/result", {"taskId": id_})
+        await asyncio.wait_for(started.wait(), 10)
         cancelled = await pipe.result("tasks/cancel", {"taskId": id_})
         assert (cancelled["taskId"], cancelled["status"]) == (id_, "cancelled")
         await asyncio.wait_for(stopped.wait(), 10)
