@@ -267,7 +267,7 @@ async def test_input_is_not_read_while_output_is_not(lab: Lab) -> None:
     async with served(lab.server) as peer:
         await peer.begin()
         await peer.send(id=1, method="tools/call", params={"name": "log", "arguments": {"times": 5000}})
-        await peer.send(id=2, method="ping")
+        ping = asyncio.create_task(peer.send(id=2, method="ping"))  # read at once, or when there is room
         await until(lambda: len(lab.events) > 800)
         for _ in range(1000):
             await asyncio.sleep(0)
@@ -277,6 +277,7 @@ async def test_input_is_not_read_while_output_is_not(lab: Lab) -> None:
         ids = {1, 2}
         while ids:
             ids.discard((await peer.next()).get("id", 0))
+        await ping
         assert lab.events.count("logged") == 5000
 
 
