@@ -19,7 +19,7 @@ from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.asking.forms import FormRequest
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
-from tests.helpers.child_process import held
+from tests.helpers.processes import held
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from mcpkit import (
     Timeouts,
 )
 from mcpkit.middleware import CallNext, Request
-from tests.helpers.impatient import ImpatientClient
+from tests.helpers.pipe import ImpatientClient
 from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio

@@ -13,24 +13,29 @@ from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
 from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import TestClient, connect
-from tests.helpers.failing import BOTH, CALLS, BrokenError, make_server, told
-from tests.helpers.waiting import over
-from tests.helpers.work import Work
+from tests.helpers.servers.middleware import (
+    CALLS,
+    REVISION_PAIR,
+    BrokenError,
+    error_text,
+    make_failing_server,
+)
+from tests.helpers.waiting import Work, over
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("revision", REVISION_PAIR)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_receives_unexpected_exceptions(
     call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = BrokenError("secret")
-    server = make_server(error)
+    server = make_failing_server(error)
     failures: list[ErrorEvent] = []
     server.on_error(failures.append)
     async with connect(server, protocol_version=revision) as client:
-        text = await told(client, call)
+        text = await error_text(client, call)
     (failure,) = failures
     assert failure.exception is error
     assert failure.ctx.server is server
@@ -45,11 +50,11 @@ async def test_error_hook_receives_unexpected_exceptions(
 async def test_error_hook_does_not_receive_deliberate_errors(
     call: Callable[[TestClient], Awaitable[Any]], error: Exception
 ) -> None:
-    server = make_server(error)
+    server = make_failing_server(error)
     failures: list[ErrorEvent] = []
     server.on_error(failures.append)
     async with connect(server) as client:
-        await told(client, call)
+        await error_text(client, call)
     assert failures == []
 
 
@@ -75,7 +80,7 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
     assert failures == []
 
 
-@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("revision", REVISION_PAIR)
 async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -> None:
     server = Server("s", timeouts=0.01)
     failures: list[ErrorEvent] = []
@@ -87,16 +92,16 @@ async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -
         return ""
 
     async with connect(server, protocol_version=revision) as client:
-        assert await told(client, CALLS["tool"]) == "timed out after 0.01 s"
+        assert await error_text(client, CALLS["tool"]) == "timed out after 0.01 s"
     assert [(type(failure.exception), failure.ref) for failure in failures] == [(CallTimeoutError, None)]
 
 
-@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("revision", REVISION_PAIR)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_may_replace_the_error(
     call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = make_server(BrokenError("secret"))
+    server = make_failing_server(BrokenError("secret"))
     later: list[ErrorEvent] = []
 
     @server.on_error
@@ -105,7 +110,7 @@ async def test_error_hook_may_replace_the_error(
 
     server.on_error(later.append)
     async with connect(server, protocol_version=revision) as client:
-        assert await told(client, call) == "the station is down"
+        assert await error_text(client, call) == "the station is down"
     assert later == []  # to whoever comes after, it is what the author has said
     assert caplog.records == []
 
@@ -117,7 +122,7 @@ async def test_failing_error_hook_leaves_the_response_unchanged(
     raised: BaseException | str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = make_server(BrokenError())
+    server = make_failing_server(BrokenError())
     heard: list[ErrorEvent] = []
 
     @server.on_error
@@ -128,7 +133,7 @@ async def test_failing_error_hook_leaves_the_response_unchanged(
 
     server.on_error(heard.append)
     async with connect(server) as client:
-        text = await told(client, call)
+        text = await error_text(client, call)
         assert (await client.list_tools())[0]["name"] == "tool"
     assert text == f"Internal error (ref {heard[0].ref})"
     assert "the error hook" in caplog.records[0].getMessage()
@@ -151,18 +156,18 @@ async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptu
         raise BrokenError
 
     async with connect(server) as client:
-        await told(client, CALLS["tool"])
+        await error_text(client, CALLS["tool"])
     assert [type(failure.exception) for failure in failures] == [BrokenError]
 
 
 async def test_error_hook_of_the_serving_server_is_called(caplog: pytest.LogCaptureFixture) -> None:
-    inner, outer = make_server(BrokenError()), Server("outer")
+    inner, outer = make_failing_server(BrokenError()), Server("outer")
     outer.include(inner)
     heard: dict[str, list[ErrorEvent]] = {"inner": [], "outer": []}
     inner.on_error(heard["inner"].append)
     outer.on_error(heard["outer"].append)
     async with connect(outer) as client:
-        await told(client, CALLS["tool"])
+        await error_text(client, CALLS["tool"])
     assert [failure.ctx.server for failure in heard["outer"]] == [outer]
     assert heard["inner"] == []
 

@@ -5,12 +5,17 @@ Of the SDKs it is the code alone: the programs that they bring are 500 MB, and `
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +72,144 @@ def _outcomes(environment: Environment, script: Path, arguments: tuple[str, ...]
 
 AGENTS = [Environment("claude", 2), Environment("claude", 1), Environment("qoder", 1)]
 """The last does not take `mcp` 2.x."""
+
+
+MCP = int(version("mcp").partition(".")[0])
+"""The major version of the package `mcp`, which differs between environments."""
+
+
+class Program:
+    """Stands in for the program that an SDK starts: talks to servers in the SDK's process by its control protocol."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.ids = count(1)
+
+    async def connect(self) -> None:
+        pass
+
+    async def write(self, data: str) -> None:
+        message = json.loads(data)
+        if message["type"] == "control_request":
+            response = {"subtype": "success", "request_id": message["request_id"], "response": {}}
+            self.said.put_nowait({"type": "control_response", "response": response})
+        elif message["type"] == "control_response":
+            response = message["response"]
+            answer = self.answers.pop(response["request_id"])
+            if not answer.done():
+                answer.set_result(response)
+
+    async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        while (message := await self.said.get()) is not None:
+            yield message
+
+    async def close(self) -> None:
+        self.said.put_nowait(None)
+
+    def is_ready(self) -> bool:
+        return True
+
+    async def end_input(self) -> None:
+        pass
+
+    def start(self, server: str, message: dict[str, Any]) -> tuple[str, asyncio.Future[dict[str, Any]]]:
+        """Hand a message to a server; return the id of the control request, and its response to come."""
+        id_ = f"request-{next(self.ids)}"
+        answer = self.answers[id_] = asyncio.get_running_loop().create_future()
+        request = {"subtype": "mcp_message", "server_name": server, "message": message}
+        self.said.put_nowait({"type": "control_request", "request_id": id_, "request": request})
+        return id_, answer
+
+
+class Call:
+    """A request that a server has been asked, and that may be given up."""
+
+    def __init__(
+        self, agent: Agent, id_: int, request_id: str, answer: asyncio.Future[dict[str, Any]]
+    ) -> None:
+        self._agent = agent
+        self._id = id_
+        self._request_id = request_id
+        self.answer = answer
+
+    async def cancel(self) -> None:
+        """Cancel it, as the program of the SDK does."""
+        if self._agent.sdk == "claude":
+            await self._agent.tell("notifications/cancelled", requestId=self._id)
+        else:
+            self._agent.program.said.put_nowait(
+                {"type": "control_cancel_request", "request_id": self._request_id}
+            )
+
+    async def response(self) -> dict[str, Any]:
+        """Return the JSON-RPC response."""
+        response = await asyncio.wait_for(self.answer, 20)
+        if response["subtype"] == "error":
+            raise RuntimeError(response["error"])
+        return response["response"]["mcp_response"]
+
+
+class Agent:
+    """An agent that has one server in its process."""
+
+    def __init__(self, sdk: str, program: Program) -> None:
+        self.sdk = sdk
+        self.program = program
+        self._ids = count(100)
+
+    def start(self, method: str, **params: Any) -> Call:
+        """Ask the server something, and go on."""
+        id_ = next(self._ids)
+        message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+        return Call(self, id_, *self.program.start("here", message))
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Ask the server something, and return its response."""
+        return await self.start(method, **params).response()
+
+    async def tell(self, method: str, **params: Any) -> None:
+        """Send a notification."""
+        _, answer = self.program.start("here", {"jsonrpc": "2.0", "method": method, "params": params})
+        await answer
+
+    async def begin(self, **capabilities: Any) -> dict[str, Any]:
+        """Do the handshake."""
+        response = await self.ask(
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities=capabilities,
+            clientInfo={"name": "program", "version": "1"},
+        )
+        await self.tell("notifications/initialized")
+        return response
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """List the tools."""
+        return (await self.ask("tools/list"))["result"]["tools"]
+
+    async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
+        """Call a tool, and return its result."""
+        return (await self.ask("tools/call", name=name, arguments=arguments))["result"]
+
+
+@asynccontextmanager
+async def agent(sdk: str, config: Any) -> AsyncIterator[Agent]:
+    """Connect a client of an SDK, whose server is `config`, or the `instance` of one."""
+    if not isinstance(config, dict):
+        config = {"type": "sdk", "name": "here", "instance": config}
+    program: Any = Program()
+    if sdk == "claude":
+        from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+
+        client = ClaudeSDKClient(ClaudeAgentOptions(mcp_servers={"here": config}), transport=program)
+    else:
+        from qoder_agent_sdk import QoderAgentOptions, QoderSDKClient, qodercli_auth
+
+        options = QoderAgentOptions(mcp_servers={"here": config}, auth=qodercli_auth())
+        client = QoderSDKClient(options, transport=program)
+    await client.connect()
+    try:
+        yield Agent(sdk, program)
+    finally:
+        await client.disconnect()

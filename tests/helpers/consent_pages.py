@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
@@ -105,3 +106,40 @@ def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPa
         server = Server("notes", auth=OAuthProxy(upstream, **options), scopes=SCOPES)
         with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
             yield ConsentPages(origin, elsewhere)
+
+
+DRAWN = Path(__file__).parents[2] / "docs" / "assets"
+PICTURES = {
+    "consent-light": ("local", 620, False),
+    "consent-dark": ("document", 620, True),
+    "consent-phone": ("local", 360, False),
+    "consent-error": ("error", 620, False),
+}
+"""Of each picture the page, how wide the window is, and whether it is dark."""
+COLOURS = 48
+
+
+def main() -> None:
+    """Draw the pages for the documentation: `python -m tests.helpers.consent_pages`."""
+    from PIL import Image
+
+    from tests.helpers.browser import browsing
+
+    with (
+        browsing() as browser,
+        consent_pages() as pages,
+        browser.profile() as profile,
+        TemporaryDirectory() as folder,
+    ):
+        for name, (kind, width, dark) in PICTURES.items():
+            drawn = Path(folder) / f"{name}.png"
+            profile.show(width, height=200, dark=dark)
+            profile.open(pages.url(kind))
+            profile.screenshot(drawn)
+            with Image.open(drawn) as picture:
+                few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+                few.save(DRAWN / f"{name}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,9 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpkit import Server
-from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import META, stateless_meta
-from tests.helpers.serving import in_thread
+from tests.helpers.serving import app_of, in_thread
 
 HELPERS = Path(__file__).parent
 ROOT = HELPERS.parents[1]

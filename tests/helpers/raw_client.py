@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.official import official
 from tests.helpers.pipe import HANDSHAKE, META, STATELESS, settle, stateless_meta
+from tests.helpers.serving import AT_ONCE, app_of
 
 App = Callable[..., Awaitable[None]]
 Headers = Mapping[str, str | bytes | None]

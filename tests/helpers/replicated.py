@@ -10,9 +10,9 @@ from pathlib import Path
 from mcpkit import Server
 from mcpkit.storage import Memory
 from tests.helpers.engines import Engine, close, make_engine
-from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
+from tests.helpers.serving import AT_ONCE, app_of
 
 REPLICAS = 3
 

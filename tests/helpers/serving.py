@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 import pytest
 import uvicorn
 
+from mcpkit import Limits, Server, Timeouts
+from mcpkit.transports.http.app import HttpApp
+from mcpkit.transports.http.options import Settings
 from tests.helpers.signed_tokens import CertificateAuthority
 
 ROOT = Path(__file__).parents[2]
@@ -332,3 +335,16 @@ def _wait_for_nginx(ports: NginxPorts, process: subprocess.Popen[bytes], log: Pa
             continue
         return
     raise AssertionError(f"nginx has ended: {log.read_text()}")
+
+
+AT_ONCE = Timeouts(shutdown=0)
+"""Running calls are cancelled as soon as the app is asked to stop."""
+
+
+def app_of(
+    server: Server, *, limits: Limits | None = None, timeouts: Timeouts | None = None, **options: Any
+) -> HttpApp:
+    """Return what `server.asgi(**options)` does, with other limits and timeouts."""
+    runtime = server.engine.runtime
+    settings = Settings(limits or runtime.limits, timeouts or runtime.timeouts, **options)
+    return HttpApp(server.engine, settings)

@@ -14,8 +14,7 @@ from typing import Any
 
 from mcpkit import Context, Server, Task, TaskOptions, Timeouts
 from mcpkit.storage import Sqlite
-from tests.helpers.http_apps import app_of
-from tests.helpers.serving import ROOT
+from tests.helpers.serving import ROOT, app_of
 from tests.helpers.waiting import until
 
 SECRET = "a secret of sixteen and more"

@@ -12,8 +12,7 @@ from mcpkit import Principal, ProtocolError, Server, ToolError
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import AccessLog
 from mcpkit.testing import connect
-from tests.helpers.waiting import over
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work, over
 
 pytestmark = pytest.mark.anyio
 

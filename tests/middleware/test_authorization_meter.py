@@ -14,7 +14,7 @@ from mcpkit.auth import Introspection, Jwt
 from mcpkit.middleware import Telemetry
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
 from tests.helpers.raw_client import serving
-from tests.helpers.verified import ISSUER, Table, bearer
+from tests.helpers.servers.protected import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,8 @@ import pytest
 from mcpkit import ProtocolError, RegistrationError, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
-from tests.helpers.waiting import over
-from tests.helpers.work import Work
-from tests.helpers.wrapped import REVISIONS, Recorder, make_server
+from tests.helpers.servers.middleware import REVISIONS, Recorder, make_server
+from tests.helpers.waiting import Work, over
 
 pytestmark = pytest.mark.anyio
 

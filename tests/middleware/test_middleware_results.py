@@ -10,16 +10,22 @@ import pytest
 from mcpkit import ProtocolError, Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from tests.helpers.failing import BOTH, CALLS, BrokenError, told
-from tests.helpers.failing import make_server as failing_server
-from tests.helpers.wrapped import REVISIONS, make_server
+from tests.helpers.servers.middleware import (
+    CALLS,
+    REVISION_PAIR,
+    REVISIONS,
+    BrokenError,
+    error_text,
+    make_failing_server,
+)
+from tests.helpers.servers.middleware import make_failing_server as failing_server
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def server() -> Server:
-    return make_server()
+    return make_failing_server()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -110,7 +116,7 @@ async def test_middleware_exception_is_handled_like_one_of_the_handler(
     async with connect(server, protocol_version=revision) as client:
         problem[:] = [ToolError("ask the boss")]
         refused = await client.call_tool("add", {"a": 1, "b": 2})
-        with pytest.raises(ProtocolError, match="ask the boss") as told:
+        with pytest.raises(ProtocolError, match="ask the boss") as error_text:
             await client.read_resource("wrapped://known")
         problem[:] = [ProtocolError(-1, "not today", {"tomorrow": True})]
         with pytest.raises(ProtocolError) as sent:
@@ -121,7 +127,7 @@ async def test_middleware_exception_is_handled_like_one_of_the_handler(
             with pytest.raises(ProtocolError, match=r"Internal error \(ref \w+\)$"):
                 await client.list_tools()
     assert (refused.is_error, refused.text) == (True, "ask the boss")
-    assert told.value.code == -32603
+    assert error_text.value.code == -32603
     assert (sent.value.code, sent.value.message, sent.value.data) == (-1, "not today", {"tomorrow": True})
     assert masked.is_error
     assert "secret" not in masked.text
@@ -151,7 +157,7 @@ async def test_middleware_may_refuse_initialize(server: Server) -> None:
             pytest.fail("it is refused")
 
 
-@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("revision", REVISION_PAIR)
 @pytest.mark.parametrize("tool", ["tool", "in_thread"])
 @pytest.mark.parametrize("error", [BrokenError("secret"), ToolError("no")], ids=["unmeant", "meant"])
 async def test_a_result_has_its_exception(
@@ -190,5 +196,5 @@ async def test_middleware_may_replace_an_error_by_a_tool_error(caplog: pytest.Lo
         return result
 
     async with connect(server) as client:
-        assert await told(client, CALLS["tool"]) == "the station is down"
+        assert await error_text(client, CALLS["tool"]) == "the station is down"
     assert [type(exception) for exception in outer] == [ToolError]

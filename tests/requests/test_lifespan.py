@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server, current_context
 from mcpkit.testing import connect
-from tests.helpers.impatient import ImpatientClient
+from tests.helpers.pipe import ImpatientClient
 
 pytestmark = pytest.mark.anyio
 

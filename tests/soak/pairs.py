@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Access, Limits, Timeouts
-from tests.helpers.http_apps import app_of
+from tests.helpers.serving import app_of
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
@@ -35,8 +35,8 @@ from mcpkit.auth import AccessToken, TokenVerifier  # noqa: E402
 from mcpkit.state.principal import client as client_by_itself  # noqa: E402
 from mcpkit.state.principal import user  # noqa: E402
 from mcpkit.storage import Sqlite  # noqa: E402
-from tests.helpers.protected import Lenient  # noqa: E402
 from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within  # noqa: E402
+from tests.helpers.servers.protected import Lenient  # noqa: E402
 
 SECRET = "a secret of some length"
 SCOPES = {

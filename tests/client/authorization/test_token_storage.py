@@ -20,7 +20,7 @@ from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
 from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
-from tests.helpers.client_login import MemoryKeyring
+from tests.helpers.oauth_flow import MemoryKeyring
 
 FILE_RESOURCE = "https://mcp.example.com/mcp"
 

@@ -13,8 +13,7 @@ from mcpkit import Registry, Server
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from mcpkit.state.memory import Memory
-from tests.helpers.listening import Ear, hearing
-from tests.helpers.pipe import settle
+from tests.helpers.pipe import Ear, hearing, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,7 @@ from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
 from tests.helpers.engines import LossyMemory
-from tests.helpers.listening import Ear, updated
-from tests.helpers.pipe import META, settle, stateless_meta
+from tests.helpers.pipe import META, Ear, settle, stateless_meta, updated
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

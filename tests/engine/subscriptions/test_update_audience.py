@@ -12,8 +12,7 @@ import pytest
 from mcpkit import Principal, Server
 from mcpkit.storage import Memory
 from mcpkit.testing import TestClient, connect
-from tests.helpers.listening import Ear, updated
-from tests.helpers.pipe import settle
+from tests.helpers.pipe import Ear, settle, updated
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
 INBOX, NEWS = "mail://inbox", "mail://news"

@@ -13,8 +13,7 @@ from mcpkit import RegistrationError, Server
 from mcpkit.components.resource_dir import resource_dir
 from mcpkit.engine.subscriptions import watching as module
 from mcpkit.state.change import Change
-from tests.helpers.listening import Ear, updated
-from tests.helpers.pipe import settle
+from tests.helpers.pipe import Ear, settle, updated
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

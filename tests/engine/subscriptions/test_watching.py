@@ -17,8 +17,7 @@ from mcpkit.engine.subscriptions import watching as module
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from tests.helpers.listening import Ear, hearing, updated
-from tests.helpers.pipe import open_pipe, settle
+from tests.helpers.pipe import Ear, hearing, open_pipe, settle, updated
 from tests.helpers.watched import Source, read, station, watched_server
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from mcpkit import Access, Context, ProtocolError, ResourceError, Server, ToolError
 from mcpkit.extensions import ParamHeader
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work
 
 SECRET = "a secret of sixteen bytes and more"
 

@@ -23,9 +23,9 @@ from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.auth.proxy.world import Browser, Internet, World, form_of
+from tests.helpers.authorization_server import Site
 from tests.helpers.browser import Browser as RealBrowser
 from tests.helpers.browser import Profile
-from tests.helpers.login_site import Site
 from tests.helpers.oauth_flow import Login
 from tests.helpers.serving import in_thread, in_thread_at
 

@@ -16,9 +16,8 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.cli.app import run
-from tests.helpers.client_login import MemoryKeyring
-from tests.helpers.granting import Granting, granting, notes
-from tests.helpers.login_site import Site
+from tests.helpers.authorization_server import Granting, Site, granting, notes
+from tests.helpers.oauth_flow import MemoryKeyring
 from tests.helpers.serving import HELPERS, in_thread, in_thread_at
 
 

@@ -21,7 +21,7 @@ from mcpkit import Server
 from mcpkit.auth import StaticTokens
 from mcpkit.cli.app import run
 from mcpkit.cli.doctor.checks import reaching
-from tests.helpers.granting import granting
+from tests.helpers.authorization_server import granting
 from tests.helpers.serving import HELPERS, free_ports, in_thread, in_thread_at, serve_nginx
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

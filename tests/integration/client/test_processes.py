@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from tests.helpers.child_process import DEFAULT_TIMEOUT, ECHO, Received, is_alive, script
+from tests.helpers.processes import CHILD_TIMEOUT, ECHO, Received, is_alive, script
 from tests.helpers.waiting import until
 
 pytestmark = [
@@ -127,5 +127,5 @@ async def test_server_ends_with_client_that_did_not_close_it(number: signal.Sign
         pid = int(process.stdout.readline())
         if number is not None:
             process.send_signal(number)
-        assert process.wait(DEFAULT_TIMEOUT) == (0 if number is None else -number)
+        assert process.wait(CHILD_TIMEOUT) == (0 if number is None else -number)
     await until(lambda: not is_alive(pid))

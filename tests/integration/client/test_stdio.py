@@ -16,7 +16,7 @@ from mcpkit.client.transports.processes.standard_error import Stderr
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from mcpkit.protocol.revisions import LATEST_HANDSHAKE
-from tests.helpers.child_process import ECHO, Received, ask, held, script, send
+from tests.helpers.processes import ECHO, Received, ask, held, script, send
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,7 @@ from mcpkit import Client, Server
 from mcpkit.client import Change
 from mcpkit.client.changes.changes import Subscription
 from mcpkit.client.transports.http.sse import SseTransport
-from tests.helpers.http_apps import AT_ONCE, app_of
-from tests.helpers.serving import in_thread
+from tests.helpers.serving import AT_ONCE, app_of, in_thread
 from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mcpkit import Client
-from tests.helpers.client_login import User
 from tests.helpers.identity_provider import providing
+from tests.helpers.oauth_flow import User
 from tests.helpers.process_client import environment
 from tests.helpers.serving import DEFAULT_TIMEOUT, ROOT, Served
 

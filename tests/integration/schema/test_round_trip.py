@@ -23,7 +23,7 @@ from mcpkit.schema.formats import SIGNED_DURATION
 from mcpkit.schema.hints import describe
 from mcpkit.schema.patterns import read
 from mcpkit.schema.values import DECIMAL_PATTERN, is_unique, matches
-from tests.helpers.node_judge import NodeJudge, node_judge
+from tests.helpers.node import NodeJudge, node_judge
 from tests.helpers.supported_types import EVERY, REVISIONS, Echo, Supported, is_same
 from tests.helpers.tables import each_row
 

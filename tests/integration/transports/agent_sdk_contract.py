@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpkit import Context, Image, Limits, Principal, Server, ToolError
-from tests.helpers.sdk_agent import MCP, Agent, agent
+from tests.helpers.agent_sdks import MCP, Agent, agent
 
 SDK = sys.argv[1]
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, HttpOptions, Limits, Timeouts, ToolError
-from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.servers.full import make_server
+from tests.helpers.serving import app_of
 
 pytestmark = pytest.mark.long
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from tests.helpers.listening import hearing
+from tests.helpers.pipe import hearing
 from tests.helpers.process_client import SUBSCRIPTION, EventStream, Site, eventually, site
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"

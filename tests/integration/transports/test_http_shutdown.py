@@ -32,10 +32,9 @@ from mcpkit import (
     Server,
     Timeouts,
 )
-from tests.helpers.http_apps import app_of
 from tests.helpers.pipe import stateless_meta
 from tests.helpers.raw_client import initialize, request
-from tests.helpers.serving import DEFAULT_TIMEOUT, HELPERS, Served, from_file
+from tests.helpers.serving import DEFAULT_TIMEOUT, HELPERS, Served, app_of, from_file
 
 INITIALIZE = initialize()
 

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Server
 from tests.helpers.raw_client import Client, Serve, serving
 from tests.helpers.servers.full import Steps, make_server
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 
 from mcpkit import Context, HttpOptions, Server, ServerOptions
 from mcpkit.storage import Memory
-from tests.helpers.http_apps import AT_ONCE, app_of
 from tests.helpers.pipe import META, settle
 from tests.helpers.raw_client import (
     BOTH,
@@ -28,7 +27,8 @@ from tests.helpers.raw_client import (
     respond,
     serving,
 )
-from tests.helpers.work import Work
+from tests.helpers.serving import AT_ONCE, app_of
+from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from mcpkit import HttpOptions, Server
 from mcpkit.extensions import ParamHeader
 from tests.helpers.pipe import HANDSHAKE, META, stateless_meta
 from tests.helpers.raw_client import REVISION, Client, Serve, request, serving, standard_headers, text_of
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
 

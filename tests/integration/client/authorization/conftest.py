@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.helpers.granting import Granting, granting
+from tests.helpers.authorization_server import Granting, granting
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from starlette.responses import RedirectResponse, Response
 from mcpkit.client.authorization.checking.catalogue import SEVERITIES
 from mcpkit.client.authorization.checking.check import check_authorization
 from mcpkit.client.authorization.checking.finding import Finding
-from tests.helpers.login_site import ISSUER, RESOURCE, Site
+from tests.helpers.authorization_server import ISSUER_PATH, RESOURCE_PATH, Site
 from tests.helpers.serving import in_thread
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-AT_PATH = f"{RESOURCE}/mcp"
+AT_PATH = f"{RESOURCE_PATH}/mcp"
 
 
 async def check(site: Site, path: str = "/mcp", **options: Any) -> list[Finding]:
@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[Site, list[str]]] = {
     "metadata that is no URL": (Site(challenge=OTHER.format("/elsewhere")), ["metadata-origin"]),
     "no metadata": (Site(resource_at=(), challenge=None), ["no-metadata", "no-challenge"]),
     "metadata that the challenge names is missing":
-        (Site(resource_at=(RESOURCE,), resource={"resource": "{origin}"}), ["metadata-unusable", "resource-wide"]),
+        (Site(resource_at=(RESOURCE_PATH,), resource={"resource": "{origin}"}), ["metadata-unusable", "resource-wide"]),
     "metadata that wants a token": (Site(answer={AT_PATH: answering(401)}), ["metadata-protected", "no-metadata"]),
     "metadata that wants a token, and no challenge":
         (Site(answer={AT_PATH: answering(401)}, challenge=None), ["metadata-protected", "no-metadata",
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Site, list[str]]] = {
     "an issuer with a slash": (Site(issuer={"issuer": "{origin}/"}), ["issuer-slash"]),
     "an issuer below a path":
         (Site(resource={"authorization_servers": ["{origin}/realm"]}, issuer={"issuer": "{origin}/realm"},
-            issuer_at=(f"{ISSUER}/realm",)), ["march-foreign-issuer"]),
+            issuer_at=(f"{ISSUER_PATH}/realm",)), ["march-foreign-issuer"]),
     "an issuer by OpenID Connect":
         (Site(resource={"authorization_servers": ["{origin}/realm"]}, issuer={"issuer": "{origin}/realm"},
             issuer_at=("/realm/.well-known/openid-configuration",)), ["march-foreign-issuer"]),

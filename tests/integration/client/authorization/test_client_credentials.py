@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Client
 from mcpkit.client import ClientCredentials, EnterpriseManaged, MemoryTokens, WorkloadIdentity
 from mcpkit.exceptions import AuthorizationError
-from tests.helpers.token_site import TokenRequest, TokenSite
+from tests.helpers.authorization_server import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
 

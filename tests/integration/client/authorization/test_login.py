@@ -11,8 +11,8 @@ from mcpkit.auth import DevAuth
 from mcpkit.client import MemoryTokens, OAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
 from mcpkit.exceptions import AuthorizationError
-from tests.helpers.client_login import User
-from tests.helpers.granting import Clicks, Granting, clicking, notes
+from tests.helpers.authorization_server import Clicks, Granting, clicking, notes
+from tests.helpers.oauth_flow import User
 from tests.helpers.serving import in_thread_at
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.loopback import LocalCallbackServer
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
 from mcpkit.client.authorization.tokens import Tokens
-from tests.helpers.table_rows import table_rows
+from tests.helpers.tables import table_rows
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client, Retries
 from mcpkit.exceptions import TransportError
-from tests.helpers.granting import RESOURCE, Clicks, Granting, clicking
+from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
         await client.call_tool("whoami")
         server.live.clear()
         described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
-        server.answers[RESOURCE] = [JSONResponse(described)]
+        server.answers[RESOURCE_METADATA] = [JSONResponse(described)]
         assert (await client.call_tool("whoami")).text == "ada: notes:read"
     assert server.grants == ["authorization_code", "authorization_code"]
     first, second = server.of("authorize")

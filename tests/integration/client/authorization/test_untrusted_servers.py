@@ -15,7 +15,7 @@ from mcpkit.client.authorization import web
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.metadata import find
 from mcpkit.exceptions import AuthorizationError
-from tests.helpers.granting import RESOURCE, Granting, clicking
+from tests.helpers.authorization_server import RESOURCE_METADATA, Granting, clicking
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ def challenged(**parameters: str) -> Response:
 async def test_resource_metadata_unusable_is_refused(
     server: Granting, answer: Callable[[], Response], wrong: str
 ) -> None:
-    server.answers[RESOURCE] = [answer()]
+    server.answers[RESOURCE_METADATA] = [answer()]
     with pytest.raises(AuthorizationError, match=wrong):
         async with Client(server.url, auth=clicking()):
             pass

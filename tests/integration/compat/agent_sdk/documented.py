@@ -14,7 +14,7 @@ from typing import Annotated, Any, Optional, TypedDict, Union
 import typing_extensions
 from typing_extensions import NotRequired, Required
 
-from tests.helpers.sdk_agent import agent
+from tests.helpers.agent_sdks import agent
 
 SDK = sys.argv[1]
 THEIRS = f"{SDK}_agent_sdk"

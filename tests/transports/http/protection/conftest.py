@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Access, Context, Scope, Server
 from tests.helpers.raw_client import Client, Serve, serving
-from tests.helpers.verified import ISSUER, Table
+from tests.helpers.servers.protected import ISSUER, Table
 
 URL = "https://mcp.example.com/mcp"
 

@@ -16,8 +16,8 @@ from mcpkit.auth import AccessToken, Jwt, TokenVerifier
 from mcpkit.testing import connect
 from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, initialize
+from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
-from tests.helpers.verified import Table, bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from mcpkit.auth import (
 )
 from mcpkit.state.principal import user
 from tests.helpers.raw_client import Client, Serve, initialize
-from tests.helpers.verified import ISSUER, Table, bearer
+from tests.helpers.servers.protected import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from mcpkit import Access, Limits, Principal, Server
 from mcpkit.auth import AccessToken, TokenVerifier
 from mcpkit.transports.http.protection import verification
 from tests.helpers.raw_client import Client, Serve, initialize
-from tests.helpers.verified import Table, bearer
+from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

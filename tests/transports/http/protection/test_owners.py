@@ -13,9 +13,8 @@ from mcpkit import Access, Context, Server
 from mcpkit.auth import AuditEvent
 from mcpkit.storage import Memory
 from tests.helpers.engines import make_engine
-from tests.helpers.protected import listening, session_of, status_of
 from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
-from tests.helpers.verified import bearer
+from tests.helpers.servers.protected import bearer, listening, session_of, status_of
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,8 @@ from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
 from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
-from tests.helpers.protected import listening, old_of, session_of, status_of
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
-from tests.helpers.verified import ISSUER, Table, bearer
+from tests.helpers.servers.protected import ISSUER, Table, bearer, listening, old_of, session_of, status_of
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Access, CacheHint, Context, RegistrationError, Server, ServerOptions, tool
-from tests.helpers.protected import Lenient, listening, session_of
 from tests.helpers.raw_client import Answer, Client, Serve
-from tests.helpers.verified import bearer
+from tests.helpers.servers.protected import Lenient, bearer, listening, session_of
 
 pytestmark = pytest.mark.anyio
 

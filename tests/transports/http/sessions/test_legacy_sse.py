@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Context, HttpOptions, Limits, Server
 from tests.helpers.raw_client import Answer, Client, Serve, initialize, text_of, within
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
 

@@ -23,8 +23,7 @@ from tests.helpers.raw_client import (
     uri_of,
 )
 from tests.helpers.servers.full import make_server
-from tests.helpers.waiting import LoopClock
-from tests.helpers.work import Work
+from tests.helpers.waiting import LoopClock, Work
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from tests.helpers.raw_client import (
     session_keys,
     within,
 )
-from tests.helpers.work import Work
+from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
 

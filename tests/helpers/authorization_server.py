@@ -1,4 +1,4 @@
-"""A protected server, and beside it an authorization server that a test tells what to answer."""
+"""A protected server and its authorization server at one origin, of which every part can be wrong."""
 
 from __future__ import annotations
 
@@ -6,22 +6,251 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx2
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from mcpkit import CacheHint, Context, Scope, Server, ServerOptions
 from mcpkit.auth import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
 from mcpkit.client import MemoryTokens, OAuth
-from mcpkit.state.principal import Principal
+from mcpkit.state.principal import Principal, client
 from tests.helpers.serving import in_thread_at
 
+Document = dict[str, Any]
+RESOURCE_PATH = "/.well-known/oauth-protected-resource"
+ISSUER_PATH = "/.well-known/oauth-authorization-server"
+
+
+@dataclass
+class Site:
+    """What is served; `{origin}` in texts stands for the origin.
+
+    Attributes:
+        first: The status for who has no token.
+        bad: The status for who has a bad one.
+        challenge: The header of a 401; None for none.
+        headers: More headers of the first answer.
+        resource: Changes to the metadata of the server; None removes a member.
+        resource_at: The paths where it is.
+        issuer: Changes to the metadata of the authorization server.
+        issuer_at: The paths where it is.
+        answer: What answers a path in the place of all this, by path.
+        pages: Whether pages of the web may read it.
+    """
+
+    first: int = 401
+    bad: int = 401
+    challenge: str | None = (
+        'Bearer resource_metadata="{origin}/.well-known/oauth-protected-resource/mcp", scope="notes:read"'
+    )
+    headers: dict[str, str] = field(default_factory=dict)
+    resource: Document = field(default_factory=dict)
+    resource_at: tuple[str, ...] = (f"{RESOURCE_PATH}/mcp",)
+    issuer: Document = field(default_factory=dict)
+    issuer_at: tuple[str, ...] = (ISSUER_PATH,)
+    answer: dict[str, Callable[[], Response]] = field(default_factory=dict)
+    pages: bool = True
+    seen: list[tuple[str, str, str | None]] = field(default_factory=list)
+
+    def app(self) -> ASGIApp:
+        """Return the ASGI app."""
+        app = Starlette()
+        for methods in (["GET", "POST", "DELETE"],):
+            app.add_route("/{path:path}", self._serve, methods=methods)
+        if not self.pages:
+            return app
+        return CORSMiddleware(
+            app,
+            allow_origins=["*"],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["WWW-Authenticate"],
+        )
+
+    async def _serve(self, request: Request) -> Response:
+        origin, path = str(request.base_url).rstrip("/"), request.url.path
+        token = request.headers.get("authorization")
+        self.seen.append((request.method, path, token))
+        if path in self.answer:
+            return self.answer[path]()
+        if path in self.resource_at:
+            return JSONResponse(_changed(_resource(origin), self.resource, origin))
+        if path in self.issuer_at:
+            return JSONResponse(_changed(_issuer(origin), self.issuer, origin))
+        if path != "/mcp":
+            return Response(status_code=404)
+        status = self.first if token is None else self.bad
+        headers = {name: value.replace("{origin}", origin) for name, value in self.headers.items()}
+        if status == 401 and self.challenge is not None:
+            headers["WWW-Authenticate"] = self.challenge.replace("{origin}", origin)
+        return JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {}}, status, headers)
+
+
+def _changed(document: Document, changes: Document, origin: str) -> Document:
+    changed = {
+        name: value.replace("{origin}", origin) if isinstance(value, str) else value
+        for name, value in {**document, **changes}.items()
+        if value is not None
+    }
+    for name in ("authorization_servers",):
+        if isinstance(changed.get(name), list):
+            changed[name] = [str(each).replace("{origin}", origin) for each in changed[name]]
+    return changed
+
+
+def _resource(origin: str) -> Document:
+    return {
+        "resource": f"{origin}/mcp",
+        "authorization_servers": [origin],
+        "scopes_supported": ["notes:read"],
+        "bearer_methods_supported": ["header"],
+    }
+
+
+def _issuer(origin: str) -> Document:
+    return {
+        "issuer": origin,
+        "authorization_endpoint": f"{origin}/authorize",
+        "token_endpoint": f"{origin}/token",
+        "registration_endpoint": f"{origin}/register",
+        "response_types_supported": ["code"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "client_id_metadata_document_supported": True,
+        "authorization_response_iss_parameter_supported": True,
+    }
+
+
+SCOPES = {"notes:read": Scope("Read", default=True), "notes:write": Scope("Write")}
+METADATA = "/.well-known/oauth-authorization-server"
+
+
+@dataclass
+class TokenRequest:
+    """What came to a token endpoint."""
+
+    path: str
+    form: dict[str, str]
+    headers: dict[str, str]
+
+
+@dataclass
+class TokenSite:
+    """The authorization server at the root, an identity provider at `/idp`, the MCP server at `/mcp`.
+
+    Attributes:
+        issuer: Changes to the metadata.
+        answer: Answers a request to `/token`; by default with a new token.
+        exchange: The same at `/idp/token`.
+        seconds: How long a token is good.
+        wraps: What the MCP server is wrapped in.
+        requests: What came to both.
+        issued: The tokens that are good, and when they end.
+        origin: Where it is, as soon as it runs.
+        granted: The scopes of each token: those that were asked for.
+    """
+
+    issuer: dict[str, Any] = field(default_factory=dict)
+    answer: Callable[[TokenRequest], Response] | None = None
+    exchange: Callable[[TokenRequest], Response] | None = None
+    seconds: float = 3600
+    wraps: Callable[[Any], Any] = lambda app: app
+    requests: list[TokenRequest] = field(default_factory=list)
+    issued: dict[str, float] = field(default_factory=dict)
+    origin: str = ""
+    granted: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def token(self, **more: Any) -> Response:
+        """Issue a token."""
+        token = f"token-{len(self.issued)}-of-the-site"
+        self.issued[token] = time.time() + self.seconds
+        self.granted[token] = frozenset(self.requests[-1].form.get("scope", "").split())
+        return JSONResponse(
+            {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, **more}
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        """Run it, and give the URL of the MCP server."""
+        with in_thread_at(self._app) as origin:
+            yield f"{origin}/mcp"
+
+    def _app(self, origin: str) -> Any:
+        self.origin = origin
+        server = Server("notes", auth=_Issued(self), scopes=SCOPES)
+
+        @server.tool
+        def whoami(ctx: Context) -> str:
+            """Say who asks."""
+            assert ctx.principal is not None
+            return str(ctx.principal.client_id)
+
+        @server.tool(scopes="notes:write")
+        def add_note() -> str:
+            """Add a note."""
+            return "added"
+
+        own = Starlette(
+            routes=[
+                Route(METADATA, lambda _: JSONResponse(self._metadata(origin))),
+                Route(f"{METADATA}/idp", lambda _: JSONResponse(self._metadata(f"{origin}/idp"))),
+                Route("/token", self._asked, methods=["POST"]),
+                Route("/idp/token", self._asked, methods=["POST"]),
+            ]
+        )
+        served = self.wraps(server.asgi(public_url=f"{origin}/mcp"))
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            is_own = scope["type"] == "http" and scope["path"].endswith(
+                ("/token", METADATA, f"{METADATA}/idp")
+            )
+            await (own if is_own else served)(scope, receive, send)
+
+        return app
+
+    def _metadata(self, issuer: str) -> dict[str, Any]:
+        return {
+            "issuer": issuer,
+            "authorization_endpoint": f"{issuer}/authorize",
+            "token_endpoint": f"{issuer}/token",
+            "code_challenge_methods_supported": ["S256"],
+            **self.issuer,
+        }
+
+    async def _asked(self, request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode(), strict_parsing=True))
+        asked = TokenRequest(request.url.path, form, dict(request.headers))
+        self.requests.append(asked)
+        answer = self.exchange if asked.path == "/idp/token" else self.answer
+        return self.token() if answer is None else answer(asked)
+
+
+class _Issued(TokenVerifier):
+    def __init__(self, site: TokenSite) -> None:
+        self._site = site
+        self.issuers = (site.origin,)
+
+    async def verify(self, token: str, audience: str) -> AccessToken:
+        until = self._site.issued.get(token, 0)
+        if until < time.time():
+            raise InvalidTokenError("it is not one of these")
+        principal = client(self.issuers[0], "reports", self._site.granted[token])
+        return AccessToken(
+            principal, until, fresh_until=0.0
+        )  # asked again for each request, so that a test can revoke it
+
+
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
-RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+RESOURCE_METADATA = "/.well-known/oauth-protected-resource/mcp"
 
 
 class Granting(TokenVerifier):
