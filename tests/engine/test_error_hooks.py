@@ -15,7 +15,7 @@ from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import TestClient, connect
 from tests.helpers.servers.middleware import (
     CALLS,
-    REVISION_PAIR,
+    REVISIONS,
     BrokenError,
     error_text,
     make_failing_server,
@@ -25,7 +25,7 @@ from tests.helpers.waiting import Work, over
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("revision", REVISION_PAIR)
+@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_receives_unexpected_exceptions(
     call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
@@ -80,7 +80,7 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
     assert failures == []
 
 
-@pytest.mark.parametrize("revision", REVISION_PAIR)
+@pytest.mark.parametrize("revision", REVISIONS)
 async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -> None:
     server = Server("s", timeouts=0.01)
     failures: list[ErrorEvent] = []
@@ -96,7 +96,7 @@ async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -
     assert [(type(failure.exception), failure.ref) for failure in failures] == [(CallTimeoutError, None)]
 
 
-@pytest.mark.parametrize("revision", REVISION_PAIR)
+@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_error_hook_may_replace_the_error(
     call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture

@@ -12,20 +12,19 @@ from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, Too
 from mcpkit.testing import connect
 from tests.helpers.servers.middleware import (
     CALLS,
-    REVISION_PAIR,
     REVISIONS,
     BrokenError,
     error_text,
     make_failing_server,
+    make_server,
 )
-from tests.helpers.servers.middleware import make_failing_server as failing_server
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def server() -> Server:
-    return make_failing_server()
+    return make_server()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -157,13 +156,13 @@ async def test_middleware_may_refuse_initialize(server: Server) -> None:
             pytest.fail("it is refused")
 
 
-@pytest.mark.parametrize("revision", REVISION_PAIR)
+@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("tool", ["tool", "in_thread"])
 @pytest.mark.parametrize("error", [BrokenError("secret"), ToolError("no")], ids=["unmeant", "meant"])
 async def test_a_result_has_its_exception(
     revision: str, tool: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = failing_server(error)
+    server = make_failing_server(error)
     results: list[ToolCallResult] = []
 
     @server.middleware("tools/call")
@@ -179,7 +178,7 @@ async def test_a_result_has_its_exception(
 
 
 async def test_middleware_may_replace_an_error_by_a_tool_error(caplog: pytest.LogCaptureFixture) -> None:
-    server = failing_server(BrokenError())
+    server = make_failing_server(BrokenError())
     outer: list[BaseException | None] = []
 
     @server.middleware("tools/call")

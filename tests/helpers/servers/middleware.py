@@ -70,9 +70,6 @@ class Recorder:
         return result
 
 
-REVISION_PAIR = ["2025-11-25", "2026-07-28"]
-
-
 class BrokenError(Exception):
     """Something that nobody has foreseen."""
 
