@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Client, current_context
+from mcpkit import current_context
 from mcpkit.compat.agent_sdk import (
     SdkMcpTool,
     ToolAnnotations,
@@ -21,20 +20,6 @@ from mcpkit.testing import connect
 pytestmark = pytest.mark.anyio
 
 ERAS = ("2024-11-05", "2025-11-25", "2026-07-28")
-
-PROGRAM = """
-from typing import Annotated
-from mcpkit.compat.agent_sdk import create_sdk_mcp_server, tool
-
-@tool("greet", "Say hello.", {"name": Annotated[str, "Who"]})
-async def greet(args):
-    return {"content": [{"type": "text", "text": f"Hello, {args['name']}!"}]}
-
-config = create_sdk_mcp_server("greeter", "1.2.3", tools=[greet])
-
-if __name__ == "__main__":
-    config["instance"].server.run()
-"""
 
 
 def text(content: str, **more: Any) -> dict[str, Any]:
@@ -68,13 +53,6 @@ async def test_sdk_server_lists_and_calls_tools(revision: str) -> None:
         ]:
             result = await client.call_tool(name, arguments)
             assert (result.is_error, result.text) == (True, said)
-
-
-async def test_sdk_server_runs_over_stdio(tmp_path: Any) -> None:
-    program = tmp_path / "greeter.py"
-    program.write_text(PROGRAM)
-    async with Client([sys.executable, str(program)]) as client:
-        assert (await client.call_tool("greet", {"name": "Ann"})).text == "Hello, Ann!"
 
 
 async def test_sdk_server_accepts_mcpkit_components() -> None:

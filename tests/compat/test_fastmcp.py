@@ -11,7 +11,6 @@ import pytest
 from mcpkit import Client, ProtocolError
 from mcpkit.compat.auth import get_access_token
 from mcpkit.compat.fastmcp import Context, FastMCP
-from mcpkit.compat.fastmcp.exceptions import ToolError
 from mcpkit.compat.fastmcp.tools import ToolManager
 from mcpkit.compat.shared import UrlElicitationRequiredError
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
@@ -43,26 +42,12 @@ def weather(city: str, days: int = 1) -> str:
     return f"{days} days of rain in {city}"
 
 
-async def test_tool_run_converts_result():
-    tool = ToolManager().add_tool(weather)
-    content, structured = await tool.run({"city": "Rome", "days": "2", "unknown": 1}, convert_result=True)
-    assert [block.model_dump(exclude_none=True) for block in content] == [
-        {"type": "text", "text": "2 days of rain in Rome"}
-    ]
-    assert structured == {"result": "2 days of rain in Rome"}
-
-
 def test_tool_manager_duplicate_name_logs_warning(caplog):
     manager = ToolManager()
     manager.add_tool(weather)
     manager.add_tool(weather, description="another")
     assert manager.add_tool(weather).description == "Tell the weather."
     assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
-
-
-async def test_tool_manager_unknown_tool_raises():
-    with pytest.raises(ToolError, match="Unknown tool: nothing"):
-        await ToolManager().call_tool("nothing", {})
 
 
 REVISIONS = ("2025-11-25", "2026-07-28")

@@ -144,24 +144,6 @@ async def test_client_error_raises_mcp_error(lab: Lab, schema_dir: Path):
         assert (await pipe.receive())["result"]["content"][0]["text"] == "(-32077, 'Not today')"
 
 
-@pytest.mark.parametrize(
-    ("level", "received"), [(None, []), ("error", ["loud"]), ("debug", ["quiet", "loud"])]
-)
-async def test_stateless_log_level_filters_messages(
-    lab: Lab, schema_dir: Path, level: str | None, received: list[str]
-):
-    async def log(ctx: Any) -> str:
-        await ctx.session.send_log_message("info", "quiet", logger="me")
-        await ctx.session.send_log_message("error", "loud")
-        return "logged"
-
-    lab.do = log
-    async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
-        pipe.start("tools/call", CALL, **({} if level is None else {META + "logLevel": level}))
-        *said, _ = await pipe.answered()
-        assert [message["params"]["data"] for message in said] == received
-
-
 async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path):
     async def change(ctx: Any) -> str:
         await ctx.session.send_tool_list_changed()
@@ -225,26 +207,6 @@ async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: 
         await session.send_log_message("info", "too late")
     with pytest.raises(Exception, match="the session of the client has ended"):
         await session.list_roots()
-
-
-async def test_cancelled_request_is_stopped_without_response(lab: Lab, schema_dir: Path):
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def wait(_: Any) -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-        return "never"
-
-    lab.do = wait
-    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
-        running = pipe.start("tools/call", CALL)
-        await begun.wait()
-        pipe.cancel(running)
-        await stopped.wait()
-        await pipe.quiet()
 
 
 async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):

@@ -5,17 +5,19 @@ The mistakes at the end are ones that the checkers must report: an ignored error
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typing_extensions import assert_type
+from typing_extensions import TypedDict, Unpack, assert_type
 
 from mcpkit import (
+    Access,
     Complete,
     Context,
     Depends,
+    Extension,
     FromHeader,
     FromState,
     Image,
@@ -24,12 +26,29 @@ from mcpkit import (
     Registry,
     Server,
     ToolError,
+    current_context,
     prompt,
     resource,
     tool,
     user,
 )
+from mcpkit.extensions import ErrorEvent, ExtensionResult
+from mcpkit.middleware import (
+    AccessLog,
+    CallNext,
+    CallTool,
+    RateLimit,
+    Request,
+    RequestTiming,
+    Result,
+    SizeLimit,
+    Telemetry,
+    Timing,
+    ToolCall,
+    ToolCallResult,
+)
 from mcpkit.testing import override
+from mcpkit.types import json_type
 
 
 @dataclass
@@ -241,3 +260,145 @@ if TYPE_CHECKING:
     server.run("http", prot=80)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.run("websocket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     server.run("http", stateless="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+class Money:
+    cents = 0
+
+
+@json_type(schema=int, encode=lambda tag: tag.number, decode=lambda number: Tag(number))
+class Tag:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Options(TypedDict, total=False):
+    city: str
+    days: int
+
+
+def parse(text: str) -> Money:
+    return Money()
+
+
+assert_type(json_type(Money, schema=str, encode=lambda money: str(money.cents), decode=parse), type[Money])
+assert_type(Tag(1), Tag)
+json_type(Money, schema=str, encode=len)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+@server.tool(output_schema={"type": "object"})
+def travel(by: str, **options: Unpack[Options]) -> dict[str, Any]:
+    return {"by": by, **options}
+
+
+@server.tool(output_schema=list[int])
+async def stream() -> AsyncIterator[Tag]:
+    yield Tag(1)
+
+
+assert_type(travel("bus", city="Rome"), dict[str, Any])
+
+
+thing = server.extension("com.example/thing", {"max": 3})
+assert_type(thing, Extension)
+server.include(Extension("com.example/other"))
+
+
+@dataclass
+class Ticket:
+    """What is given out."""
+
+    id: str
+
+
+@thing.method("thing/get", name_param="id", timeout=1.5)
+async def get(id: str, ctx: Context) -> Ticket:
+    assert_type(thing.is_supported(ctx), bool)
+    assert_type(thing.client_settings(ctx), dict[str, Any] | None)
+    await thing.notify(ctx, "notifications/thing/got", {"id": id})
+    return Ticket(id)
+
+
+@server.method(
+    "thing/count", protocol_versions=["2026-07-28"], access=Access(requires_capabilities="sampling")
+)
+def count(least: int = 0) -> dict[str, int]:
+    return {"count": least}
+
+
+assert_type(count(1), dict[str, int])
+
+
+@server.tool
+async def queue(ctx: Context) -> Ticket | ExtensionResult:
+    return thing.result(ctx, "ticket", Ticket("1")) if thing.is_supported(ctx) else Ticket("2")
+
+
+@thing.middleware("tools/call")
+async def wrap(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
+    if call.name == "queue" and thing.is_supported(call.ctx):
+        return thing.result(call.ctx, "ticket", {"id": "3"})
+    result = await call_next(call)
+    assert_type(result.type, str)
+    return result
+
+
+@server.middleware
+async def passing(request: Request, call_next: CallNext) -> Result:
+    assert_type(request.params, dict[str, Any])
+    result = await call_next(request)
+    assert_type(result, Result)
+    return result
+
+
+@server.middleware("tools/call")
+async def for_tools(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+    assert_type(request.name, str)
+    result = await call_next(request.with_arguments({**request.arguments, "a": 1}))
+    assert_type(result.is_error, bool)
+    assert_type(result.exception, BaseException | None)
+    assert_type(result.text, str)
+    return result
+
+
+@server.middleware("prompts/get")
+async def answering(request: Request, call_next: CallNext) -> Mapping[str, Any]:
+    return {"messages": []} if request.target == "empty" else await call_next(request)
+
+
+@server.middleware("tools/call")
+async def answering_a_call(request: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
+    return {"content": []} if request.name == "empty" else await call_next(request)
+
+
+def note(timed: RequestTiming) -> None:
+    assert_type(timed.seconds, float)
+
+
+log = server.middleware(AccessLog())
+assert_type(log, AccessLog)
+server.middleware(Timing(note))
+server.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
+server.middleware(SizeLimit(1000))
+server.middleware("tools/call")(SizeLimit(1000))
+server.middleware(Telemetry())
+
+
+@server.on_error
+def report(failure: ErrorEvent) -> None:
+    assert_type(failure.exception, BaseException)
+    assert_type(failure.ref, str | None)
+
+
+@server.on_error
+def explain(failure: ErrorEvent) -> ToolError | None:
+    return ToolError("known") if isinstance(failure.exception, KeyError) else None
+
+
+if TYPE_CHECKING:
+    assert_type(explain(ErrorEvent(current_context(), KeyError(), None)), ToolError | None)
+
+    def not_async(request: Request, call_next: CallNext) -> Result:
+        return Result({})
+
+    server.middleware(not_async)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -1,4 +1,4 @@
-"""Starts a server as it was written and as it was migrated, and compares what a client sees of both.
+"""Comparison of the lists and answers of a server as it was written and as it was migrated.
 
 Compared are lists and answers after a normalisation:
 
@@ -10,21 +10,17 @@ Compared are lists and answers after a normalisation:
 - of resources and templates: URI, name and first paragraph;
 - of a call: whether it failed, and its texts. A text that is JSON is compared as what it says; a list, of which version
   1 makes a text of each item, is one; `Error executing tool NAME: ` before the text of an error is left out.
-
-`python judge.py FOLDER -- COMMAND` starts COMMAND twice, the second time with FOLDER first on the path of Python.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.integration.compat.mcp1 import Conversation
 
 Seen = dict[str, Any]
 Calls = Sequence[tuple[str, Mapping[str, Any]]]
@@ -41,96 +37,16 @@ _SECTION = re.compile(
 _PREFIX = re.compile(r"^Error executing tool [^:]*: ")
 
 
-class Peer:
-    """A server process that is spoken to by hand, in revision 2025-06-18.
-
-    Args:
-        command: What starts it.
-        env: Its environment.
-        cwd: Its folder.
-    """
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
-        self._said: list[str] = []
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env=dict(env),
-            cwd=cwd,
-        )
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._reader.start()
-        self._number = 0
-
-    def __enter__(self) -> Peer:
-        about = {"name": "judge", "version": "1"}
-        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
-        self.capabilities = self.ask("initialize", params)["result"]["capabilities"]
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdin.close()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._reader.join()
-        process.stdout.close()
-        process.stderr.close()
-
-    def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request, and return its response."""
-        self._number += 1
-        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                message = json.loads(line)
-                if message.get("id") == self._number and "method" not in message:
-                    return message
-        self._reader.join(10)
-        raise EOFError("".join(self._said)[-3000:])
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
-
-    def _listen(self) -> None:
-        assert self._process.stderr is not None
-        self._said.extend(self._process.stderr)
-
-
-def seen(command: Sequence[str], env: Mapping[str, str], cwd: Path, calls: Calls = ()) -> Seen:
-    """Return what a client sees of a server, normalised.
-
-    Args:
-        command: What starts it.
-        env: Its environment.
-        cwd: Its folder.
-        calls: What is called, in order.
-
-    Raises:
-        EOFError: It has ended; the text is what it said on standard error.
-    """
-    with Peer(command, env, cwd) as peer:
+def seen(command: Sequence[str], variables: Mapping[str, str], cwd: Path, calls: Calls = ()) -> Seen:
+    """Return the normalised lists of a server and its answers to calls."""
+    with Conversation(command, {}, cwd, **variables) as server:
+        server.initialize({}, "2025-06-18")
         found: Seen = {}
         for method, member in LISTS.items():
-            response = peer.ask(method, {})
-            listed = response.get("result", {}).get(member, [])
+            listed = server.request(method, {})[-1].get("result", {}).get(member, [])
             found[member] = {key(each): entry(each) for each in listed}
         found["calls"] = [
-            answer(peer.ask("tools/call", {"name": name, "arguments": arguments}))
+            answer(server.request("tools/call", {"name": name, "arguments": arguments})[-1])
             for name, arguments in calls
         ]
         return found
@@ -217,20 +133,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Compare two runs of a command."""
-    folder, _, *command = arguments
-    calls: Calls = json.loads(os.environ.get("JUDGE_CALLS", "[]"))
-    before = seen(command, os.environ, Path.cwd(), calls)
-    after_env = {**os.environ, "PYTHONPATH": folder}
-    after = seen(command, after_env, Path.cwd(), calls)
-    found = differences(before, after)
-    print(*found, sep="\n")
-    print({member: len(before[member]) for member in (*LISTS.values(), "calls")}, len(found), "differences")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -85,8 +84,8 @@ def test_page_diffs_equal_output_of_migrate(
 @pytest.mark.parametrize("name", CALLS)
 def test_migrated_server_responses_equal_those_before(name: str, tmp_path: Path) -> None:
     (original := tmp_path / f"original_{name}").write_text(SNIPPETS[name])
-    before = seen([str(MCP1), str(original)], os.environ, tmp_path, CALLS[name])
-    after = seen([sys.executable, str(migrated(name, tmp_path))], os.environ, tmp_path, CALLS[name])
+    before = seen([str(MCP1), str(original)], {}, tmp_path, CALLS[name])
+    after = seen([sys.executable, str(migrated(name, tmp_path))], {}, tmp_path, CALLS[name])
     assert differences(before, after) == []
 
 
@@ -97,7 +96,7 @@ def test_migrated_quick_start_has_no_marks(tmp_path: Path, capsys: pytest.Captur
     assert main([str(file), "--write"]) == 0
     assert capsys.readouterr().err == ""
     calls = [("get_alerts", {"state": "CA"}), ("get_forecast", {"latitude": 38.5, "longitude": "-121.5"})]
-    env = {**os.environ, "WEATHER_API_URL": "http://127.0.0.1:9"}  # where nobody answers
+    env = {"WEATHER_API_URL": "http://127.0.0.1:9"}  # where nobody answers
     before = seen([str(MCP1), str(QUICK_START)], env, tmp_path, calls)
     after = seen([sys.executable, str(file)], env, tmp_path, calls)
     assert differences(before, after) == []

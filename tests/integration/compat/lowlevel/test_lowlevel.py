@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,14 +25,13 @@ from mcpkit.compat.lowlevel.serving import (
     TransportSecuritySettings,
 )
 from mcpkit.compat.shared import SessionMessage
-from tests.helpers.serving import in_thread
-from tests.integration.compat.lowlevel.conftest import Message, Talk, lab
+from tests.helpers.serving import ROOT, in_thread
+from tests.integration.compat.mcp1 import Conversation, Message, python_of
 
 pytestmark = pytest.mark.anyio
 
 
-def canonical(messages: list[Message]) -> str:
-    return json.dumps(messages, sort_keys=True, indent=1, ensure_ascii=False)
+LAB = str(Path(__file__).with_name("lab.py"))
 
 
 def call(name: str, arguments: Any = None, **meta: Any) -> tuple[str, Message]:
@@ -108,21 +108,54 @@ CASES = [
 ]
 
 
-def test_responses_equal_those_of_mcp_1(reference: Talk, ours: Talk) -> None:
-    deviations = []
-    for method, params in CASES:
-        expected, actual = (canonical(server.request(method, params)) for server in (reference, ours))
-        if actual != expected:
-            deviations.append((method, params, actual, expected))
-    assert deviations == []
+CAPABILITIES = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {"listChanged": True},
+    "experimental": {"x": {"y": 1}},
+}
+ANSWERS = {
+    "elicitation/create": {"action": "accept", "content": {"city": "Rome", "more": [1]}},
+    "sampling/createMessage": {
+        "role": "assistant",
+        "model": "m",
+        "content": {"type": "text", "text": "said"},
+        "stopReason": "endTurn",
+    },
+    "roots/list": {"roots": [{"uri": "file:///home", "name": "home"}]},
+    "ping": {},
+}
+SENT_LATER = [
+    "notifications/message",
+    "notifications/tools/list_changed",
+    "roots/list",
+    "notifications/message",
+]
 
 
-def test_initialize_result_equals_that_of_mcp_1():
-    talks = [lab("mcp"), lab("mcpkit")]
-    begun = [talk.begin() for talk in talks]
-    assert begun[0] == begun[1]
-    for talk in talks:
-        talk.close()
+def test_responses_equal_those_of_mcp_1() -> None:
+    with ExitStack() as stack:
+        mcp, mcpkit = (
+            stack.enter_context(
+                Conversation([python_of(library), LAB], ANSWERS, LAB=library, PYTHONPATH=str(ROOT))
+            )
+            for library in ("mcp", "mcpkit")
+        )
+        assert mcpkit.initialize(CAPABILITIES) == mcp.initialize(CAPABILITIES)
+        deviations = []
+        for method, params in CASES:
+            expected, actual = (server.request(method, params) for server in (mcp, mcpkit))
+            if json.dumps(actual, sort_keys=True) != json.dumps(expected, sort_keys=True):
+                deviations.append((method, params, actual, expected))
+        assert deviations == []
+        for server in (mcp, mcpkit):
+            for _ in range(2):
+                (answer,) = server.request("tools/call", {"name": "later"})
+                assert answer["result"]["content"][0]["text"] == "True"
+                later = [server.receive() for _ in SENT_LATER]
+                assert [message["method"] for message in later] == SENT_LATER
+                assert later[-1]["params"]["data"] == ["file:///home"]
+        assert mcpkit.close() == 0
 
 
 def make_server(name: str = "lab") -> Server:
@@ -308,21 +341,3 @@ async def test_run_raises_error_of_lifespan(streams: Any):
     server = Server("lab", lifespan=lifespan)
     with pytest.raises(LookupError, match="no database"):
         await server.run(read, write, server.create_initialization_options())
-
-
-@pytest.mark.parametrize("by", ["mcp", "mcpkit"])
-def test_session_sends_after_its_request(by: str):
-    talk = lab(by)
-    talk.begin()
-    for expected in ("True", "True"):
-        (answer,) = talk.request("tools/call", {"name": "later"})
-        assert answer["result"]["content"][0]["text"] == expected
-        said = [talk.receive() for _ in range(4)]
-        assert [message["method"] for message in said] == [
-            "notifications/message",
-            "notifications/tools/list_changed",
-            "roots/list",
-            "notifications/message",
-        ]
-        assert said[-1]["params"]["data"] == ["file:///home"]
-    talk.close()

@@ -9,14 +9,15 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
-SOURCES = Path(__file__).parent / "sources"
+ROOT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parent / "fastmcp" / "sources"
 REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 DEFAULT_TIMEOUT = 60.0
 
@@ -68,13 +69,22 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Conversation:
-    """A server over stdio, asked one thing at a time, with all that it says before it answers; ends with its block."""
+    """A server over stdio and its client, which answers the requests of the server.
 
-    def __init__(self, command: Sequence[str], answers: Mapping[str, Callable[[Message], Message]]) -> None:
+    Args:
+        command: The command of the server.
+        answers: The results of the server's requests by method.
+        cwd: The folder of the server.
+        variables: Further environment variables.
+    """
+
+    def __init__(
+        self, command: Sequence[str], answers: Mapping[str, Any], cwd: Path | None = None, **variables: str
+    ) -> None:
         self.answers = answers
-        self._notes = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `__exit__` closes it
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._notes, env=environment()
+            command, stdin=PIPE, stdout=PIPE, stderr=self._log, env=environment(**variables), cwd=cwd
         )
         self._buffer = b""
         self._id = 0
@@ -84,42 +94,50 @@ class Conversation:
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         self.process.stdin.flush()
 
-    def read(self) -> Message:
+    def receive(self) -> Message:
+        """Return the next message; if it is a request, answer it."""
         assert self.process.stdout is not None
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self.process.stdout], [], [], DEFAULT_TIMEOUT)
-            chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
-            assert chunk, f"the server says no more: {self.notes()}"
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        said: Message = json.loads(line)
-        return said
-
-    def notes(self) -> str:
-        self._notes.seek(0)
-        return self._notes.read().decode()
-
-    def ask(self, method: str, params: Message | None = None) -> list[Message]:
-        """Return all that comes, the answer last."""
-        self._id += 1
-        said = {} if params is None else {"params": params}
-        self.send({"id": self._id, "method": method, **said})
-        heard = []
         while True:
-            message = self.read()
-            heard.append({key: value for key, value in message.items() if key != "id"})
-            if "method" not in message:
-                assert message["id"] == self._id
-                return heard
-            if "id" in message:
-                self.send({"id": message["id"], "result": self.answers[message["method"]](message)})
+            while b"\n" not in self._buffer:
+                ready, _, _ = select.select([self.process.stdout], [], [], DEFAULT_TIMEOUT)
+                chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+                assert chunk, f"no message from the server: {self._read_log()}"
+                self._buffer += chunk
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            if line.startswith(b"{"):
+                break
+        message: Message = json.loads(line)
+        if {"id", "method"} <= message.keys():
+            answer = self.answers[message["method"]]
+            self.send({"id": message["id"], "result": answer(message) if callable(answer) else answer})
+        return message
 
-    def begin(self, capabilities: Message) -> list[Message]:
+    def request(self, method: str, params: Message | None = None) -> list[Message]:
+        """Return all messages up to the response, without their ids."""
+        self._id += 1
+        self.send({"id": self._id, "method": method, **({} if params is None else {"params": params})})
+        messages = [self.receive()]
+        while "method" in messages[-1]:
+            messages.append(self.receive())
+        assert messages[-1]["id"] == self._id
+        return [{key: value for key, value in each.items() if key != "id"} for each in messages]
+
+    def initialize(self, capabilities: Message, revision: str = "2025-11-25") -> list[Message]:
         client = {"name": "tester", "version": "1"}
-        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}
-        heard = self.ask("initialize", params)
+        params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client}
+        messages = self.request("initialize", params)
         self.send({"method": "notifications/initialized"})
-        return heard
+        return messages
+
+    def close(self) -> int:
+        """Close the input of the server and return its exit status."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(DEFAULT_TIMEOUT)
+
+    def _read_log(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode()
 
     def __enter__(self) -> Conversation:
         return self
@@ -127,21 +145,12 @@ class Conversation:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
-        for each in (self.process.stdin, self.process.stdout, self._notes):
+        for each in (self.process.stdin, self.process.stdout, self._log):
             assert each is not None
             each.close()
 
-    def close(self) -> None:
-        """End the input."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
 
-    def wait(self) -> int:
-        """Return its status when it has ended."""
-        return self.process.wait(DEFAULT_TIMEOUT)
-
-
-def account(library: str, name: str, folder: Path, *arguments: str, **variables: str) -> Any:
+def run_source(library: str, name: str, folder: Path, *arguments: str, **variables: str) -> Any:
     """Return what a script prints, which is JSON."""
     finished = subprocess.run(
         [python_of(library), str(source_for(library, name, folder)), *arguments],

@@ -1,22 +1,35 @@
-"""What type checkers know of the rest of a client: lists, changes, what is seen, and what goes wrong."""
+"""Clients as users write them: targets, calls, lists, changes, handlers and errors; only type checkers read it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import assert_type
+from pydantic import BaseModel
+from typing_extensions import TypedDict, assert_type
 
-from mcpkit import Client, ProtocolError, SyncClient, Timeout, ToolError
+from mcpkit import Client, ClientGroup, ProtocolError, Server, SyncClient, Timeout, ToolError
 from mcpkit.client import (
     CallResult,
     Change,
     ClientTelemetry,
+    FormRequest,
+    OutgoingMessage,
     RemoteTool,
     Replay,
+    SampleRequest,
+    SamplingHandler,
     Subscription,
     SyncSubscription,
+    SyncTool,
+    TransportListener,
+    UrlRequest,
 )
+from mcpkit.elicitation import ElicitationResult, Root, SamplingResult
 from mcpkit.exceptions import (
     AuthorizationError,
     InvalidResultError,
@@ -35,6 +48,102 @@ from mcpkit.types import (
     ServerCapabilities,
     ToolDefinition,
 )
+
+
+@dataclass
+class City:
+    name: str
+
+
+class Model(BaseModel):
+    name: str
+
+
+class Named(TypedDict):
+    name: str
+
+
+async def calls(client: Client) -> None:
+    """A result has the type that was asked for."""
+    assert_type(await client.call_tool("find"), CallResult)
+    assert_type(await client.call_tool("find", {"name": "Oslo"}, timeout=3), CallResult)
+    assert_type(await client.call_tool("find", result_type=City), City)
+    assert_type(await client.call_tool("find", result_type=Model), Model)
+    assert_type(await client.call_tool("find", result_type=Named), Named)
+    assert_type(await client.call_tool("find", result_type=list[City]), list[City])
+    assert_type(await client.call_tool("find", result_type=int), int)
+    tools = await client.tools()
+    assert_type(tools, dict[str, RemoteTool])
+    assert_type(tools["find"].name, str)
+    assert_type(tools["find"].output_schema, dict[str, Any] | None)
+
+
+def waits(client: SyncClient) -> None:
+    """The same without an event loop."""
+    assert_type(client.call_tool("find"), CallResult)
+    assert_type(client.call_tool("find", result_type=City), City)
+    assert_type(client.tools(), dict[str, SyncTool])
+
+
+async def fill_in(form: FormRequest) -> dict[str, str] | ElicitationResult[Any]:
+    """Fill in a form."""
+    assert_type(form.message, str)
+    for field in form.fields:
+        assert_type(field.is_required, bool)
+        assert_type(field.kind, Literal["string", "integer", "number", "boolean", "choice", "choices"])
+    return {"name": "Oslo"} if form.fields else form.decline()
+
+
+def fill_in_at_once(form: FormRequest) -> City | None:
+    """Fill in a form, without waiting."""
+    return City("Oslo") if form.fields else None
+
+
+async def visit(page: UrlRequest) -> bool:
+    """Show a page."""
+    assert_type(page.url, str)
+    return bool(page.host)
+
+
+def speak(request: SampleRequest) -> str:
+    """Say something."""
+    return request.text
+
+
+async def speak_at_length(request: SampleRequest) -> SamplingResult | dict[str, Any] | None:
+    """Say more."""
+    return {"content": request.text} if request.tools else None
+
+
+async def find() -> list[str | Path | Root]:
+    """Find the roots."""
+    return ["/srv", Path("/home"), Root("file:///tmp")]
+
+
+def clients() -> list[Client]:
+    """Handlers may be async, or not."""
+    return [
+        Client(
+            "server.py",
+            elicitation_handler=fill_in,
+            url_elicitation_handler=visit,
+            sampling_handler=speak,
+            roots=["/srv", Path("/home")],
+        ),
+        Client(
+            "server.py",
+            elicitation_handler=fill_in_at_once,
+            url_elicitation_handler=lambda page: None,
+            sampling_handler=speak_at_length,
+            roots=find,
+        ),
+        Client(
+            "server.py",
+            elicitation_handler=FormRequest.decline,
+            sampling_handler=SamplingHandler(speak, tools=True),
+            roots=list,
+        ),
+    ]
 
 
 def show_progress(done: float, total: float | None, message: str | None) -> None:
@@ -101,7 +210,7 @@ def changes_that_are_waited_for(client: SyncClient) -> None:
             assert_type(change, Change)
 
 
-def waits() -> None:
+def uses_sync_client() -> None:
     """Everything without an event loop."""
     with SyncClient({"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b"}}}, timeout=3) as client:
         assert_type(client, SyncClient)
@@ -150,3 +259,40 @@ Client("server.py", trace=True, timeout=None)
 Client("server.py", timeout="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Client("server.py", trace=log)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 SyncClient("server.py", timout=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+server = Server("weather")
+
+
+async def token() -> str:
+    return "secret"
+
+
+class Mine:
+    async def open(self, receiver: TransportListener) -> None: ...
+    async def send(self, message: OutgoingMessage) -> None: ...
+    async def close(self) -> None: ...
+
+
+assert_type(Client("server.py", env={"CITY": "Oslo"}, cwd=Path.cwd(), stderr=subprocess.DEVNULL), Client)
+Client(Path("server.py"), stderr=print)
+Client("server.py", stderr=sys.stderr)
+Client([sys.executable, Path("server.py"), "-v"])
+Client(("uvx", "mcp-server-time"))
+Client("https://example.com/mcp", token=token, headers={"A": "b"}, verify=False, cert="client.pem")
+Client(server)
+Client(server.asgi(), path="/weather/mcp", token="secret")
+Client(Mine())
+Client({"command": "uvx", "args": ["mcp-server-time"]})
+Client({"mcpServers": {"weather": server, "time": ["uvx", "mcp-server-time"]}}, timeout=3.0)
+
+Client(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Client("server.py", enw={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+Client("server.py", env=["CITY=Oslo"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def several(path: Path) -> None:
+    async with ClientGroup(path) as client:
+        assert_type(client.servers, Mapping[str, Client])
+        assert_type(client.failures, Mapping[str, Exception])
+        assert_type(await client.servers["weather"].list_tools(), list[ToolDefinition])
