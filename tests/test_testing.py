@@ -152,8 +152,5 @@ async def test_override_replaces_a_dependency_within_its_block() -> None:
 
 
 def test_override_of_what_nothing_depends_on_is_refused() -> None:
-    with (
-        pytest.raises(RegistrationError, match="depends on"),
-        override(Server("shop"), lambda: 1, lambda: 2),
-    ):
+    with pytest.raises(RegistrationError, match="depends on"), override(Server("shop"), lambda: 1, lambda: 2):
         pass

@@ -12,8 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import pytest
-
 from mcpkit.state.queue import Added, Job, LeasedJobs, Message, Queue
 from mcpkit.state.sqlite import _tidy
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
@@ -118,15 +116,6 @@ def eventually(condition: Callable[[], object]) -> None:
 
 
 THREADS = 8
-
-
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that must not suspend, with no event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    pytest.fail("the coroutine suspends")
 
 
 def in_threads(work: Callable[[int], None]) -> None:

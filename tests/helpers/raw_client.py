@@ -27,8 +27,6 @@ BOTH = "application/json, text/event-stream"
 REVISION = STATELESS[-1]
 LATER = 3600.0
 """Seconds that no test lasts."""
-SESSIONS = HANDSHAKE[1:]
-"""Versions that have session ids."""
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 CAPABILITIES: dict[str, dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 DECLARED = {META + "clientCapabilities": CAPABILITIES}

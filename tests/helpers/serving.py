@@ -185,11 +185,6 @@ class Served:
         else:
             self.process.send_signal(number)
 
-    def kill_child(self, pid: int) -> None:
-        """Kill a worker of its, and nothing else that may have that number."""
-        assert os.getpgid(pid) == self.process.pid
-        os.kill(pid, signal.SIGKILL)
-
     def wait(self, patience: float = DEFAULT_TIMEOUT) -> int:
         """Wait some seconds until it and its workers have ended, and return its exit status."""
         status = self.process.wait(patience)

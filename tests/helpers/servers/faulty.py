@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from mcpkit import Context, Limits, Server, Timeouts
 from mcpkit.transports.stdio import run_stdio
@@ -52,21 +51,6 @@ async def echo(text: str) -> str:
     return text
 
 
-let_go = threading.Event()
-
-
-@server.tool(timeout=60)
-def drip() -> Any:
-    yield "first"
-    let_go.wait()
-    yield "last"
-
-
-@server.tool
-async def release() -> None:
-    let_go.set()
-
-
 @server.tool
 async def big(size: int) -> str:
     return "x" * size
@@ -80,32 +64,6 @@ async def print_everywhere() -> str:
     subprocess.run(["echo", "printed by a child"], check=True)
     print("left in a buffer", end="")
     return "done"
-
-
-@server.tool
-async def close_stdout() -> str:
-    sys.stdout.close()
-    return "done"
-
-
-@server.tool
-def child_descriptors() -> list[str]:
-    """Return the open descriptors of a child process, without standard output and error."""
-    child = subprocess.run(
-        ["ls", "-l", "/proc/self/fd"], check=True, capture_output=True, text=True, close_fds=False
-    )
-    opened = [line.split()[-3::2] for line in child.stdout.splitlines() if "->" in line]
-    return [target for number, target in opened if number not in ("1", "2") and "/proc" not in target]
-
-
-@server.tool
-def child_input() -> str:
-    return subprocess.run(["cat"], check=True, capture_output=True, text=True).stdout
-
-
-@server.tool
-def own_input() -> str:
-    return sys.stdin.read()
 
 
 @server.tool
@@ -168,12 +126,6 @@ async def swallow_cancellation() -> str:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             note("cancellation swallowed")
-
-
-@server.tool
-async def take_wake_up_descriptor() -> str:
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, note, "SIGUSR1")
-    return "taken"
 
 
 @server.tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from mcpkit import Access, Context, ProtocolError, ResourceError, Server, ToolError
+from mcpkit import Access, Context, ResourceError, Server, ToolError
 from mcpkit.extensions import ParamHeader
 from tests.helpers.waiting import Work
 
@@ -70,16 +70,6 @@ def make_server(
         return "done"
 
     @server.tool
-    async def log_after_cancellation(ctx: Context) -> None:
-        try:
-            await work.wait()
-        finally:
-            try:
-                await ctx.log("warning", "too late")
-            except RuntimeError as error:
-                work.failure = error
-
-    @server.tool
     async def count(ctx: Context, times: int, size: int = 1) -> str:
         for number in range(times):
             await ctx.log("warning", f"{number} " + "x" * size)
@@ -118,11 +108,6 @@ def make_server(
         raise ValueError("a secret")
 
     @server.tool
-    async def late_refusal(ctx: Context) -> None:
-        await ctx.log("warning", "soon")
-        raise ProtocolError(7, "late")
-
-    @server.tool
     async def ask_name(ctx: Context) -> str:
         try:
             return (await ctx.elicit("Who?", str)).value
@@ -136,10 +121,6 @@ def make_server(
         return f"{first} {(await ctx.elicit('Last name?', str)).value}"
 
     @server.tool
-    async def ask_if_supported(ctx: Context) -> str:
-        return "asks" if ctx.client.supports("elicitation.form") else "guesses"
-
-    @server.tool
     async def pay(ctx: Context) -> str:
         answer = await ctx.elicit_url("Pay", "https://example.com/pay", done=lambda: True)
         return answer.action
@@ -151,10 +132,6 @@ def make_server(
     @server.resource("weather://broken")
     async def broken() -> str:
         raise ResourceError("no reading")
-
-    @server.resource("weather://crash")
-    async def crashing() -> str:
-        raise ValueError("a secret")
 
     @server.resource("towns://{name}")
     async def town(name: str) -> str:

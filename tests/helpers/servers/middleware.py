@@ -21,10 +21,6 @@ def make_server() -> Server:
         return a + b
 
     @server.tool
-    def add_in_thread(a: int, b: int) -> int:
-        return a + b
-
-    @server.tool
     async def fail(ctx: Context) -> str:
         raise ToolError("no")
 
