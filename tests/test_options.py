@@ -27,43 +27,23 @@ def test_group_is_frozen_and_replaceable(group: Any) -> None:
 @each_row(
     ("make", "error", "message"),
     [
-        (
-            lambda: Limits(max_session=3),
-            TypeError,
-            "Limits() has no option 'max_session'. Did you mean 'max_sessions'?",
-        ),
+        (lambda: Limits(max_session=3), TypeError, "no option 'max_session'. Did you mean 'max_sessions'?"),
         (lambda: Limits(nonsense=3), TypeError, "Its options are worker_threads,"),
-        (
-            lambda: Limits(page_size=0),
-            ValueError,
-            "Limits(page_size=...) must be at least 1, or None for one page",
-        ),
-        (
-            lambda: Limits(max_request_body_size="4m"),
-            TypeError,
-            "must be an integer of bytes, such as 4 * 1024",
-        ),
+        (lambda: Limits(page_size=0), ValueError, "must be at least 1, or None for one page"),
+        (lambda: Limits(max_request_body_size="4m"), TypeError, "must be an integer of bytes"),
         (lambda: Limits(max_sessions=1.5), TypeError, "must be an integer, got 1.5"),
         (lambda: Limits(worker_processes=True), TypeError, "or None for one per processor, got True"),
         (lambda: Limits(replay_buffer_bytes=-1), ValueError, "must be at least 0, got -1"),
         (lambda: Timeouts(client_request=None), TypeError, "must be a number of seconds above 0, got None"),
         (lambda: Timeouts(request_body=float("nan")), ValueError, "Timeouts(request_body=...) must be"),
         (lambda: Timeouts(session_max_age=float("inf")), ValueError, "Timeouts(session_max_age=...) must be"),
-        (
-            lambda: Timeouts(shutdown=-1),
-            ValueError,
-            "must be a number of seconds of at least 0, or None, got -1",
-        ),
+        (lambda: Timeouts(shutdown=-1), ValueError, "seconds of at least 0, or None, got -1"),
         (lambda: HttpOptions(readiness_path=1), TypeError, "must be a path such as '/mcp', got 1"),
         (lambda: HttpOptions(sse="yes"), TypeError, "HttpOptions(sse=...) must be True or False, got 'yes'"),
         (lambda: HttpOptions(principal=3), TypeError, "must be a function of the ASGI scope"),
         (lambda: HttpOptions(sse_ping_interval=0), ValueError, "must be a number of seconds above 0, got 0"),
         (lambda: ServerOptions(capabilities="logging"), TypeError, "must be a set such as {'logging'}"),
-        (
-            lambda: ServerOptions(capabilities=["toolz"]),
-            ValueError,
-            "unknown value 'toolz'; expected one of tools,",
-        ),
+        (lambda: ServerOptions(capabilities=["toolz"]), ValueError, "'toolz'; expected one of tools,"),
         (lambda: ServerOptions(cache={"tools/call": None}), ValueError, "unknown value 'tools/call'"),
         (lambda: ServerOptions(on_duplicate="drop"), ValueError, "expected one of error, replace"),
         (lambda: ResultOptions(text="xml"), ValueError, 'must be "json", "none" or a function'),
@@ -87,9 +67,7 @@ def test_option_of_group_that_is_invalid_is_refused(make: Any, error: type[Excep
         ({"run_in": "fiber"}, RegistrationError, 'run_in must be "thread", "process" or "loop"'),
     ],
 )
-def test_option_of_decorator_that_is_invalid_is_refused(
-    options: Any, error: type[Exception], message: str
-) -> None:
+def test_option_of_decorator_that_is_invalid_is_refused(options: Any, error: Any, message: str) -> None:
     server = Server("s")
     with pytest.raises(error, match=re.escape(message)):
         server.tool(name="f", **options)(lambda: None)

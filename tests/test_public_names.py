@@ -76,6 +76,11 @@ from public_names import TABLE, table
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def server() -> Server:
+    return Server("shop")
+
+
 def test_table_of_tests_has_every_public_name() -> None:
     text, missing = table()
     assert missing == [], "show each of them in a test of at most 15 lines"
@@ -85,82 +90,55 @@ def test_table_of_tests_has_every_public_name() -> None:
 # Definitions
 
 
-async def test_prompt_free_of_a_server_is_included() -> None:
+async def test_prompt_free_of_a_server_is_included(server: Server) -> None:
     @prompt
     def greet(name: str) -> str:
         return f"Say hello to {name}"
 
-    server = Server("shop")
     server.include(greet)
     async with connect(server) as client:
         assert [each["name"] for each in await client.list_prompts()] == ["greet"]
 
 
-async def test_resource_free_of_a_server_is_included() -> None:
+async def test_resource_free_of_a_server_is_included_until_removed(server: Server) -> None:
     @resource("shop://motto")
     def motto() -> str:
         return "Ever open"
 
-    server = Server("shop")
-    server.include(motto)
+    included: Inclusion = server.include(motto)
     async with connect(server) as client:
         assert (await client.read_resource("shop://motto"))[0]["text"] == "Ever open"
-
-
-async def test_included_functions_can_be_removed() -> None:
-    @resource("shop://motto")
-    def motto() -> str:
-        return "Ever open"
-
-    server = Server("shop")
-    included: Inclusion = server.include(motto)
-    included.remove()
-    async with connect(server) as client:
+        included.remove()
         assert await client.list_resources() == []
 
 
-async def test_resource_template_object_can_be_added() -> None:
-    server = Server("shop")
+async def test_objects_of_extensions_are_included(server: Server) -> None:
     server.include(ResourceTemplate(lambda id: f"order {id}", "shop://orders/{id}", name="order"))
-    async with connect(server) as client:
-        assert (await client.read_resource("shop://orders/7"))[0]["text"] == "order 7"
-
-
-async def test_method_object_serves_a_request_of_its_own() -> None:
-    server = Server("shop")
     server.include(CustomMethod(lambda number: {"doubled": number * 2}, "shop/double"))
     async with connect(server) as client:
+        assert (await client.read_resource("shop://orders/7"))[0]["text"] == "order 7"
         assert (await client.request("shop/double", {"number": 4}))["doubled"] == 8
 
 
-async def test_base_tool_is_listed_and_called() -> None:
+async def test_base_tool_is_listed_and_called(server: Server) -> None:
     class Echo(BaseTool):
         async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
             return {"content": [{"type": "text", "text": arguments["text"]}]}
 
-    server = Server("shop")
     server.include(Echo("echo", input_schema={"type": "object"}))
     async with connect(server) as client:
         assert (await client.call_tool("echo", {"text": "hello"})).text == "hello"
 
 
-async def test_tool_annotations_and_icons_are_listed() -> None:
+async def test_annotations_and_icons_are_listed(server: Server) -> None:
     hints: ToolAnnotations = {"readOnlyHint": True}
     icon: Icon = {"src": "https://example.com/icon.png"}
-    server = Server("shop")
+    audience: Annotations = {"audience": ["user"], "priority": 0.5}
     server.tool(lambda: "open", name="state", annotations=hints, icons=[icon])
+    server.resource("shop://motto", name="motto", annotations=audience)(lambda: "Ever open")
     async with connect(server) as client:
-        (tool,) = await client.list_tools()
-    assert (tool["annotations"], tool["icons"]) == (hints, [icon])
-
-
-async def test_resource_annotations_are_listed() -> None:
-    hints: Annotations = {"audience": ["user"], "priority": 0.5}
-    server = Server("shop")
-    server.resource("shop://motto", name="motto", annotations=hints)(lambda: "Ever open")
-    async with connect(server) as client:
-        (found,) = await client.list_resources()
-    assert found["annotations"] == hints
+        (tool,), (found,) = await client.list_tools(), await client.list_resources()
+    assert (tool["annotations"], tool["icons"], found["annotations"]) == (hints, [icon], audience)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +153,7 @@ def test_email_and_uri_are_texts_of_a_format(hint: Any, right: str, wrong: str) 
 # Requests to the client
 
 
-async def test_ask_sends_several_requests_in_one_round() -> None:
-    server = Server("shop")
-
+async def test_ask_sends_several_requests_in_one_round(server: Server) -> None:
     @server.tool
     async def plan(ctx: Context) -> str:
         words, roots = await ctx.ask(SamplingRequest("A name?", max_tokens=9), ListRootsRequest())
@@ -189,9 +165,7 @@ async def test_ask_sends_several_requests_in_one_round() -> None:
         assert (await client.call_tool("plan")).text == "Ada in 0 roots"
 
 
-async def test_elicit_url_shows_a_page() -> None:
-    server = Server("shop")
-
+async def test_elicit_url_shows_a_page(server: Server) -> None:
     @server.tool
     async def pay(ctx: Context) -> str:
         (answer,) = await ctx.ask(UrlElicitRequest("Pay here", "https://pay.example.com"))
@@ -201,19 +175,8 @@ async def test_elicit_url_shows_a_page() -> None:
         assert (await client.call_tool("pay")).text == "decline"
 
 
-async def test_elicitation_error_is_tool_error() -> None:
-    server = Server("shop")
-
-    @server.tool
-    async def order(ctx: Context) -> str:
-        raise ElicitationError("decline")
-
-    async with connect(server) as client:
-        assert (await client.call_tool("order")).is_error
-
-
-async def test_input_required_ends_a_round_and_must_pass() -> None:
-    server, ends = Server("shop"), []
+async def test_input_required_ends_a_round_and_must_pass(server: Server) -> None:
+    ends = []
 
     @server.tool
     async def order(ctx: Context) -> str:
@@ -238,9 +201,7 @@ async def test_form_fields_have_choices_and_types() -> None:
     assert (count.kind, count.is_required) == ("integer", False)
 
 
-async def test_progress_callback_receives_progress() -> None:
-    server = Server("shop")
-
+async def test_progress_callback_receives_progress(server: Server) -> None:
     @server.tool
     async def bake(ctx: Context) -> str:
         await ctx.report_progress(1, 2, "half")
@@ -259,15 +220,14 @@ async def test_progress_callback_receives_progress() -> None:
 @pytest.mark.parametrize(
     "error",
     [
+        ElicitationError("decline"),
         LoginNeededError("github"),
         ProviderUnavailableError("github"),
         ProcessEndedError("signal 9"),
         InsufficientScopeError(["notes:write"], 'Bearer error="insufficient_scope"'),
     ],
 )
-async def test_tool_that_raises_a_public_error_ends_with_is_error(error: Exception) -> None:
-    server = Server("shop")
-
+async def test_tool_that_raises_a_public_error_ends_with_is_error(server: Server, error: Exception) -> None:
     @server.tool
     def order() -> str:
         raise error
@@ -329,16 +289,13 @@ def test_preset_knows_its_issuer(verifier: Any, issuer: str) -> None:
     assert verifier().issuers == (issuer,)
 
 
-async def test_token_storage_keeps_records_in_a_file(tmp_path: Path) -> None:
+async def test_token_storage_keeps_records_in_a_file_and_names_an_unreadable_one(tmp_path: Path) -> None:
     storage: TokenStorage = FileTokens(tmp_path / "tokens.json")
     await storage.save("a", {"b": 1})
     assert await storage.load("a") == {"b": 1}
-
-
-async def test_token_storage_error_names_the_unreadable_file(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text("no json")
     with pytest.raises(TokenStorageError, match=r"tokens\.json"):
-        await FileTokens(tmp_path / "tokens.json").load("a")
+        await storage.load("a")
 
 
 def test_loopback_refuses_a_path_without_slash() -> None:
@@ -376,9 +333,8 @@ def test_enterprise_and_workload_grants_refuse_plain_http() -> None:
 # Middleware and transports
 
 
-async def test_timing_reports_each_request() -> None:
+async def test_timing_reports_each_request(server: Server) -> None:
     reports: list[RequestTiming] = []
-    server = Server("shop")
     server.middleware(Timing(reports.append))
     server.tool(lambda: "open", name="state")
     async with connect(server) as client:
@@ -386,8 +342,7 @@ async def test_timing_reports_each_request() -> None:
     assert [each.outcome for each in reports if each.request.method == "tools/call"] == ["ok"]
 
 
-async def test_rate_limit_error_names_the_seconds_to_wait() -> None:
-    server = Server("shop")
+async def test_rate_limit_error_names_the_seconds_to_wait(server: Server) -> None:
     server.middleware(RateLimit(1, burst=1))
     server.tool(lambda: "open", name="state")
     async with connect(server) as client:
@@ -405,9 +360,8 @@ async def test_task_meter_receives_runs() -> None:
     Runs().run_ended("bake", "completed", 1, 0.5)
 
 
-async def test_connection_answers_one_line_with_one_line() -> None:
+async def test_connection_answers_one_line_with_one_line(server: Server) -> None:
     sent: list[bytes] = []
-    server = Server("shop")
     async with server.running():
         connection = Connection(server, sent.append)
         connection.receive(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
@@ -416,8 +370,7 @@ async def test_connection_answers_one_line_with_one_line() -> None:
     assert sent == [b'{"jsonrpc":"2.0","id":1,"result":{}}']
 
 
-async def test_channel_of_a_call_has_principal_and_open_questions() -> None:
-    server = Server("shop")
+async def test_channel_of_a_call_has_principal_and_open_questions(server: Server) -> None:
     server.tool(lambda: "open", name="state")
 
     @server.middleware("tools/call")

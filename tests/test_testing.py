@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Depends, Limits, ProtocolError, RegistrationError, Server, ToolError
+from mcpkit import Context, Depends, Limits, ProtocolError, RegistrationError, Server
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import TestClient, connect, override
 
@@ -20,8 +20,6 @@ def make_server() -> Server:
 
     @server.tool
     async def forecast(city: str) -> str:
-        if city == "nowhere":
-            raise ToolError("no such city")
         return f"sunny in {city}"
 
     @server.tool
@@ -51,12 +49,6 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[TestClient]:
         yield client
 
 
-async def test_client_fixture_works_in_each_revision(client: TestClient) -> None:
-    result = await client.call_tool("forecast", {"city": "Rome"})
-    assert result.text == "sunny in Rome"
-    assert not result.is_error
-
-
 async def test_progress_and_messages_arrive(client: TestClient) -> None:
     seen = []
     level = "debug" if client.protocol_version == "2026-07-28" else None
@@ -66,7 +58,9 @@ async def test_progress_and_messages_arrive(client: TestClient) -> None:
     assert client.notifications == []
 
 
-async def test_reading_and_prompting(client: TestClient) -> None:
+async def test_client_of_each_revision_calls_reads_and_prompts(client: TestClient) -> None:
+    result = await client.call_tool("forecast", {"city": "Rome"})
+    assert (result.text, result.is_error) == ("sunny in Rome", False)
     assert (await client.read_resource("data://x"))[0]["text"] == "x"
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
 
@@ -124,13 +118,9 @@ def one(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"action": "accept", "content": {"value": 1}}
 
 
-async def test_ten_rounds_are_played() -> None:
-    async with connect(server, request_handler=one) as client:
-        assert (await client.call_tool("interview", {"count": 10})).structured_content == 10
-
-
 async def test_eleventh_round_is_an_error_with_advice() -> None:
     async with connect(server, request_handler=one) as client:
+        assert (await client.call_tool("interview", {"count": 10})).structured_content == 10
         with pytest.raises(ProtocolError, match=r"in 10 rounds, and asks again: clients give up .* ctx\.ask"):
             await client.call_tool("interview", {"count": 11})
 
