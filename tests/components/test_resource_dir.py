@@ -173,15 +173,6 @@ def test_resource_dir_special_files_are_not_served(root: Path, make: Callable[[P
     assert "special" not in [entry.name for entry in folder.entries()]
 
 
-@posix_only
-def test_resource_dir_closes_descriptors(root: Path) -> None:
-    folder = ResourceDir(root, "docs://x")
-    before = sorted(os.listdir("/dev/fd"))
-    for path in ("readme.md", "guide/a.txt", "guide", "guide/missing", "readme.md/x"):
-        open_file(folder, f"docs://x/{path}")
-    assert sorted(os.listdir("/dev/fd")) == before
-
-
 @each_row(
     ("prefix", "message"),
     [

@@ -401,6 +401,7 @@ class Client:
         id: Any = 1,
         headers: Headers | None = None,
         meta: dict[str, Any] | None = None,
+        **scope: Any,
     ) -> Answer:
         """Send a stateless request with the required headers."""
         params = {**(params or {}), "_meta": stateless_meta() | (meta or {})}
@@ -409,7 +410,7 @@ class Client:
         if named_by is not None:
             standard["mcp-name"] = params.get(named_by)
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-        return self.post(message, standard | dict(headers or {}))
+        return self.post(message, standard | dict(headers or {}), **scope)
 
     def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
         """Send a stateless tool call."""

@@ -1,7 +1,11 @@
-"""So many requests for each client, and no more."""
+"""`RateLimit`: requests per client, in one process and shared by replicas."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Hashable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,59 +13,70 @@ import pytest
 
 from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middleware import RateLimit
+from mcpkit.storage import Memory, Redis
 from mcpkit.testing import TestClient, connect
 from tests.helpers.clock import Clock
-from tests.helpers.pipe import stateless_meta
-from tests.helpers.raw_client import serving
+from tests.helpers.engines import ENGINES, Engine
+from tests.helpers.raw_client import Client, serving
+from tests.helpers.redis_server import RedisServer, common_server
+from tests.helpers.replicated import REPLICAS, engines, replicas
+from tests.helpers.tables import each_row
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
+SLOW = 0.001
+"""A rate at which no token returns during a test."""
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.middleware.buckets.monotonic", clock)
+    for module in ("buckets", "shared_buckets"):
+        monkeypatch.setattr(f"mcpkit.middleware.{module}.monotonic", clock)
     return clock
 
 
-def make(*args: Any, **options: Any) -> Server:
-    server = Server("limited")
-    server.middleware(RateLimit(*args, **options))
-
-    @server.tool
-    async def work() -> str:
-        return "done"
-
+def make(limit: RateLimit, storage: Any = None) -> Server:
+    server = Server("limited", secret_key="a secret of some length", storage=storage)
+    server.middleware(limit)
+    server.tool(lambda: "done", name="work", run_in="loop")
     return server
 
 
 async def allowed(client: TestClient, tries: int) -> int:
-    """Count the calls that are taken."""
-    taken = 0
+    """Return the number of calls that are not refused."""
+    count = 0
     for _ in range(tries):
         try:
             await client.call_tool("work")
         except ProtocolError as error:
-            assert "Rate limit exceeded" in str(error)  # noqa: PT017 - what else is raised fails, too
+            assert "Rate limit exceeded" in str(error)  # noqa: PT017 - other errors fail the test, too
         else:
-            taken += 1
-    return taken
+            count += 1
+    return count
+
+
+async def status(client: Client, host: str) -> int | None:
+    """Call the tool over HTTP from an address."""
+    return (await client.call_tool("work", client=(host, 50000)).whole()).status
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_burst_passes_and_then_the_rate(revision: str, clock: Clock) -> None:
-    async with connect(make(2, burst=5), protocol_version=revision) as client:
-        assert await allowed(client, 8) == 5
-        clock.now += 1
-        assert await allowed(client, 8) == 2
-        clock.now += 3600
-        assert await allowed(client, 8) == 5
+async def test_rate_limit_allows_a_burst_and_then_the_rate(revision: str, clock: Clock) -> None:
+    async with connect(make(RateLimit(2, burst=5)), protocol_version=revision) as client:
+        for seconds, count in [(0, 5), (1, 2), (3600, 5)]:
+            clock.now += seconds
+            assert await allowed(client, 8) == count
 
 
 async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> None:
-    async with connect(make(0.1, burst=1)) as client:
+    async with connect(make(RateLimit(0.1, burst=1))) as client:
         await client.call_tool("work")
         clock.now += 2.5
         with pytest.raises(ProtocolError) as refused:
@@ -71,82 +86,167 @@ async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> No
     assert refused.value.data == {"retryAfterSeconds": 8}
 
 
-async def test_rate_limit_counts_sessions_separately(clock: Clock) -> None:
-    server = make(1, burst=2)
-    async with (
-        connect(server, protocol_version="2025-11-25") as one,
-        connect(server, protocol_version="2025-11-25") as two,
-    ):
+async def test_rate_limit_counts_sessions_separately_and_connections_of_a_principal_together(
+    clock: Clock,
+) -> None:
+    server = make(RateLimit(1, burst=2))
+    for revision in REVISIONS:
+        for name, count in [("ada", 2), ("ada", 0), ("bob", 2), ("bob", 0)]:
+            principal = Principal(name + revision)
+            async with connect(server, protocol_version=revision, principal=principal) as client:
+                assert await allowed(client, 3) == count
+    async with connect(server, protocol_version="2025-11-25") as one:
         assert await allowed(one, 3) == 2
-        assert await allowed(two, 3) == 2
+        async with connect(server, protocol_version="2025-11-25") as two:
+            assert await allowed(two, 3) == 2
 
 
 async def test_rate_limit_counts_stateless_http_clients_by_address(clock: Clock, schema_dir: Path) -> None:
-    async def statuses(client: Any, host: str) -> list[int]:
-        peer = {"client": (host, 50000)}
-        params = {"name": "work", "arguments": {}, "_meta": stateless_meta()}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "work"}
-        return [(await client.post(message, headers, **peer).whole()).status for _ in range(3)]
-
-    async with serving(make(1, burst=2), schema_dir) as client:
+    async with serving(make(RateLimit(1, burst=2)), schema_dir) as client:
         for host in ("203.0.113.7", "203.0.113.8", "127.0.0.1"):
-            assert await statuses(client, host) == [200, 200, 503]
-        assert await statuses(client, "127.0.0.2") == [503, 503, 503]  # of this machine, as 127.0.0.1 is
+            assert [await status(client, host) for _ in range(3)] == [200, 200, 503]
+        assert await status(client, "127.0.0.2") == 503  # of this machine, as 127.0.0.1 is
 
 
-async def test_the_buckets_have_an_end(clock: Clock) -> None:
+async def test_rate_limit_over_http_responds_with_retry_after(schema_dir: Path, clock: Clock) -> None:
+    limit = RateLimit(0.5, burst=1, key=lambda ctx: ctx.headers["x-user"])
+    async with serving(make(limit), schema_dir) as client:
+        for user, expected in [("ada", 200), ("ada", 503), ("bob", 200)]:
+            answer = client.call_tool("work", headers={"x-user": user})
+            assert (await answer.whole()).status == expected
+            assert answer.headers.get("retry-after") == ("2" if expected == 503 else None)
+
+
+async def test_rate_limit_keeps_at_most_max_clients_buckets(clock: Clock) -> None:
     names = iter(range(100))
     limit = RateLimit(1, key=lambda ctx: next(names), max_clients=10)
-    server = Server("crowded")
-    server.middleware(limit)
-
-    @server.tool
-    async def work() -> str:
-        return "done"
-
-    async with connect(server) as client:
+    async with connect(make(limit)) as client:
         assert await allowed(client, 100) == 100
     assert len(limit._here) == 10
 
 
-async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
-    schema_dir: Any, clock: Clock
-) -> None:
-    server = make(0.5, burst=1, key=lambda ctx: ctx.headers["x-user"])
-    async with serving(server, schema_dir) as client:
-        for user, status in [("ada", 200), ("ada", 503), ("bob", 200)]:
-            answer = client.call_tool("work", headers={"x-user": user})
-            assert (await answer.whole()).status == status
-            assert answer.headers.get("retry-after") == ("2" if status == 503 else None)
+NOT_LIMITED = "is not a method that can be limited. Supported are initialize"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
+@each_row(
+    ("rate", "options", "message"),
     [
-        ((0,), {}, "rate must be a finite number of requests per second above 0, got 0"),
-        ((1,), {"burst": 0}, "burst must be at least 1, got 0"),
-        (
-            (1,),
-            {"methods": ["tools/cal"]},
-            "'tools/cal' is not a method that can be limited. Supported are initialize",
-        ),
-        (
-            (1,),
-            {"methods": ["subscriptions/listen"]},
-            "methods: 'subscriptions/listen' is not a method that can be limited",
-        ),
+        (0, {}, "rate must be a finite number of requests per second above 0, got 0"),
+        (1, {"burst": 0}, "burst must be at least 1, got 0"),
+        (1, {"methods": ["tools/cal"]}, f"'tools/cal' {NOT_LIMITED}"),
+        (1, {"methods": ["subscriptions/listen"]}, f"methods: 'subscriptions/listen' {NOT_LIMITED}"),
     ],
 )
-def test_rate_limit_wrong_option_is_refused(arguments: Any, options: Any, message: str) -> None:
+def test_rate_limit_wrong_option_is_refused(rate: float, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RateLimit(*arguments, **options)
+        RateLimit(rate, **options)
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_each_principal_has_a_bucket(revision: str, clock: Clock) -> None:
-    server = make(1, burst=2)
-    for name in ("ada", "bob"):
-        for count in (2, 0):  # a second connection of the same principal finds the bucket empty
-            async with connect(server, protocol_version=revision, principal=Principal(name)) as client:
-                assert await allowed(client, 3) == count
+# Shared by replicas
+
+
+@pytest.fixture(params=ENGINES)
+def shares(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Engine]]:
+    """One storage engine, as each replica opens it."""
+    with engines(request.param, tmp_path) as made:
+        yield made
+
+
+async def test_rate_limit_is_shared_by_replicas(shares: list[Any], schema_dir: Path) -> None:
+    servers = [make(RateLimit(SLOW, burst=4), each) for each in shares]
+    async with replicas(servers, schema_dir) as clients:
+        for host in ("203.0.113.7", "203.0.113.8", "127.0.0.1"):
+            statuses = [await status(clients[turn % REPLICAS], host) for turn in range(9)]
+            assert statuses == [200] * 4 + [503] * 5
+    counts = []
+    for server, revision in zip(servers, [*REVISIONS, REVISIONS[0]], strict=True):
+        async with connect(server, protocol_version=revision, principal=Principal("ada")) as client:
+            counts.append(await allowed(client, 3))
+    assert counts == [3, 1, 0]
+
+
+async def test_rate_limit_keys_do_not_contain_principal_names(shares: list[Any]) -> None:
+    async with connect(make(RateLimit(SLOW), shares[0]), principal=Principal("ada.lovelace")) as client:
+        await client.call_tool("work")
+    if isinstance(shares[0], Memory):
+        keys = " ".join(shares[0]._buckets.beginning(""))
+    elif isinstance(shares[0], Redis):
+        start = f"{shares[0]._prefix.decode()}b:"
+        found = common_server().ask("KEYS", f"{start}*")
+        keys = " ".join(each.decode().removeprefix(start) for each in found)
+    else:
+        keys = " ".join(str(key) for (key,) in shares[0]._database.glance("SELECT key FROM claims"))
+    assert keys.startswith("limited/limit/")
+    assert "ada" not in keys
+
+
+@pytest.mark.parametrize("key", [object(), ("acme", frozenset({"a"})), Principal("ada")])
+async def test_rate_limit_key_of_one_process_is_counted_locally_with_one_warning(
+    shares: list[Any], key: Hashable, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in shares:
+        async with connect(make(RateLimit(SLOW, burst=4, key=lambda ctx: key), each)) as client:
+            assert await allowed(client, 6) == 4
+    assert len(warnings(caplog)) == REPLICAS
+    assert all("Return a string, a number or a tuple of these" in each for each in warnings(caplog))
+
+
+class FailingMemory(Memory):
+    """Storage of which requests fail or hang.
+
+    Attributes:
+        mode: `up`, `down` or `hanging`.
+        requests: The number of calls of `take_tokens`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = "up"
+        self.requests = 0
+
+    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        self.requests += 1
+        if self.mode == "down":
+            raise ConnectionError("the engine is down: a reason")
+        if self.mode == "hanging":
+            await asyncio.Event().wait()
+        return await super().take_tokens(key, every=every, burst=burst, cost=cost)
+
+
+@pytest.mark.limit("wait of a `RateLimit` for the shared store")
+@pytest.mark.parametrize("mode", ["down", "hanging"])
+async def test_rate_limit_without_its_storage_counts_locally_until_it_returns(
+    mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.middleware.shared_buckets._TIMEOUT", 0.02)
+    storage = FailingMemory()
+    async with connect(make(RateLimit(SLOW, burst=4), storage), principal=Principal("ada")) as client:
+        assert await allowed(client, 2) == 2
+        storage.mode = mode
+        assert await allowed(client, 9) == 4  # a local bucket, which is full
+        assert storage.requests == 3, "calls must not each wait for a storage that is down"
+        clock.now += 1
+        assert await allowed(client, 1) == 0  # the retry runs in the background
+        await until(lambda: storage.requests == 4)
+        storage.mode = "up"
+        clock.now += 1
+        assert await allowed(client, 1) == 0
+        await until(lambda: len(warnings(caplog)) == 2)
+        assert await allowed(client, 9) == 1  # of four: two before, and one by the retry
+        storage.mode = "down"
+        assert await allowed(client, 9) == 0, "the local bucket must not be a new one each time"
+    first, second, _ = warnings(caplog)
+    assert first.startswith("the shared store does not answer (")
+    assert second.startswith("the shared store answers again")
+
+
+async def test_rate_limit_with_redis_costs_one_round_trip(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as redis, closing(Redis(redis.url)) as shared:
+        async with connect(make(RateLimit(SLOW, burst=10), shared), principal=Principal("ada")) as client:
+            await allowed(client, 1)
+            before = redis.calls()
+            assert await allowed(client, 20) == 9
+            after = redis.calls()
+    changed = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name)}
+    assert changed.pop("evalsha") == 20
+    assert changed.keys() <= {"time", "get", "set", "info"}  # by the script, and `info` by this test

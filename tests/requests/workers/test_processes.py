@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from mcpkit.common.errors import ArgumentsError, ProcessEndedError
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.testing import connect
 from tests.helpers import process_functions as work
+from tests.helpers.process_client import ROOT, call
+from tests.helpers.serving import from_text, serving
 from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
@@ -248,3 +251,67 @@ def test_function_whose_name_imports_another_object_is_refused() -> None:
         RegistrationError, match=r"cannot import the function by its name: .*not the same object"
     ):
         server.catalog.resolve()
+
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
+WHERE = ["function", "thread", "generator", "coroutine"]
+HOW = ["return", "exit", "_exit", "raise", "interrupt", "exec"]
+
+
+def made(value: Any) -> Any:
+    return value
+
+
+@FORKS
+@pytest.mark.long
+async def test_no_child_answers_for_a_worker(processes: Processes) -> None:
+    workers, children = set(), []
+    for token, (where, how) in enumerate(product(WHERE, ["return", "_exit", "interrupt", "exec"])):
+        kwargs = {"where": where, "how": how, "token": token}
+        number, worker, child = await processes.run(work.fork, kwargs, made)
+        assert number == token, (where, how)
+        workers.add(worker)
+        children.append(child)
+    assert len(workers) == 1
+    await until(lambda: not any(map(is_alive, children)))
+
+
+@FORKS
+@pytest.mark.long
+async def test_an_answer_to_another_call_is_dropped(
+    processes: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await processes.run(work.forge, {"number": 0}) == "real"
+    assert "sent two results for one call, as after a fork" in caplog.text
+
+
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.helpers import process_functions as work
+from mcpkit import Server
+
+server = Server("forking")
+server.tool(work.fork)
+server.tool(work.fork, name="quick", run_in="loop")
+app = server.asgi()
+"""
+
+
+@FORKS
+@pytest.mark.long
+def test_no_child_keeps_the_port() -> None:
+    import httpx
+
+    with serving(from_text(PROGRAM)) as served:
+        with httpx.Client(base_url=served.origin, headers={"Accept": "application/json"}) as client:
+            for number, (name, where, how) in enumerate(product(["fork", "quick"], WHERE, HOW)):
+                if (name, where) == ("quick", "thread"):
+                    continue
+                request = call(number, name, where=where, how=how, token=0)
+                headers = {"Mcp-Method": "tools/call", "Mcp-Name": name, "MCP-Protocol-Version": "2026-07-28"}
+                answer = client.post("/mcp", json=request, headers=headers).json()
+                assert answer["id"] == number
+                child = answer["result"]["content"][0]["text"].strip("[]").split(",")[-1]
+                asyncio.run(until(lambda child=child: not is_alive(int(child))))
+        assert "ValueError: in the child" in served.notes
