@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,22 +34,6 @@ def test_printed_output_goes_to_standard_error() -> None:
             "left in a buffer",
         ):
             assert notes.count(text) == 1
-
-
-def test_forked_child_does_not_delay_the_end() -> None:
-    with Host(stderr=subprocess.DEVNULL) as host:
-        child = int(text_of(host.ask(call(1, "fork"))))
-        life = os.pidfd_open(child)
-        try:
-            host.close_input()
-            assert host.read_output() == b"standard output is back\n"
-            assert host.wait() == 0
-            assert not select.select([life], [], [], 0)[0], "the child was to live on"
-            os.kill(child, signal.SIGTERM)
-            assert select.select([life], [], [], DEFAULT_TIMEOUT)[0], "the child ignores SIGTERM"
-        finally:
-            signal.pidfd_send_signal(life, signal.SIGKILL)
-            os.close(life)
 
 
 def test_streams_can_be_sockets() -> None:
@@ -116,26 +99,6 @@ def test_flooding_tool_waits_for_a_slow_host() -> None:
         assert host.ask(call(2, "peak_memory"))["result"]["structuredContent"] < 100_000
 
 
-@pytest.mark.long
-def test_requests_are_not_read_while_responses_are_not() -> None:
-    with Host() as host:
-        assert host.process.stdin is not None
-        requests = b"".join(
-            line(call(n, "big", size=1_000_000))[:-1] + b" " * 30_000 + b"\n" for n in range(200)
-        )
-        os.set_blocking(host.process.stdin.fileno(), False)
-        sent = 0
-        while sent < len(requests) and select.select([], [host.process.stdin], [], 1)[1]:
-            sent += os.write(host.process.stdin.fileno(), requests[sent : sent + 4096])
-        os.set_blocking(host.process.stdin.fileno(), True)
-        assert sent < len(requests) / 2, "it took requests whose answers nobody read"
-        sending = threading.Thread(target=host.send_bytes, args=(requests[sent:],), daemon=True)
-        sending.start()
-        assert {host.receive()["id"] for _ in range(200)} == set(range(200))
-        sending.join()
-        assert host.ask(call(1000, "peak_memory"))["result"]["structuredContent"] < 150_000
-
-
 def test_serve_stdio_in_a_running_loop() -> None:
     script = """
 import asyncio
@@ -178,52 +141,124 @@ def test_malformed_lines_do_not_stop_the_server() -> None:
         assert ids >= set(range(500))
 
 
-"""A process between a client and a server that puts a byte order mark before each message of both."""
-
-
-LIFESPAN_PROGRAM = """
+def test_lifespan_error_while_entering_ends_the_process() -> None:
+    script = """
 import asyncio
 from contextlib import asynccontextmanager
 from mcpkit import Server
 
 @asynccontextmanager
 async def lifespan(server):
-    {before}
+    await asyncio.sleep(0.05)
+    raise OSError("no database")
     yield
-    {after}
 
 Server("failing", lifespan=lifespan).run()
 """
+    with Host(command=[sys.executable, "-c", script]) as host:
+        assert host.wait() == 1
+        assert "OSError: no database" in host.read_notes()
 
 
-def run_server(
-    tmp_path: Path, *, before: str = "pass", after: str = "pass", close_input: bool
-) -> tuple[int, str]:
-    program = tmp_path / "server.py"
-    program.write_text(LIFESPAN_PROGRAM.format(before=before, after=after))
-    process = subprocess.Popen(
-        [sys.executable, str(program)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+PROGRAM = """
+from mcpkit import Server
+
+server = Server("weather station", version="1.2.3")
+
+@server.tool
+def forecast() -> str:
+    return "rain"
+
+@server.tool
+def hidden() -> str:
+    return "nothing"
+
+@server.resource("data://a/{b}")
+def station(b: str) -> str:
+    return b
+
+server.catalog.tools.disable("hidden")
+server.run()
+"""
+IN_THE_FOREGROUND = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may have been started with it ignored
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+
+
+@contextmanager
+def run_in_terminal(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run Python with a terminal for standard input, in its foreground; give the process and what is typed into."""
+    keyboard, terminal = os.openpty()
+    command = [sys.executable, "-c", IN_THE_FOREGROUND, *arguments]
+    with subprocess.Popen(
+        command,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd=folder,
         env=environment(),
-        text=True,
-    )
-    try:
-        assert process.stdin is not None
+    ) as process:
+        os.close(terminal)
+        try:
+            yield process, keyboard
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            os.close(keyboard)
+
+
+def read_greeting(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    lines = []
+    while not lines or "Ctrl+C" not in lines[-1]:
+        line = process.stderr.readline().decode()
+        assert line, "".join(lines)
+        lines.append(line)
+    return "".join(lines)
+
+
+def test_terminal_shows_server_and_how_to_use_it(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(PROGRAM)
+    with run_in_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
+        printed = read_greeting(process)
+        assert "weather station 1.2.3, an MCP server" in printed
+        assert "1 tool: forecast\n1 resource: data://a/{b}\n\n" in printed
+        assert "prompt" not in printed
+        entry = json.loads(printed[printed.index("  {\n") : printed.index("\n  }\n") + 5])
+        command = [sys.executable, str(tmp_path / "server.py"), "--verbose"]
+        assert entry == {"mcpServers": {"weather station": {"command": command[0], "args": command[1:]}}}
+        assert f"npx @modelcontextprotocol/inspector {' '.join(command)}\n" in printed
+
+        os.write(keyboard, PING)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+        os.write(keyboard, b"\x03")
+        assert process.wait(30) == 130
+        assert process.stdout.read() == b""
         assert process.stderr is not None
-        if close_input:
-            process.stdin.close()
-        return process.wait(DEFAULT_TIMEOUT), process.stderr.read()
+        assert process.stderr.read().strip() == b""
+
+
+def test_output_without_terminal_input_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(PROGRAM)
+    screen, terminal = os.openpty()
+    try:
+        finished = subprocess.run(
+            [sys.executable, "server.py"],
+            input=PING,
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(),
+            timeout=60,
+        )
     finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stderr):
-            pipe.close()
-
-
-def test_lifespan_error_while_entering_ends_the_process(tmp_path: Path) -> None:
-    late = 'await asyncio.sleep(0.05); raise OSError("no database")'
-    status, notes = run_server(tmp_path, before=late, close_input=False)
-    assert status == 1
-    assert "OSError: no database" in notes
+        os.close(terminal)
+        os.close(screen)
+    assert (finished.returncode, finished.stderr) == (0, b"")

@@ -1,4 +1,4 @@
-"""How serving over the standard streams ends, whatever a tool is doing. Periods are upper limits only."""
+"""End of serving over the standard streams: running tools, signals and worker processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,6 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
 def has_died(process_descriptor: int) -> bool:
-    """Tell whether the process of a pidfd dies, in time."""
     return bool(select.select([process_descriptor], [], [], DEFAULT_TIMEOUT)[0])
 
 
@@ -44,13 +44,6 @@ def interrupt(host: Host, tool: str, arguments: dict[str, Any], number: signal.S
     host.wait_for_note("ing")
     host.signal(number)
     assert host.wait() == 128 + number
-
-
-def check_end_error(host: Host) -> None:
-    """Whoever has called with id 1 hears that the server has ended."""
-    answer = host.receive()
-    assert answer["id"] == 1
-    assert answer["error"]["message"] == "The server stopped before the call finished"
 
 
 def test_requests_before_end_of_input_are_answered() -> None:
@@ -64,7 +57,7 @@ def test_requests_before_end_of_input_are_answered() -> None:
         assert host.wait() == 0
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [*CANCELLABLE, *STUBBORN])
+@pytest.mark.parametrize(("tool", "arguments"), [CANCELLABLE[0], *STUBBORN])
 def test_end_of_input_ends_the_process(tool: str, arguments: dict[str, Any]) -> None:
     with Host(GRACE=0.5) as host:
         host.send(call(1, tool, **arguments))
@@ -81,7 +74,11 @@ def test_signal_cancels_calls_and_leaves_the_lifespan(
     with Host(GRACE=3600) as host:
         interrupt(host, tool, arguments, number)
         assert "lifespan left" in host.read_notes()
-        check_end_error(host)
+        answer = host.receive()
+        assert (answer["id"], answer["error"]["message"]) == (
+            1,
+            "The server stopped before the call finished",
+        )
         assert host.read_output() == b""
 
 
@@ -126,7 +123,7 @@ def test_closed_output_ends_the_server() -> None:
         host.wait_for_note("lifespan left")
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": 1, "b": 2}), CANCELLABLE[1], *STUBBORN[1:]])
+@pytest.mark.parametrize(("tool", "arguments"), [CANCELLABLE[1], *STUBBORN[1:3]])
 def test_server_ends_with_its_host(tool: str, arguments: dict[str, Any]) -> None:
     script = f"""
 import subprocess, sys
@@ -148,3 +145,90 @@ server.wait()
             assert has_died(process_descriptor)
         finally:
             os.close(process_descriptor)
+
+
+MODULE = """
+import os
+from dataclasses import dataclass
+
+from mcpkit import Limits, Server, ToolError
+
+print("imported")
+server = Server("worked", limits=Limits(worker_processes=1))
+
+
+@dataclass
+class Sum:
+    total: int
+    process: int
+
+
+class OwnError(ToolError):
+    pass
+
+
+@server.tool(run_in="process")
+def add(a: int, b: int) -> Sum:
+    print("adding")
+    return Sum(a + b, os.getpid())
+
+
+@server.tool(run_in="process")
+def refuse() -> None:
+    raise OwnError("of my own")
+
+
+@server.tool(run_in="process")
+def spin() -> None:
+    print("spinning")
+    while True:
+        pass
+
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "worked.py").write_text(MODULE)
+    return tmp_path
+
+
+def start_module(folder: Path, *command: str, **settings: object) -> Host:
+    return Host(prefix=["env", "-C", str(folder)], command=[sys.executable, *command], **settings)
+
+
+def structured(answer: dict[str, Any]) -> Any:
+    return answer["result"]["structuredContent"]
+
+
+@pytest.mark.parametrize("command", [("-m", "worked"), ("worked.py",)], ids=" ".join)
+def test_worker_finds_functions_of_the_main_module(command: tuple[str, ...], folder: Path) -> None:
+    with start_module(folder, *command) as host:
+        first, second = (structured(host.ask(call(n, "add", a=n, b=2))) for n in (1, 2))
+        assert (first["total"], second["total"]) == (3, 4)
+        assert first["process"] == second["process"] != host.process.pid
+        assert text_of(host.ask(call(3, "refuse"))) == "of my own"
+        host.close_input()
+        assert host.wait() == 0
+        assert "adding" in host.read_notes()
+
+
+@pytest.mark.parametrize(
+    ("end", "is_busy"), [("end of input", True), ("SIGINT", False), ("SIGTERM", True), ("SIGKILL", True)]
+)
+def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> None:
+    with start_module(folder, "-m", "worked", GRACE=0.5) as host:
+        worker = os.pidfd_open(structured(host.ask(call(1, "add", a=1, b=2)))["process"])
+        if is_busy:
+            host.send(call(2, "spin"))
+            host.wait_for_note("spinning")
+        if end == "end of input":
+            host.close_input()
+        else:
+            host.signal(signal.Signals[end])
+        host.wait()
+        assert has_died(worker)
+        os.close(worker)

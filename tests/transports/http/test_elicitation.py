@@ -1,11 +1,9 @@
-"""Questions to clients without a session, and calls and questions that end early."""
+"""Elicitation and sampling over HTTP, and calls that end early."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,59 +12,26 @@ from mcpkit import Context, HttpOptions, Server, ServerOptions
 from mcpkit.storage import Memory
 from tests.helpers.pipe import META, settle
 from tests.helpers.raw_client import (
-    BOTH,
-    DECLARED,
     LATER,
     Answer,
     Client,
     Judge,
     Serve,
     accept,
-    lifespan,
+    first_event,
+    message_of,
     open_eliciting_session,
     respond,
     serving,
+    text_of,
 )
-from tests.helpers.serving import AT_ONCE, app_of
+from tests.helpers.servers.full import SECRET
 from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
 
 
-def ask_round(
-    client: Client, method: str, params: dict[str, Any], accept_header: str = BOTH, **meta: Any
-) -> Answer:
-    answer = client.ask(method, params, headers={"accept": accept_header}, meta=DECLARED | meta)
-    answer.judge = Judge(client.folder, "2026-07-28")
-    answer.judge.expect({"id": 1, "method": method})
-    return answer
-
-
-@pytest.mark.parametrize(
-    ("method", "params", "text"),
-    [
-        ("tools/call", {"name": "ask_name", "arguments": {}}, "Ada"),
-        ("prompts/get", {"name": "greet"}, "Greet Ada"),
-        ("resources/read", {"uri": "notes://day"}, "day of Ada"),
-    ],
-)
-async def test_input_required_is_json(method: str, params: dict[str, Any], text: str, client: Client) -> None:
-    answer = await ask_round(client, method, params).whole()
-    assert answer.status == 200
-    result = answer.json()["result"]
-    assert result["resultType"] == "input_required"
-    [(key, request)] = result["inputRequests"].items()
-    assert request["method"] == "elicitation/create"
-    more = {"inputResponses": {key: accept("Ada")}, "requestState": result["requestState"]}
-    result = (await ask_round(client, method, {**params, **more}).whole()).json()["result"]
-    assert result["resultType"] == "complete"
-    assert text in json.dumps(result)
-
-
-ELICITATION = {"elicitation": {}}
-
-
-ELICITATION_META = {"io.modelcontextprotocol/clientCapabilities": ELICITATION}
+ELICITATION_META = {META + "clientCapabilities": {"elicitation": {}}}
 
 
 WHO = {"who": {"action": "accept", "content": {"value": "Ada"}}}
@@ -167,16 +132,6 @@ async def test_closed_stream_cancels_request(
         assert b"".join(each.get("body", b"") for each in answer.late) == b""
 
 
-async def test_shutdown_during_call_is_503(server: Server, schema_dir: Path, work: Work) -> None:
-    app = app_of(server, timeouts=AT_ONCE)
-    async with lifespan(app):
-        answer = Client(app, schema_dir).call_tool("wait")
-        await asyncio.wait_for(work.started.wait(), 10)
-    await answer.whole()
-    assert answer.status == 503
-    assert (answer.error()["code"], answer.json()["id"]) == (-32603, 1)
-
-
 async def test_task_cancellation_stops_call(server: Server, client: Client, work: Work) -> None:
     answer = client.call_tool("wait")
     await work.started.wait()
@@ -190,3 +145,60 @@ async def test_task_cancellation_stops_call(server: Server, client: Client, work
         assert answer.task.cancelled()
     assert server.engine.runtime.running.taken == 0
     client.opened.remove(answer)
+
+
+ELICITING = ["2025-06-18", "2025-11-25"]
+
+
+@pytest.mark.parametrize("revision", ELICITING)
+async def test_question_is_sent_on_call_stream(revision: str, client: Client) -> None:
+    session = await open_eliciting_session(client, revision)
+    call = session.call_tool("ask_names")
+    first = await call.message()
+    assert (first["method"], first["params"]["message"]) == ("elicitation/create", "First name?")
+    assert (await respond(session, first["id"], accept("Ada"))).status == 202
+    assert (await call.message())["params"]["data"] == "first name received"
+    last = await call.message()
+    assert last["params"]["message"] == "Last name?"
+    assert last["id"] != first["id"]
+    posted = await respond(session, last["id"], accept("Lovelace"))
+    assert (posted.status, posted.body) == (202, b"")
+    assert text_of(await call.message()) == "Ada Lovelace"
+    assert await call.message() is None
+
+
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"}
+
+
+def make_sampling_server(broker: Memory) -> Server:
+    server = Server("asking", version="1", secret_key=SECRET, storage=broker)
+
+    @server.tool
+    async def colours(ctx: Context) -> str:
+        answers = [await ctx.sample(text, max_tokens=5) for text in ("Which?", "Which else?")]
+        return " ".join(answer.text for answer in answers)
+
+    return server
+
+
+async def test_response_reaches_process_of_call(serve: Serve) -> None:
+    broker = Memory()
+    async with serve(make_sampling_server(broker)) as there, serve(make_sampling_server(broker)) as here:
+        session = await here.initialize(capabilities={"sampling": {}})
+        other = await there.initialize()
+        call = session.call_tool("colours")
+        for _ in range(2):
+            question = await next_message(call)
+            assert question["method"] == "sampling/createMessage"
+            for stranger in (other, other.at(here)):
+                assert (await respond(stranger, question["id"], SAMPLED)).status == 400
+            accepted = await respond(session.at(there), question["id"], SAMPLED)
+            assert (accepted.status, accepted.body) == (202, b"")
+        response = await next_message(call)
+        assert response["result"]["content"][0]["text"] == "blue blue"
+
+
+async def next_message(stream: Answer) -> Any:
+    while not (event := await first_event(stream)).data:
+        pass
+    return message_of(event)

@@ -28,9 +28,6 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 KNOWS = {CAPABILITIES: {"extensions": {ID: {}}}}
 
 
-SESSION_VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
-
-
 class ExtendedJudge(Judge):
     def check(self, message: Any) -> Any:
         result = message.get("result", {})

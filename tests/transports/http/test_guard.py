@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -11,9 +10,6 @@ from hypothesis import strategies as st
 
 from mcpkit.transports.http.intake import guard as module
 from mcpkit.transports.http.intake.guard import Guard
-
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
-
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -30,16 +26,6 @@ def test_guard_accepts_loopback_host_on_any_port():
     assert all(
         passes(Guard(), name + port) for name in LOOPBACK for port in ("", ":", ":80", ":8000", ":65535")
     )
-
-
-def test_guard_accepts_loopback_origin_on_any_port():
-    origins = [
-        f"{scheme}://{name}{port}"
-        for scheme in ("http", "https")
-        for name in LOOPBACK
-        for port in ("", ":6274")
-    ]
-    assert [origin for origin in origins if not passes(Guard(), "127.0.0.1:8000", origin)] == []
 
 
 def test_guard_refuses_other_host_with_setting():

@@ -26,7 +26,6 @@ from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.values import MOST_COLLISIONS
 from mcpkit.transports.framing import Framing
-from mcpkit.transports.http.sessions.token import MAX_LENGTH
 from tests.helpers.pipe import settle, stateless_meta
 from tests.helpers.raw_client import Answer, Client, Serve, initialize
 from tests.helpers.tables import each_row
@@ -217,22 +216,6 @@ async def test_unsupported_version_is_repeated_up_to_limit(length: int, server: 
         error = (await pipe.receive())["error"]
         assert error["code"] == -32022
         assert error["data"] == {"supported": ["2026-07-28"], "requested": "r" * min(length, 100)}
-
-
-@limit("session id")
-@pytest.mark.parametrize("length", [MAX_LENGTH, 100 * MAX_LENGTH])
-async def test_unknown_session_id_of_any_length_gets_404(length: int, server: Server, serve: Serve) -> None:
-    capabilities = {"experimental": {f"feature {number}": {} for number in range(2000)}}
-    async with serve(server) as client:
-        session = await client.initialize(capabilities=capabilities)
-        assert session.id is not None
-        assert len(session.id) <= MAX_LENGTH, "also of a client with many capabilities"
-        session.id = "A" * length
-        with peak() as allocated:
-            answer = await session.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}).whole()
-            assert allocated() < 100_000 + 20 * length
-        assert (answer.status, answer.error()["code"]) == (404, -32600)
-        assert len(answer.body) < 10_000
 
 
 # Arguments

@@ -77,19 +77,6 @@ async def test_request_state_belongs_to_principal_and_client(asking_server: Serv
             assert text_of(await round_(token, **brought)) == "Ada"
 
 
-async def test_question_is_answered_by_its_principal(asking_server: Server, serve: Serve) -> None:
-    async with serve(asking_server) as client:
-        session = await session_of(client, ADA, capabilities={"elicitation": {"form": {}}})
-        call = session.call_tool("name", headers=ADA)
-        pending = await call.message()
-        answer = {"jsonrpc": "2.0", "id": pending["id"], "result": accept("Eve")}
-        for token in (EVE, OTHER_CLIENT):
-            assert (await session.post(answer, token).whole()).status == 404
-        answer["result"] = accept("Ada")
-        assert (await session.post(answer, REFRESHED).whole()).status == 202
-        assert text_of(await call.response()) == "Ada"
-
-
 ANONYMOUS: dict[str, str] = {}
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Context, Server
+from mcpkit import Server
 from mcpkit.state.presence import MISSED
 from mcpkit.storage import Memory
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
@@ -27,9 +27,10 @@ from tests.helpers.raw_client import (
     subscribe,
     texts_of,
     uri_of,
+    within,
 )
 from tests.helpers.servers.full import Steps, make_server
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Work, until
 
 pytestmark = pytest.mark.anyio
 
@@ -45,19 +46,8 @@ async def collect(streams: list[Answer], count: int) -> list[Any]:
     return found
 
 
-async def test_stream_starts_with_id_and_retry(client: Client) -> None:
-    session = await client.initialize()
-    for answer in (session.call_tool("count", {"times": 1}), session.listen()):
-        first = await first_event(answer)
-        assert first.id
-        assert first.data == ""
-        assert first.retry is not None
-        assert first.retry > 0
-
-
-@pytest.mark.parametrize("revision", ["2025-06-18"])
-async def test_older_versions_have_no_event_ids(revision: str, server: Server, client: Client) -> None:
-    session = await client.initialize(revision)
+async def test_older_versions_have_no_event_ids(server: Server, client: Client) -> None:
+    session = await client.initialize("2025-06-18")
     listening = await session.listen().head()
     call = await session.call_tool("count", {"times": 2}).whole()
     server.catalog.tools.remove("step")
@@ -162,46 +152,18 @@ async def test_close_stream_ends_connection(client: Client, steps: Steps) -> Non
     assert texts_of(await session.listen(after=first.id).messages()) == ["one", "two", "the end"]
 
 
-@pytest.fixture
-def progress_server() -> Server:
-    progress_server = Server("coming back")
-
-    @progress_server.tool
-    async def hang(ctx: Context) -> None:
-        """Say something, then wait to be cancelled."""
-        await ctx.report_progress(1)
-        await asyncio.Event().wait()
-
-    @progress_server.tool
-    async def speak(ctx: Context) -> str:
-        """Say something, then end."""
-        await ctx.report_progress(1)
-        return "done"
-
-    return progress_server
-
-
-async def test_complete_stream_refuses_resumption(progress_server: Server, serve) -> None:
-    async with serve(progress_server) as client:
-        session = await client.initialize()
-        *_, progress, response = await all_events(session.call_tool("speak"))
-        assert [event.id for event in await all_events(session.listen(after=progress.id))] == [response.id]
-        assert (await session.listen(after=response.id).whole()).status == 405
-
-
-async def all_events(answer) -> list:
-    found = []
-    while (event := await answer.event()) is not None:
-        found.append(event)
-    return found
-
-
-@pytest.mark.parametrize(("times", "size"), [(1000, 10)])
-async def test_stored_events_are_bounded_and_latest(
-    times: int, size: int, client: Client, steps: Steps
-) -> None:
+async def test_complete_stream_refuses_resumption(client: Client) -> None:
     session = await client.initialize()
-    call = session.call_tool("count", {"times": times, "size": size})
+    call = await session.call_tool("report").whole()
+    *_, progress, response = call.waiting()
+    again = await session.listen(after=progress.id).whole()
+    assert [event.id for event in again.waiting()] == [response.id]
+    assert (await session.listen(after=response.id).whole()).status == 405
+
+
+async def test_stored_events_are_bounded_and_latest(client: Client) -> None:
+    session, times = await client.initialize(), 1000
+    call = session.call_tool("count", {"times": times, "size": 10})
     first = await first_event(call)
     await call.whole()
     again = await session.listen(after=first.id).whole()
@@ -264,7 +226,6 @@ class Processes(NamedTuple):
     here: Session
     there: Session
     third: Session
-    servers: list[Server]
 
 
 @pytest.fixture
@@ -273,15 +234,13 @@ def engine() -> Memory:
 
 
 @asynccontextmanager
-async def three_processes(
-    serve: Serve, engine: Memory, steps: Steps, **options: Any
-) -> AsyncIterator[Processes]:
+async def three_processes(serve: Serve, engine: Memory, steps: Steps) -> AsyncIterator[Processes]:
     async with AsyncExitStack() as stack:
         servers = [make_server(steps=steps, storage=engine) for _ in range(3)]
-        clients = [await stack.enter_async_context(serve(server, **options)) for server in servers]
+        clients = [await stack.enter_async_context(serve(server)) for server in servers]
         before = asyncio.all_tasks()
         session = await clients[0].initialize()
-        yield Processes(session, session.at(clients[1]), session.at(clients[2]), servers)
+        yield Processes(session, session.at(clients[1]), session.at(clients[2]))
         for client in clients:
             await client.aclose()
         await until(lambda: asyncio.all_tasks() <= before)  # end of streams is published
@@ -291,12 +250,7 @@ def environment(client: Client) -> Any:
     return client.app.door()._begin().environment
 
 
-async def disconnect(answer: Answer) -> None:
-    answer.disconnect()
-    await answer.whole()
-
-
-async def wait_for_store(engine: Memory, session: Session, sent: int) -> None:
+async def wait_for_store(session: Session) -> None:
     journal = environment(session.client).journal
     while journal._dirty or journal._task is not None:
         await asyncio.sleep(0.001)
@@ -309,11 +263,25 @@ async def test_stream_is_resumed_in_other_process(engine: Memory, serve: Serve, 
         await steps.take("one")
         first = await first_event(call)
         await call.event()
-        await disconnect(call)
+        call.disconnect()
+        await call.whole()
         await steps.take("two", "three", "end")
         for session in (processes.there, processes.third, processes.here):
             again = session.listen(after=first.id)
             assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
+
+
+async def test_call_is_cancelled_in_other_process(engine: Memory, serve: Serve, work: Work) -> None:
+    async with (
+        serve(make_server(work, storage=engine)) as here,
+        serve(make_server(storage=engine)) as there,
+    ):
+        session = await here.initialize()
+        call = session.call_tool("wait", id=9)
+        await within(work.started.wait())
+        await session.at(there).notify("notifications/cancelled", {"requestId": 9})
+        await within(work.cancelled.wait())
+        assert await call.messages() == []
 
 
 async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps: Steps) -> None:
@@ -321,7 +289,7 @@ async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps
         call = processes.here.call_tool("step", id="lost")
         await steps.take("one")
         first = await first_event(call)
-        await wait_for_store(engine, processes.here, 1)
+        await wait_for_store(processes.here)
         back = processes.there.listen(after=first.id)
         assert texts_of([await back.message()]) == ["one"]
         mark_dead(processes.here, environment(processes.there.client).presence)
@@ -332,7 +300,7 @@ async def test_call_of_dead_process_is_error(engine: Memory, serve: Serve, steps
         assert await back.message() is None
         assert [last] == (await processes.third.listen(after=first.id).messages())[1:], "wherever one asks"
         await steps.take("two", "end")  # the process lives after all: its word comes too late
-        await wait_for_store(engine, processes.here, 3)
+        await wait_for_store(processes.here)
         assert (await processes.third.listen(after=first.id).messages())[-1] == last
 
 

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: opening, messages, batches, cancellation and end; failures of `initialize`."""
+"""Sessions over HTTP: opening, messages, cancellation and end; failures of `initialize`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, HttpOptions, Limits, Server
+from mcpkit import HttpOptions, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.storage import Memory
+from mcpkit.transports.http.sessions.token import MAX_LENGTH
 from tests.helpers.pipe import HANDSHAKE
 from tests.helpers.raw_client import (
     PING,
     Answer,
     Client,
-    Headers,
     Judge,
     Serve,
     initialize,
@@ -24,16 +24,11 @@ from tests.helpers.raw_client import (
     session_keys,
     within,
 )
+from tests.helpers.servers.full import make_server
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("revision", HANDSHAKE)
-async def test_version_is_negotiated(revision: str, client: Client) -> None:
-    session = await client.initialize(revision)
-    assert session.revision == revision
-    assert await session.text("envelope") == f"{revision} test"
 
 
 async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
@@ -43,53 +38,41 @@ async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
     assert len(set(ids)) == 3
     for id_ in ids:
         assert id_ is not None
-        assert len(id_) <= 1024
+        assert len(id_) <= MAX_LENGTH
         assert all(0x21 <= ord(character) <= 0x7E for character in id_)
 
 
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_request_without_session_id_is_bad_request(method: str, client: Client) -> None:
-    await client.initialize()
-    answer = await send(client, method, None)
-    assert (answer.status, answer.error()["code"]) == (400, -32600)
-    assert "id" not in answer.json()
-
-
-@pytest.mark.parametrize("id_", ["unknown", "x" * 2000, "ü"])
-@pytest.mark.parametrize("method", ["POST"])
-async def test_unknown_session_id_is_not_found(method: str, id_: str, client: Client) -> None:
-    answer = await send(client, method, id_)
-    assert answer.status == 404
-    assert "id" not in answer.json()
-
-
-async def send(client: Client, method: str, id_: str | None) -> Any:
+@pytest.mark.limit("session id")
+@each_row(
+    ("method", "id_", "status"),
+    [
+        *((method, None, 400) for method in ("POST", "GET", "DELETE")),
+        *(("POST", id_, 404) for id_ in ("unknown", "A" * MAX_LENGTH, "A" * 100 * MAX_LENGTH, "ü")),
+    ],
+)
+async def test_request_without_known_session_id_is_refused(
+    method: str, id_: str | None, status: int, client: Client
+) -> None:
     headers = {"mcp-session-id": id_, "mcp-protocol-version": HANDSHAKE[-1]}
-    if method == "POST":
-        return await client.post(PING, headers).whole()
-    return await client.open(method, headers=headers).whole()
+    pending = client.post(PING, headers) if method == "POST" else client.open(method, headers=headers)
+    answer = await pending.whole()
+    assert (answer.status, answer.error()["code"], "id" in answer.json()) == (status, -32600, False)
+    assert len(answer.body) < 10_000
 
 
-async def test_deleted_session_is_not_found(client: Client) -> None:
+async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
+    call, stream = session.call_tool("wait"), await session.listen().head()
+    await work.started.wait()
     deleted = await session.delete()
-    assert 200 <= (deleted.status or 0) < 300
-    assert deleted.body == b""
+    assert (deleted.status, deleted.body) == (204, b"")
+    await within(work.cancelled.wait())
+    await call.whole()
+    assert await stream.messages() == []
     for answer in (session.ask("ping"), session.listen()):
         assert (await answer.whole()).status == 404
     assert (await session.delete()).status == 404
     assert await other.text("envelope") == "2025-11-25 test"
-
-
-async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client) -> None:
-    session = await client.initialize()
-    call, stream = session.call_tool("wait"), await session.listen().head()
-    await work.started.wait()
-    await session.delete()
-    await asyncio.wait_for(work.cancelled.wait(), 10)
-    await call.whole()
-    await stream.whole()
-    assert await stream.messages() == []
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-11-25"])
@@ -101,105 +84,92 @@ async def test_stateless_option_opens_no_session(revision: str, server: Server, 
         named = revision if revision >= "2025-06-18" else "2025-03-26"
         assert await session.text("envelope") == f"{named} None"
         assert await log_messages(session) == ["quiet", "loud"]
+        for method in ("GET", "DELETE"):
+            answer = await client.open(method, headers={"mcp-protocol-version": HANDSHAKE[-1]}).whole()
+            assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_stateless_option_allows_post_only(method: str, server: Server, serve: Serve) -> None:
+async def test_stateless_option_log_level_is_per_post(server: Server, serve: Serve) -> None:
     async with serve(server, stateless=True) as client:
-        answer = await client.open(method, headers={"mcp-protocol-version": HANDSHAKE[-1]}).whole()
-        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+        session = await client.initialize("2025-03-26")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log_levels"}}
+        level = {"jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": {"level": "error"}}
+        messages = await session.post([level, call]).messages()
+        assert [message["params"]["data"] for message in messages if "method" in message] == ["loud"]
+        assert await log_messages(session) == ["quiet", "loud"]
 
 
-@pytest.mark.parametrize(
-    ("negotiated", "named"),
-    [("2025-11-25", None), ("2025-11-25", "2024-11-05"), ("2025-03-26", "2025-11-25")],
-)
-async def test_session_keeps_negotiated_version(negotiated: str, named: str | None, client: Client) -> None:
-    session = await client.initialize(negotiated)
-    answer = session.call_tool("envelope", headers={"mcp-protocol-version": named})
-    text = (await answer.response())["result"]["content"][0]["text"]
-    assert text == f"{negotiated} test"
-    assert (await session.listen(headers={"mcp-protocol-version": named}).head()).status == 200
-
-
-@pytest.mark.parametrize("named", ["1999-01-01", ""])
-async def test_unsupported_version_header_is_bad_request(named: str, client: Client) -> None:
-    session = await client.initialize()
-    assert (await session.ask("ping", headers={"mcp-protocol-version": named}).whole()).status == 400
-
-
-@pytest.mark.parametrize(
-    ("message", "code"),
+@each_row(
+    ("negotiated", "named", "status"),
     [
-        (b"{", -32700),
-        (7, -32600),
-        ({}, -32600),
-        ({"jsonrpc": "2.0", "id": None, "method": "ping"}, -32600),
-        ({"id": 1, "method": "ping"}, -32600),
-        ({"jsonrpc": "2.0", "id": 77, "result": {}}, -32600),
-        ({"jsonrpc": "2.0", "id": "77", "error": {"code": -1, "message": "no"}}, -32600),
+        *((revision, revision, 200) for revision in HANDSHAKE),
+        ("2025-11-25", None, 200),
+        ("2025-11-25", "2024-11-05", 200),
+        ("2025-03-26", "2025-11-25", 200),
+        ("2025-11-25", "1999-01-01", 400),
+        ("2025-11-25", "", 400),
     ],
 )
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_invalid_session_message_is_bad_request(
-    revision: str, message: Any, code: int, client: Client
+async def test_session_keeps_negotiated_version(
+    negotiated: str, named: str | None, status: int, client: Client
 ) -> None:
-    session = await client.initialize(revision)
+    session = await client.initialize(negotiated)
+    answer = session.call_tool("envelope", headers={"mcp-protocol-version": named})
+    assert (await answer.head()).status == status
+    if status == 200:
+        assert (await answer.response())["result"]["content"][0]["text"] == f"{negotiated} test"
+        assert (await session.listen(headers={"mcp-protocol-version": named}).head()).status == 200
+
+
+@each_row(
+    ("message", "status", "code"),
+    [
+        (b"{", 400, -32700),
+        (7, 400, -32600),
+        ({}, 400, -32600),
+        ({"jsonrpc": "2.0", "id": None, "method": "ping"}, 400, -32600),
+        ({"id": 1, "method": "ping"}, 400, -32600),
+        ({"jsonrpc": "2.0", "id": 77, "result": {}}, 400, -32600),
+        ({"jsonrpc": "2.0", "id": "77", "error": {"code": -1, "message": "no"}}, 400, -32600),
+        *(
+            ({"jsonrpc": "2.0", "id": 1, "method": method}, 200, -32601)
+            for method in ("unknown/method", "server/discover", "subscriptions/listen")
+        ),
+    ],
+)
+async def test_invalid_session_message_is_error(message: Any, status: int, code: int, client: Client) -> None:
+    session = await client.initialize()
     answer = await session.post(message).whole()
-    assert (answer.status, answer.error()["code"]) == (400, code)
+    assert (answer.status, answer.error()["code"]) == (status, code)
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25"])
-async def test_unknown_session_method_is_error_with_status_200(
-    revision: str, server: Server, client: Client
-) -> None:
-    session = await client.initialize(revision)
-    for method in ("unknown/method", "server/discover", "subscriptions/listen"):
-        answer = await session.ask(method).whole()
-        assert (answer.status, answer.error()["code"]) == (200, -32601)
-
-
-async def test_duplicate_request_id_is_invalid(work: Work, client: Client) -> None:
+async def test_request_ids_are_of_one_session(work: Work, client: Client) -> None:
     session, other = await client.initialize(), await client.initialize()
-    first = session.call_tool("wait", id="same")
+    call = session.call_tool("wait", id="same")
     await work.started.wait()
     answer = await session.ask("ping", id="same").whole()
-    assert (answer.status, answer.error()["code"]) == (400, -32600)
-    assert "id" not in answer.json()
+    assert (answer.status, answer.error()["code"], "id" in answer.json()) == (400, -32600, False)
     assert (await other.ask("ping", id="same").whole()).status == 200
-    session.judge.expect({"id": "same", "method": "tools/call"})
-    work.gate.set()
-    assert "result" in await first.response()
-
-
-async def test_cancellation_by_another_post(work: Work, client: Client) -> None:
-    session, other = await client.initialize(), await client.initialize()
-    call = session.call_tool("wait", id=9)
-    await work.started.wait()
-    await other.notify("notifications/cancelled", {"requestId": 9})
+    await other.notify("notifications/cancelled", {"requestId": "same"})
     assert not work.cancelled.is_set()
-    await session.notify("notifications/cancelled", {"requestId": 9})
-    await asyncio.wait_for(work.cancelled.wait(), 10)
+    await session.notify("notifications/cancelled", {"requestId": "same"})
+    await within(work.cancelled.wait())
     assert await call.messages() == []
 
 
 @pytest.mark.parametrize("stream_after", [0, 3600])
-@pytest.mark.parametrize("revision", ["2025-11-25"])
 async def test_dropped_post_does_not_cancel(
-    revision: str, stream_after: float, server: Server, work: Work, serve: Serve
+    stream_after: float, server: Server, work: Work, serve: Serve
 ) -> None:
     async with serve(server, http=HttpOptions(sse_after=stream_after)) as client:
-        session = await client.initialize(revision)
+        session = await client.initialize()
         call = session.call_tool("wait")
         await work.started.wait()
         call.disconnect()
         await call.whole()
         work.gate.set()
-        await asyncio.wait_for(work.done.wait(), 10)
+        await within(work.done.wait())
         assert not work.cancelled.is_set()
-
-
-OPENING = initialize(_meta={"progressToken": "opening"}, capabilities={"elicitation": {}})
 
 
 class GatedStore(Memory):
@@ -207,7 +177,6 @@ class GatedStore(Memory):
         super().__init__()
         self.is_written = asyncio.Event()
         self.gate = asyncio.Event()
-        self.gate.set()
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         await super().write(key, changes, ttl)
@@ -215,44 +184,24 @@ class GatedStore(Memory):
         await self.gate.wait()
 
 
-@pytest.fixture
-async def store() -> GatedStore:
-    return GatedStore()
-
-
-@pytest.fixture
-def opening_server(store: GatedStore, work: Work) -> Server:
-    opening_server = Server(
-        "opened",
-        secret_key="a secret of sixteen bytes and more",
-        storage=store,
-        limits=Limits(concurrent_requests=1),
-    )
-
-    @opening_server.tool
-    async def wait(ctx: Context) -> str:
-        await work.wait()
-        return "waited"
-
-    return opening_server
-
-
-def post_initialize(client: Client, headers: Headers | None = None) -> Answer:
-    return client.post(OPENING, headers, judge=Judge(client.folder, "2025-11-25"))
+def post_initialize(client: Client) -> Answer:
+    message = initialize(_meta={"progressToken": "opening"})
+    return client.post(message, judge=Judge(client.folder, "2025-11-25"))
 
 
 @pytest.mark.parametrize("has_reported", [False, True])
-async def test_failed_initialize_leaves_no_session(
-    opening_server: Server, serve: Serve, store: GatedStore, has_reported: bool
-) -> None:
-    @opening_server.middleware("initialize")
+async def test_failed_initialize_leaves_no_session(serve: Serve, has_reported: bool) -> None:
+    store = Memory()
+    server = make_server(storage=store)
+
+    @server.middleware("initialize")
     async def fail(request: Request, call_next: CallNext) -> Result:
         if has_reported:
             await request.ctx.report_progress(1, 2)
         await call_next(request)
         raise KeyError("afterwards")
 
-    async with serve(opening_server) as client:
+    async with serve(server) as client:
         answer = post_initialize(client)
         response = await answer.response()
         assert response["error"]["message"].startswith("Internal error (ref ")
@@ -261,25 +210,11 @@ async def test_failed_initialize_leaves_no_session(
         assert session_keys(store) == []
 
 
-@pytest.mark.slow
-async def test_disconnect_while_session_is_stored_leaves_none(
-    opening_server: Server, serve: Serve, store: GatedStore
-) -> None:
-    store.gate.clear()
-    async with serve(opening_server) as client:
+async def test_disconnect_while_session_is_stored_leaves_none(serve: Serve) -> None:
+    store = GatedStore()
+    async with serve(make_server(storage=store)) as client:
         answer = post_initialize(client)
         await within(store.is_written.wait())
         answer.disconnect()
         await answer.whole()
         assert session_keys(store) == []
-
-
-async def test_stateless_option_log_level_is_per_post(server: Server, serve: Serve) -> None:
-    async with serve(server, stateless=True) as client:
-        session, other = await client.initialize("2025-03-26"), await client.initialize("2025-03-26")
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "log_levels"}}
-        level = {"jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": {"level": "error"}}
-        messages = await session.post([level, call]).messages()
-        assert [message["params"]["data"] for message in messages if "method" in message] == ["loud"]
-        for guest in (session, other):
-            assert await log_messages(guest) == ["quiet", "loud"]
