@@ -229,14 +229,6 @@ def test_include_cycle_is_refused() -> None:
         second.include(first)
 
 
-def test_include_duplicate_name_is_refused() -> None:
-    server, registry = Server("s"), Registry()
-    server.tool(top_level)
-    server.include(registry)
-    with pytest.raises(RegistrationError, match="two tools are named 'top_level'"):
-        registry.tool(top_level)
-
-
 class Weather:
     """Marked methods of every kind."""
 

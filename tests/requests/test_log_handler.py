@@ -79,21 +79,6 @@ async def test_log_records_below_the_requested_level_are_not_sent(
         assert [each["params"]["data"] for each in client.notifications] == of_its_own_accord
 
 
-async def test_the_handler_has_a_level_of_its_own(
-    server: Server, log: logging.Logger, handler: LogHandler
-) -> None:
-    handler.setLevel("ERROR")
-
-    @server.tool
-    async def speak() -> str:
-        log.warning("careful")
-        log.error("broken")
-        return ""
-
-    async with connect(server) as client:
-        assert texts(await heard(client, "speak")) == ["broken"]
-
-
 @pytest.mark.parametrize(
     ("number", "level"),
     [

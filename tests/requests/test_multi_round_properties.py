@@ -14,13 +14,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
 
 from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.state.keys import Keys
 from mcpkit.testing import connect
+from tests.helpers.tables import each_row
 
 SECRET = "a secret of sixteen bytes and more"
 OTHER = "another secret of many bytes"
@@ -169,111 +168,81 @@ def issued(*, is_encrypted: bool = False) -> tuple[Issued, ...]:
     return (*states, Issued(PLAN, state_of(make_round(PLAN, second, **options)), is_encrypted))
 
 
-@st.composite
-def any_issued(draw: st.DrawFn, *, is_encrypted: bool | None = None) -> Issued:
-    if is_encrypted is None:
-        is_encrypted = draw(st.booleans())
-    return draw(st.sampled_from(issued(is_encrypted=is_encrypted)))
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-
-
 # States
 
 
-@given(any_issued(), st.data())
-def test_state_is_accepted_with_its_request_in_any_order_and_meta(value: Issued, data: st.DataObject) -> None:
-    names = data.draw(st.permutations(list(value.request.params)))
-    request = Request(value.request.method, {name: value.request.params[name] for name in names})
-    meta = data.draw(st.dictionaries(st.text("abc", min_size=1, max_size=5), json_values, max_size=2))
-    more = {"requestState": value.state, "_meta": {"x/y": meta}}
-    outcome = make_round(request, more, options=ServerOptions(encrypt_state=value.is_encrypted))
-    assert state_of(outcome)
-    assert outcome.runs == [value.request.method]
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_state_is_accepted_with_its_request_in_any_order_and_meta(is_encrypted: bool) -> None:
+    for request, state, _ in issued(is_encrypted=is_encrypted):
+        reordered = Request(request.method, dict(reversed(request.params.items())))
+        more = {"requestState": state, "_meta": {"x/y": {"a": [1, None]}}}
+        outcome = make_round(reordered, more, options=ServerOptions(encrypt_state=is_encrypted))
+        assert state_of(outcome)
+        assert outcome.runs == [request.method]
 
 
-@st.composite
-def damaged(draw: st.DrawFn) -> Issued:
-    """An issued state of which the text was changed."""
-    request, state, is_encrypted = draw(any_issued())
-    at = draw(st.integers(0, len(state) - 1))
-    end = draw(st.integers(at, min(at + 8, len(state))))
-    packed = bytearray(urlsafe_b64decode(state))
-    packed[draw(st.integers(0, len(packed) - 1))] ^= 1 << draw(st.integers(0, 7))
-    other = draw(any_issued(is_encrypted=is_encrypted)).state
-    character = draw(st.sampled_from("Aa0_-=+/ \n.\0é"))
+def damaged(state: str) -> list[str]:
+    """Return texts that differ from an issued state."""
+    packed = urlsafe_b64decode(state)
+    flipped = [bytearray(packed) for _ in range(8)]
+    for number, each in enumerate(flipped):
+        each[number * (len(packed) - 1) // 7] ^= 1 << number
+    half = len(state) // 2
     texts = [
-        *(urlsafe_b64encode(packed).decode(), state[:at], state[at:], state[:at] + state[end:]),
-        *(state[:at] + character + state[at:], state[:at] + character + state[at + 1 :]),
-        *(state[:at] + other[at:], state + other, state * 2, state + "=", state.rstrip("="), state + "\n"),
-        *(" " + state, state.swapcase(), state.replace("-", "+").replace("_", "/")),
+        *(urlsafe_b64encode(each).decode() for each in flipped),
+        *(state[:half], state[half:], state[:-8], state[: half - 4] + state[half:], state * 2),
+        *(state[:half] + character + state[half:] for character in "A=+/ \n.\0é"),
+        *(state + "=", state + "\n", " " + state, state.swapcase()),
     ]
-    text = draw(st.sampled_from(texts))
-    assume(text not in {each.state for each in issued(is_encrypted=is_encrypted)})
-    return Issued(request, text, is_encrypted)
+    return [text for text in texts if text != state]
 
 
-@st.composite
-def forged(draw: st.DrawFn) -> Issued:
-    """A state with other content, and each signature that others can make."""
-    request, state, _ = draw(any_issued(is_encrypted=False))
+def forged(state: str) -> list[str]:
+    """Return states with other content and each signature that others can make."""
     packed = urlsafe_b64decode(state)
     mac, content = packed[:MAC], json.loads(packed[MAC:])
-    optional = {
-        "exp": st.integers(0, 2**60),
-        "id": st.text(max_size=30),
-        "of": st.sampled_from([content["of"], "", "0" * 32]),
-        "asked": st.dictionaries(st.sampled_from(["city", "warm"]), json_values, max_size=2),
-        "answered": st.just({"city": ["x", FIRST["city"]]}) | json_values,
-        "once": st.just({"number": 8}),
-    }
-    content |= draw(st.fixed_dictionaries({}, optional=optional))
-    data = json.dumps(content, separators=(",", ":")).encode()
-    assume(data != packed[MAC:])
-    signatures = [
-        *(mac, b"", bytes(MAC), draw(st.binary(min_size=MAC, max_size=MAC)), sha256(data).digest()),
-        Keys(OTHER, "rounds").sign("requestState 1", data),
-        Keys(SECRET, "other").sign("requestState 1", data),
-        Keys(SECRET, "rounds").sign("Mcp-Session-Id", data),
-        Keys(SECRET, "rounds").sign("requestState 1", packed[MAC:]),
-    ]
-    return Issued(request, urlsafe_b64encode(draw(st.sampled_from(signatures)) + data).decode())
+    changes: list[dict[str, Any]] = [
+        {"exp": 2**60}, {"of": ""}, {"once": {"number": 8}}, {"answered": {"city": ["x", FIRST["city"]]}},
+    ]  # fmt: skip
+    states = []
+    for change in changes:
+        data = json.dumps(content | change, separators=(",", ":")).encode()
+        signatures = [
+            *(mac, b"", bytes(MAC), sha256(data).digest()),
+            Keys(OTHER, "rounds").sign("requestState 1", data),
+            Keys(SECRET, "other").sign("requestState 1", data),
+            Keys(SECRET, "rounds").sign("Mcp-Session-Id", data),
+            Keys(SECRET, "rounds").sign("requestState 1", packed[MAC:]),
+        ]
+        states += [urlsafe_b64encode(each + data).decode() for each in signatures]
+    return states
 
 
-invented = (
-    st.text()
-    | st.text("ABCabc019-_=")
-    | st.binary(max_size=300).map(lambda data: urlsafe_b64encode(data).decode())
-    | st.integers(10_000, 3_000_000).map(lambda size: "A" * (size // 4 * 4))
-    | json_values.filter(lambda value: value is not None)
-    | st.sampled_from(["", "=", "A" * 43 + "=", urlsafe_b64encode(bytes(MAC) + b"{}").decode()])
-)
+INVENTED: list[Any] = [
+    "x", "=", "A" * 43 + "=", "A" * 3_000_000, urlsafe_b64encode(bytes(MAC) + b"{}").decode(),
+    urlsafe_b64encode(b"\xff" * 300).decode(), 5, 1.5, True, [], {"a": 1},
+]  # fmt: skip
 
 
-@given(damaged() | forged() | st.builds(Issued, st.just(PLAN), invented, st.booleans()))
-def test_state_not_issued_is_refused(value: Issued) -> None:
-    check_refused(value, value.request, {"options": ServerOptions(encrypt_state=value.is_encrypted)})
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_state_not_issued_is_refused(is_encrypted: bool) -> None:
+    states = issued(is_encrypted=is_encrypted)
+    texts = [*damaged(states[0].state), *damaged(states[-1].state), *INVENTED]
+    if not is_encrypted:
+        texts += [*forged(states[0].state), *forged(states[-1].state)]
+    for text in texts:
+        check_refused(Issued(PLAN, text), PLAN, {"options": ServerOptions(encrypt_state=is_encrypted)})
 
 
-@given(any_issued(), st.sampled_from(REQUESTS), st.sampled_from(["secret_key", "name", "options", "request"]))
-def test_state_of_another_server_or_request_is_refused(value: Issued, request: Request, differs: str) -> None:
-    others = {
-        "secret_key": OTHER,
-        "name": "other",
-        "options": ServerOptions(encrypt_state=not value.is_encrypted),
-    }
-    options = {"options": ServerOptions(encrypt_state=value.is_encrypted)}
-    if differs == "request":
-        assume(request != value.request)
-    else:
-        request = value.request
-        options |= {differs: others[differs]}
-    check_refused(value, request, options)
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_state_of_another_server_or_request_is_refused(is_encrypted: bool) -> None:
+    same: dict[str, Any] = {"options": ServerOptions(encrypt_state=is_encrypted)}
+    others = {"secret_key": OTHER, "name": "other", "options": ServerOptions(encrypt_state=not is_encrypted)}
+    for value in (issued(is_encrypted=is_encrypted)[0], issued(is_encrypted=is_encrypted)[-1]):
+        for name, other in others.items():
+            check_refused(value, value.request, same | {name: other})
+        for request in REQUESTS[1:]:
+            check_refused(value, request, same)
 
 
 def check_refused(value: Issued, request: Request, options: dict[str, Any]) -> None:
@@ -287,16 +256,18 @@ def check_refused(value: Issued, request: Request, options: dict[str, Any]) -> N
 # Responses
 
 
-responses = json_values | st.dictionaries(
-    st.sampled_from([*FIRST, *SECOND]), json_values | st.sampled_from([*FIRST.values(), *SECOND.values()])
-)
+LONG = "x" * 2_000_000
+RESPONSES: list[Any] = [
+    FIRST, SECOND, {**FIRST, **SECOND}, None, 5, "x", [], {}, {"city": None}, {"city": 5}, {"city": {}},
+    {"city": SECOND["words"]}, {"city": {"action": "decline"}}, {"city": {"action": "cancel"}},
+    {**FIRST, "warm": 1, "words": {}, "roots": []}, {**FIRST, **SECOND, "roots": FIRST["city"]},
+    {**FIRST, LONG: {}}, {**FIRST, "other": {"x": LONG}},
+    {**FIRST, **SECOND, "words": {**SECOND["words"], "model": LONG}},
+]  # fmt: skip
 
 
-@given(responses, st.sampled_from([None, 0, -1]))
-@example(FIRST, 0)
-@example({**FIRST, "x" * 2_000_000: {}}, None)
-@example({**FIRST, "other": {"x": "x" * 2_000_000}}, None)
-@example({**FIRST, **SECOND, "words": {**SECOND["words"], "model": "x" * 2_000_000}}, None)
+@pytest.mark.parametrize("which", [None, 0, -1])
+@each_row("responses", RESPONSES)
 def test_responses_end_in_a_result_more_questions_or_invalid_params(
     responses: Any, which: int | None
 ) -> None:
