@@ -42,13 +42,6 @@ async def test_revision_requested_is_used(revision: str) -> None:
         assert client.server_info == {"name": "bakery", "version": "7"}
 
 
-async def test_revision_default_is_latest() -> None:
-    async with Client(Server("bakery", instructions="Ask for bread.")) as client:
-        assert client.protocol_version == ALL[-1]
-        assert client.instructions == "Ask for bread."
-        assert "tools" not in client.server_capabilities
-
-
 def test_revision_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown revision '2027-01-01'\\. Supported are 2024-11-05"):
         Client(Server("bakery"), protocol_version="2027-01-01")
@@ -162,9 +155,3 @@ async def test_max_timeout_limits_opening_and_retries() -> None:
         with pytest.raises(TimeoutError, match="tools/call"):
             await client.call_tool("bake")
         assert loop.time() - began < 5
-
-
-async def test_connect_timeout_limits_opening() -> None:
-    with pytest.raises(TimeoutError, match=r"did not answer within 0\.05 s"):
-        async with Client(ScriptedTransport(lambda transport, message: []), timeout=Timeout(connect=0.05)):
-            pass

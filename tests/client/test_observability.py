@@ -33,6 +33,7 @@ bakery = Server("bakery")
 async def bake(ctx: Context) -> str:
     for number in range(3):
         await ctx.report_progress(number, 3)
+        await ctx.debug(number + 10)
         await ctx.info(number)
     return "bread"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
+from mcpkit import Client, ProtocolError, Server
 from mcpkit.client import Change
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
@@ -223,34 +223,6 @@ async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> 
         async with client.listen() as changes:
             server.tool(name="b")(_nothing)
             assert await next_change(changes) == Change("tools")
-
-
-async def test_watch_change_invalidates_cached_results() -> None:
-    server = Server(
-        "s",
-        options=ServerOptions(
-            cache={"tools/list": CacheHint(3600), "resources/read": CacheHint(3600, "private")}
-        ),
-    )
-    texts = ["first", "second"]
-    server.tool(name="a")(_nothing)
-
-    @server.resource("x://a")
-    def read() -> str:
-        return texts.pop(0)
-
-    async with (
-        Client(server) as client,
-        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
-    ):
-        assert len(await client.list_tools()) == 1
-        server.tool(name="b")(_nothing)
-        await next_change(changes)
-        assert len(await client.list_tools()) == 2
-        assert [(await client.read_resource("x://a"))[0]["text"] for _ in range(2)] == ["first"] * 2
-        server.notify_resource_updated("x://a")
-        await next_change(changes)
-        assert (await client.read_resource("x://a"))[0]["text"] == "second"
 
 
 class Session:

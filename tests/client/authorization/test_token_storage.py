@@ -22,21 +22,12 @@ from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, Toke
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
 from tests.helpers.oauth_flow import MemoryKeyring
 
-FILE_RESOURCE = "https://mcp.example.com/mcp"
-
-
-FILE_TOKENS = Tokens(FILE_RESOURCE, "https://id.example.com", "client", "access-SECRET")
-
-
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
 
-FIELDS = st.dictionaries(
-    st.sampled_from([*FILE_TOKENS.record(), "secret", "method", "redirect_uris"]), JSON_VALUES
-)
 
 pytestmark = pytest.mark.anyio
 
@@ -174,10 +165,6 @@ async def test_keyring_error_has_no_secret(backend: MemoryKeyring) -> None:
     assert raised.value.__suppress_context__
 
 
-FILE_RESOURCE = "https://mcp.example.com/mcp"
-FILE_TOKENS = Tokens(FILE_RESOURCE, "https://id.example.com", "client", "access-SECRET")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "tokens.json"
@@ -190,7 +177,7 @@ def mode(path: Path) -> int:
 async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
     before = os.umask(0)
     try:
-        await FileTokens(path).set_tokens(FILE_TOKENS)
+        await FileTokens(path).set_tokens(TOKENS)
     finally:
         os.umask(before)
     assert mode(path) == 0o600
@@ -204,20 +191,20 @@ async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
 ])  # fmt: skip
 async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, bits: int, cure: str) -> None:
     storage = FileTokens(path)
-    await storage.set_tokens(FILE_TOKENS)
+    await storage.set_tokens(TOKENS)
     open_to_others = path if what == "file" else path.parent
     open_to_others.chmod(bits)
     for attempt in (
-        storage.get_tokens(FILE_RESOURCE),
-        storage.set_tokens(FILE_TOKENS),
-        storage.delete_tokens(FILE_RESOURCE),
+        storage.get_tokens(RESOURCE),
+        storage.set_tokens(TOKENS),
+        storage.delete_tokens(RESOURCE),
     ):
         with pytest.raises(
             TokenStorageError, match=rf"other users can access .* \(mode {bits:04o}\)\. Run {cure}"
         ):
             await attempt
     open_to_others.chmod(0o600 if what == "file" else 0o700)
-    assert await storage.get_tokens(FILE_RESOURCE) == FILE_TOKENS
+    assert await storage.get_tokens(RESOURCE) == TOKENS
 
 
 async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
@@ -226,13 +213,13 @@ async def test_file_tokens_link_folder_and_pipe_are_refused(path: Path) -> None:
     target.write_text("{}")
     path.symlink_to(target)
     with pytest.raises(TokenStorageError, match="it is a symbolic link"):
-        await FileTokens(path).get_tokens(FILE_RESOURCE)
+        await FileTokens(path).get_tokens(RESOURCE)
     path.unlink()
     os.mkfifo(path, 0o600)
     with pytest.raises(TokenStorageError, match="is not a regular file"):
-        await FileTokens(path).get_tokens(FILE_RESOURCE)
+        await FileTokens(path).get_tokens(RESOURCE)
     with pytest.raises(TokenStorageError, match="is not a regular file"):
-        await FileTokens(path.parent).get_tokens(FILE_RESOURCE)
+        await FileTokens(path.parent).get_tokens(RESOURCE)
 
 
 @pytest.mark.parametrize("text", ["access-SECRET", '{"version": "1"}', "[" * 100_000])
@@ -240,7 +227,7 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
     path.parent.mkdir(mode=0o700)
     path.touch(0o600)
     path.write_text(text)
-    for attempt in (FileTokens(path).get_tokens(FILE_RESOURCE), FileTokens(path).set_tokens(FILE_TOKENS)):
+    for attempt in (FileTokens(path).get_tokens(RESOURCE), FileTokens(path).set_tokens(TOKENS)):
         with pytest.raises(TokenStorageError, match="is not a token file of mcpkit") as raised:
             await attempt
         assert "SECRET" not in str(raised.value)
@@ -248,10 +235,15 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
     assert path.read_text() == text
 
 
+FIELDS = st.dictionaries(
+    st.sampled_from([*TOKENS.record(), "secret", "method", "redirect_uris"]), JSON_VALUES
+)
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(FIELDS, JSON_VALUES)
 def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
-    for record in ({**FILE_TOKENS.record(), **changed}, changed, value):
+    for record in ({**TOKENS.record(), **changed}, changed, value):
         tokens, registration = Tokens.read(record), Registration.read(record)
         if tokens is not None:
             assert Tokens.read(json.loads(json.dumps(tokens.record()))) == tokens

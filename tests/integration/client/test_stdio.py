@@ -21,14 +21,6 @@ from tests.helpers.processes import ECHO, Received, ask, held, script, send
 pytestmark = pytest.mark.anyio
 
 
-async def test_stdio_messages_are_exchanged() -> None:
-    transport, received = StdioTransport(script(ECHO)), Received()
-    await transport.open(received)
-    assert await ask(transport, received, 1, text="é\u2028\n") == {"text": "é\u2028\n"}
-    await transport.close()
-    assert received.error is None
-
-
 BIG = """
 import json, sys
 for line in sys.stdin:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
-from mcpkit import Client, Server
+from mcpkit import Client
 
 pytestmark = pytest.mark.anyio
 
@@ -71,55 +70,3 @@ async def test_target_configuration_with_variables(folder: Path, monkeypatch: py
     )
     assert await where(Client(path)) == [str(folder / "inside"), "Bergen"]
     assert await where(Client(path, env={"CITY": "Oslo"})) == [str(folder / "inside"), "Oslo"]
-
-
-def weather() -> Server:
-    server = Server("Weather", instructions="Ask for a city.")
-
-    @server.tool
-    def forecast(city: str) -> str:
-        return f"sunny in {city}"
-
-    @server.tool
-    def delete_all() -> str:
-        return "deleted"
-
-    @server.prompt
-    def report(city: Literal["Oslo", "Odda"]) -> str:
-        return f"Write about {city}"
-
-    @server.resource("weather://{city}")
-    def of_city(city: Literal["Oslo", "Odda"]) -> str:
-        return f"sunny in {city}"
-
-    @server.resource("shared://about")
-    def about() -> str:
-        return "of weather"
-
-    return server
-
-
-SCRIPT = """
-from mcpkit import Context, Server
-
-server = Server("process")
-
-
-@server.tool
-async def say(level: str, ctx: Context) -> None:
-    await ctx.log(level, level)
-
-
-@server.tool
-def add(a: int, b: int) -> int:
-    return a + b
-
-
-@server.tool
-def crash() -> None:
-    import os
-    os._exit(3)
-
-
-server.run()
-"""

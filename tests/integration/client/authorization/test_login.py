@@ -93,12 +93,6 @@ async def test_login_uses_client_metadata_document_where_supported(server: Grant
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
 
-async def test_oauth_plain_http_is_refused() -> None:
-    with pytest.raises(ValueError, match="the URL of the protected server is not encrypted"):
-        async with Client("http://192.0.2.1/mcp", auth=clicking()):
-            pass
-
-
 async def client_that_lists(server: Granting, auth: OAuth) -> None:
     async with Client(server.url, auth=auth) as client:
         await client.list_tools()

@@ -14,7 +14,7 @@ import pytest
 from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
-from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted, text
+from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted
 from tests.helpers.waiting import until
 
 NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -114,14 +114,6 @@ async def test_status_403_names_scope() -> None:
     assert "denied access (HTTP 403)" in str(error)
     assert "scope 'write'" in str(error)
     assert str(error).endswith(": 'no'")
-
-
-PAGE = b"""<!DOCTYPE html><html><head><script>var secret = 1</script><title>Log in &amp; on</title></head>
-<body>Welcome</body></html>"""
-
-
-async def done(asked: Asked, reply: Reply) -> None:
-    await reply.result(text("done"))
 
 
 MOST = 100_000

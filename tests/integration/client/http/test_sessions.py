@@ -90,20 +90,6 @@ async def test_session_id_invalid_is_refused(id_: str) -> None:
             await over(server.url)[1].__aenter__()
 
 
-async def test_session_stream_delivers_notifications() -> None:
-    listening = Listening(stays)
-    async with scripted(greeting(call_done, stream=listening)) as server:
-        received: list[str] = []
-        client = over(server.url)[1]
-        client._link.listeners.add(lambda method, params: received.append(method))
-        async with client:
-            await until(lambda: received)
-            assert (await client.call_tool("bake")).text == "done"
-        await until(lambda: not server.open)
-    assert received == [CHANGED["method"]]
-    assert listening.asked[0].headers["accept"] == "text/event-stream"
-
-
 async def test_session_stream_resumes_with_last_event_id() -> None:
     listening = Listening(tells(id_="a", retry=120), tells(retry=60), stays)
     async with scripted(greeting(call_done, stream=listening)) as server:
