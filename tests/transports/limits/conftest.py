@@ -11,7 +11,6 @@ import pytest
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import Pipe, open_pipe
-from tests.helpers.raw_client import Client, Serve, serving
 
 Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
 
@@ -70,16 +69,6 @@ def peak() -> Iterator[Callable[[], int]]:
         yield lambda: tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
-
-
-@pytest.fixture
-def serve(schema_dir: Path) -> Serve:
-    """Run a server's ASGI app in this process: `async with serve(server, **options) as client`."""
-
-    def run(server: Server, **options: Any) -> AbstractAsyncContextManager[Client]:
-        return serving(server, schema_dir, **options)
-
-    return run
 
 
 @pytest.fixture

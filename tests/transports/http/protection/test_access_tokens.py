@@ -16,7 +16,14 @@ from mcpkit.auth import AccessToken, Jwt, TokenVerifier
 from mcpkit.testing import connect
 from mcpkit.transports.http.protection import verification
 from tests.helpers.clock import Clock
-from tests.helpers.raw_client import Client, Serve, initialize
+from tests.helpers.raw_client import (
+    Client,
+    Serve,
+    call_params,
+    initialize,
+    request,
+    standard_headers,
+)
 from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.waiting import until
@@ -24,9 +31,6 @@ from tests.helpers.waiting import until
 pytestmark = pytest.mark.anyio
 
 DOCUMENT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
-
-
-CHALLENGE = f'Bearer {DOCUMENT}, scope="notes:read"'
 
 
 REQUESTS: dict[str, Callable[..., Any]] = {
@@ -40,19 +44,12 @@ REQUESTS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_request_without_token_is_challenged(client: Client, name: str) -> None:
-    answer = await REQUESTS[name](client, {}).whole()
-    assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-async def test_invalid_token_is_refused(client: Client, name: str) -> None:
-    answer = await REQUESTS[name](client, bearer("bad")).whole()
-    texts = 'error="invalid_token", error_description="The access token has expired"'
-    assert (answer.status, answer.headers["www-authenticate"]) == (
-        401,
-        f'Bearer {texts}, {DOCUMENT}, scope="notes:read"',
-    )
+async def test_missing_or_invalid_token_is_challenged(client: Client, name: str) -> None:
+    invalid = 'error="invalid_token", error_description="The access token has expired", '
+    for headers, error in (({}, ""), (bearer("bad"), invalid)):
+        answer = await REQUESTS[name](client, headers).whole()
+        challenge = f'Bearer {error}{DOCUMENT}, scope="notes:read"'
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, challenge)
 
 
 @pytest.mark.parametrize("path", ["/sse", "/messages"])
@@ -154,9 +151,6 @@ TOKEN_FORM = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 SEED = 20_261_122
 
 
-WHERE = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
-
-
 @pytest.fixture
 def jwt_server() -> Server:
     keys = {"keys": [each.public() for each in SIGNERS]}
@@ -190,12 +184,12 @@ async def test_hostile_tokens_are_refused(
             for number, (way, token) in enumerate(HostileTokens(SIGNERS).tokens(SEED, 250)):
                 if token != token.strip():
                     continue  # white space around a header is none of it
-                request: Any = initialize() if number % 2 else b"{"
-                answer = await client.post(request, authorization(token)).whole()
+                message: Any = initialize() if number % 2 else b"{"
+                answer = await client.post(message, authorization(token)).whole()
                 actual = answer.headers.get("www-authenticate", "")
                 is_token = TOKEN_FORM.fullmatch(token) is not None and len(token) < 16 * 1024 - len("Bearer ")
                 expected = (401, "invalid_token") if is_token else (400, "invalid_request")
-                assert (answer.status, WHERE in actual) == (expected[0], is_token), f"{way}: {token}"
+                assert (answer.status, DOCUMENT in actual) == (expected[0], is_token), f"{way}: {token}"
                 assert f'error="{expected[1]}"' in actual
                 for piece in (CANARY, *(each for each in token.split(".") if len(each) > 20)):
                     assert piece not in actual
@@ -340,15 +334,9 @@ async def test_verification_failure_is_logged_once(
     assert "eve" not in caplog.text
 
 
-async def call(client: Client, name: str, token: dict[str, str], who: dict[str, Any]) -> int:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name, **token}
-    params = {"name": name, "arguments": {}, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return (await client.post(message, headers, **who).whole()).status
+async def call(client: Client, token: dict[str, str], address: dict[str, Any]) -> int:
+    headers = {**standard_headers("tools/call", "hold"), **token}
+    return (await client.post(request("tools/call", call_params("hold")), headers, **address).whole()).status
 
 
 async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Table) -> None:
@@ -365,13 +353,13 @@ async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Tabl
     async with serve(server) as client:
         peers: list[dict[str, Any]] = [{"client": (f"203.0.113.{number}", 1)} for number in range(16)]
         peers += [{}] * 4  # through a proxy of this machine
-        one = [asyncio.create_task(call(client, "hold", {}, peers[0])) for _ in range(8)]
+        one = [asyncio.create_task(call(client, {}, peers[0])) for _ in range(8)]
         await until(lambda: running + sum(each.done() for each in one) == 8)
         assert running == 4  # of those of all
-        others = [asyncio.create_task(call(client, "hold", {}, peer)) for peer in peers]
+        others = [asyncio.create_task(call(client, {}, peer)) for peer in peers]
         await until(lambda: running + sum(each.done() for each in (*one, *others)) == 8 + len(peers))
         assert running == 8
-        known = [asyncio.create_task(call(client, "hold", bearer("ada"), {})) for _ in range(4)]
+        known = [asyncio.create_task(call(client, bearer("ada"), {})) for _ in range(4)]
         await until(lambda: running == 12)
         gate.set()
         answers = await asyncio.gather(*one, *others, *known)

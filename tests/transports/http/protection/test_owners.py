@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,83 +81,46 @@ async def test_request_state_belongs_to_principal_and_client(asking_server: Serv
 ANONYMOUS: dict[str, str] = {}
 
 
-ADA_TOKEN, ADA_AGAIN, EVE_TOKEN, OTHER_CLIENT_TOKEN = (
-    bearer("ada"),
-    bearer("ada/2", ["mail"]),
-    bearer("eve"),
-    bearer("ada~other"),
-)
-
-
-OPEN_URI = "news://today"
-
-
-class WaitingServer:
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.started = asyncio.Event()
-        self.released = asyncio.Event()
-
-
 @pytest.fixture
-def make_open(make: Callable[..., Server]) -> Callable[..., WaitingServer]:
+def make_open(make: Callable[..., Server]) -> Callable[..., Server]:
+    """Factory of servers with a tool that needs no token."""
 
-    def waiting(**options: object) -> WaitingServer:
-        made = WaitingServer(make(**options))
-        server = made.server
+    def make_server(**options: Any) -> Server:
+        server = make(**options)
+        server.tool(lambda: "open", name="open", access=Access(allow_anonymous=True))
+        return server
 
-        @server.tool(access=Access(allow_anonymous=True))
-        async def name(ctx: Context) -> str:
-            """Ask who it is."""
-            return (await ctx.elicit("Who?", str)).value
-
-        @server.tool(access=Access(allow_anonymous=True))
-        async def wait(ctx: Context) -> str:
-            """Wait."""
-            await ctx.report_progress(1, 2)
-            made.started.set()
-            await made.released.wait()
-            return f"waited for {ctx.principal.subject}"
-
-        @server.resource(OPEN_URI, access=Access(allow_anonymous=True))
-        def news() -> str:
-            """What anybody may read."""
-            return "news"
-
-        return made
-
-    return waiting
+    return make_server
 
 
 async def test_anonymous_session_is_adopted_by_first_token(
-    make_open: Callable[..., WaitingServer], serve: Serve
+    make_open: Callable[..., Server], serve: Serve
 ) -> None:
-    server = make_open().server
+    server = make_open()
     events: list[AuditEvent] = []
     server.on_audit(lambda event: events.append(event))
     async with serve(server) as client:
         session = await session_of(client, ANONYMOUS)
         assert await status_of(session, ANONYMOUS) == 200
         assert await status_of(session, bearer("bad")) == 401
-        assert await status_of(session, ADA_TOKEN) == 200
-        for token in (ANONYMOUS, EVE_TOKEN, OTHER_CLIENT_TOKEN):
+        assert await status_of(session, ADA) == 200
+        for token in (ANONYMOUS, EVE, OTHER_CLIENT):
             assert await status_of(session, token) == 404
             assert (await session.listen(headers=token).whole()).status == 404
         assert (
-            text_of((await session.call_tool("whoami", headers=ADA_AGAIN).whole()).json()) == "ada ['mail']"
+            text_of((await session.call_tool("whoami", headers=bearer("ada/2", ["mail"])).whole()).json())
+            == "ada ['mail']"
         )
     assert [event.principal for event in events if event.name == "adoption"] == [
         "https://id.example.com#sub=ada"
     ]
 
 
-async def test_concurrent_adoption_has_one_owner(
-    make_open: Callable[..., WaitingServer], serve: Serve
-) -> None:
+async def test_concurrent_adoption_has_one_owner(make_open: Callable[..., Server], serve: Serve) -> None:
     names = ["ada", "eve", "bob", "joe"]
     async with AsyncExitStack() as stack:
         memory = Memory()
-        apps = [await stack.enter_async_context(serve(make_open(storage=memory).server)) for _ in range(2)]
+        apps = [await stack.enter_async_context(serve(make_open(storage=memory))) for _ in range(2)]
         session = await session_of(apps[0], ANONYMOUS)
         pending = [(name, session.at(app)) for name in names for app in apps]
         found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in pending))
@@ -169,18 +133,18 @@ async def test_concurrent_adoption_has_one_owner(
 
 
 async def test_adoption_ends_streams_in_other_process_and_lasts(
-    make_open: Callable[..., WaitingServer], serve: Serve, tmp_path: Path
+    make_open: Callable[..., Server], serve: Serve, tmp_path: Path
 ) -> None:
     async with (
-        serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as here,
-        serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as there,
+        serve(make_open(storage=make_engine("sqlite", tmp_path))) as here,
+        serve(make_open(storage=make_engine("sqlite", tmp_path))) as there,
     ):
         session = await session_of(here, ANONYMOUS)
         streams = [await listening(session, ANONYMOUS), await listening(session.at(there), ANONYMOUS)]
-        assert await status_of(session, ADA_TOKEN) == 200
+        assert await status_of(session, ADA) == 200
         for stream in streams:
             assert await stream.messages() == []
-        assert await status_of(session.at(there), ADA_TOKEN) == 200
-    async with serve(make_open(storage=make_engine("sqlite", tmp_path)).server) as later:
-        for token, status in ((EVE_TOKEN, 404), (ANONYMOUS, 404), (ADA_AGAIN, 200)):
+        assert await status_of(session.at(there), ADA) == 200
+    async with serve(make_open(storage=make_engine("sqlite", tmp_path))) as later:
+        for token, status in ((EVE, 404), (ANONYMOUS, 404), (bearer("ada/2", ["mail"]), 200)):
             assert await status_of(session.at(later), token) == status
