@@ -17,8 +17,7 @@ from jsonschema.validators import extend
 from pydantic_core import ValidationError
 
 from mcpkit.common.errors import ArgumentsError
-from tests.helpers.random_types import ANNOTATIONS, fitting
-from tests.helpers.schema_cases import arguments_of, holds_integer, holds_json
+from tests.helpers.schema_cases import ANNOTATIONS, arguments_of, fitting, holds_integer, holds_json
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 

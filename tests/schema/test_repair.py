@@ -27,8 +27,7 @@ from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit
 from mcpkit.schema.form import Form
 from mcpkit.schema.parameters import parameter
-from tests.helpers.random_types import fitting
-from tests.helpers.schema_cases import Color, Place, Point, arguments_of
+from tests.helpers.schema_cases import Color, Place, Point, arguments_of, fitting
 from tests.helpers.tables import each_row
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
