@@ -185,21 +185,6 @@ def test_unsupported_options_raise_with_alternative(options, cure):
     FastMCP("x", **dict.fromkeys(options))
 
 
-@pytest.mark.parametrize(
-    ("name", "cure"),
-    [
-        ("as_proxy", "mcpkit.Client"),
-        ("from_openapi", "mcpkit.Client"),
-        ("add_middleware", "@server.middleware"),
-    ],
-)
-def test_unsupported_attributes_raise_with_alternative(name, cure):
-    with pytest.raises(AttributeError, match=f"{name}.*{cure}"):
-        getattr(FastMCP("x"), name)
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        FastMCP("x").nonsense
-
-
 def test_unknown_keywords_raise():
     mcp = FastMCP("x")
     with pytest.raises(TypeError, match=r"FastMCP\(\) got an unexpected keyword argument 'nonsense'"):

@@ -355,7 +355,7 @@ def _began(steps: Sequence[Step]) -> bool:
 def _judged(fared: Migrated, own: Sequence[Step], again: Sequence[Step], ours: Sequence[Step]) -> Migrated:
     """Compare what was said, after the normalisation of `judge`."""
     sights = [[*_seen(steps)] for steps in (own, again, ours)]
-    whole = compare(*sights, version="")
+    whole = compare(sights[0], sights[1], sights[2], version="")
     different = {each.label for each in whole.differences}
     listed = [step.label for step in sights[0] if step.label in LISTS]
     asked = len(sights[0]) - len(listed)

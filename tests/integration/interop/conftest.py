@@ -16,6 +16,9 @@ from tests.helpers.serving import ROOT, Served, serving
 
 HERE = Path(__file__).parent
 TIMEOUT = 90.0
+HANDSHAKE = "2025-11-25"
+STATELESS = "2026-07-28"
+TRANSPORTS = ["stdio", "http", "sse"]
 PATHS = {"http": "/mcp", "sse": "/sse"}
 
 Reach = Callable[[str], "list[str]"]

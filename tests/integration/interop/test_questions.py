@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
@@ -18,8 +18,7 @@ from mcpkit.protocol.revisions import ALL
 from mcpkit.protocol.revisions import HANDSHAKE as HANDSHAKE_VERSIONS
 from mcpkit.testing import connect
 from tests.integration.interop import questions_server
-from tests.integration.interop.conftest import TIMEOUT, Reach, Run
-from tests.integration.interop.journey import HANDSHAKE, STATELESS
+from tests.integration.interop.conftest import HANDSHAKE, STATELESS, TIMEOUT, Reach, Run
 
 SERVER = "questions_server.py"
 FORMS_SINCE = "2025-06-18"
@@ -237,6 +236,24 @@ def python_client(transport: str, target: Sequence[str], mode: str, user: User |
     return Client(address, **options)
 
 
+async def run_handlers(
+    use: Callable[[str, str], Awaitable[str]], handlers: Handlers, user: User | None
+) -> dict[str, Any]:
+    """Use handlers, and return the text or the error of each, and the requests to the user."""
+    outcomes: dict[str, Any] = {}
+    for kind, name in handlers:
+        if user is not None:
+            user.start()
+        try:
+            outcome: dict[str, Any] = {"text": await use(kind, name)}
+        except InputRequiredRoundsExceededError as error:
+            outcome = {"message": str(error)}
+        except (MCPError, ProtocolError) as error:
+            outcome = {"code": error.code, "message": str(error), "data": error.data}
+        outcomes[name] = {**outcome, "asked": user.questions if user else []}
+    return outcomes
+
+
 async def run_in_python(client: Client, handlers: Handlers, user: User | None) -> dict[str, Any]:
     """Use handlers with the official Python client."""
 
@@ -248,19 +265,9 @@ async def run_in_python(client: Client, handlers: Handlers, user: User | None) -
         result = await client.call_tool(name)
         return ("error: " if result.is_error else "") + result.content[0].text  # type: ignore[union-attr]  # a text
 
-    outcomes: dict[str, Any] = {}
     with anyio.fail_after(TIMEOUT):
         async with client:
-            for kind, name in handlers:
-                if user is not None:
-                    user.start()
-                try:
-                    outcome: dict[str, Any] = {"text": await use(kind, name)}
-                except InputRequiredRoundsExceededError as error:
-                    outcome = {"message": str(error)}
-                except MCPError as error:
-                    outcome = {"code": error.code, "message": error.message, "data": error.data}
-                outcomes[name] = {**outcome, "asked": user.questions if user else []}
+            outcomes = await run_handlers(use, handlers, user)
             version = client.protocol_version
     return {"handlers": outcomes, "completed": user.completed if user else [], "revision": version}
 
@@ -276,17 +283,9 @@ async def run_in_memory(version: str, handlers: Handlers, user: User | None) -> 
         result = await client.call_tool(name)
         return ("error: " if result.is_error else "") + result.text
 
-    outcomes: dict[str, Any] = {}
     options: dict[str, Any] = {"capabilities": {}} if user is None else {"request_handler": user.answer}
     async with connect(questions_server.server, protocol_version=version, **options) as client:
-        for kind, name in handlers:
-            if user is not None:
-                user.start()
-            try:
-                outcome: dict[str, Any] = {"text": await use(kind, name)}
-            except ProtocolError as error:
-                outcome = {"code": error.code, "message": str(error), "data": error.data}
-            outcomes[name] = {**outcome, "asked": user.questions if user else []}
+        outcomes = await run_handlers(use, handlers, user)
         methods = [each["method"] for each in client.notifications]
     completed = [True] * methods.count("notifications/elicitation/complete")
     return {"handlers": outcomes, "completed": completed, "revision": version}

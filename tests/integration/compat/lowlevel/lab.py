@@ -223,19 +223,11 @@ async def notes(_: dict[str, Any]) -> Any:
     return [text(heard), text(subscribed)]
 
 
-async def waits(_: dict[str, Any]) -> Any:
-    await server.request_context.session.send_log_message("info", "waiting")
-    try:
-        await asyncio.sleep(60)
-    finally:
-        heard.append("cancelled")
-
-
 TOOLS: dict[str, Any] = {
     "greet a person": greet,
     **{
         each.__name__: each
-        for each in (add, asks, contents, context, fails, generated, later, notes, nothing, tells, waits)
+        for each in (add, asks, contents, context, fails, generated, later, notes, nothing, tells)
     },
 }
 

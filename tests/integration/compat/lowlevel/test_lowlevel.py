@@ -172,12 +172,9 @@ def make_server(name: str = "lab") -> Server:
     @server.call_tool()
     async def call(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
         ctx = server.request_context
-        if name == "ask":
-            said = str((await ctx.session.elicit_form("Where?", {"type": "object", "properties": {}})).action)
-        else:
-            await ctx.session.send_log_message("info", "looking")
-            said = f"{ctx.request.url.path} {ctx.request.headers['x-own']} {ctx.lifespan_context}"
-        return [types.TextContent(type="text", text=said)]
+        await ctx.session.send_log_message("info", "looking")
+        text = f"{ctx.request.url.path} {ctx.request.headers['x-own']} {ctx.lifespan_context}"
+        return [types.TextContent(type="text", text=text)]
 
     return server
 
@@ -205,10 +202,6 @@ def site(**options: Any) -> Starlette:
     )
 
 
-async def accept(question: Any) -> dict[str, Any]:
-    return {}
-
-
 HEADERS = {"x-own": "mine"}
 
 
@@ -219,7 +212,7 @@ async def test_mounted_http_and_sse_apps_serve_clients(caplog: pytest.LogCapture
             ("/api/sse", "/api/messages/", "lab"),
             ("/api/sse?fresh", "/api/messages/", "fresh"),
         ):
-            async with Client(f"{url}{path}", headers=HEADERS, elicitation_handler=accept) as client:
+            async with Client(f"{url}{path}", headers=HEADERS) as client:
                 assert [tool["name"] for tool in await client.list_tools()] == ["look"]
                 assert (await client.call_tool("look")).text == f"{seen} mine {{'of': '{of}'}}"
     assert "Traceback" not in caplog.text
@@ -238,15 +231,6 @@ async def test_sse_clients_have_separate_streams():
             assert (gone.status_code, gone.text) == (404, "Could not find session")
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_handler_elicits_over_http(revision: str):
-    with in_thread(site()) as url:
-        async with Client(
-            f"{url}/server/", protocol_version=revision, headers=HEADERS, elicitation_handler=accept
-        ) as client:
-            assert (await client.call_tool("ask")).text == "accept"
-
-
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -259,24 +243,7 @@ INITIALIZE = {
 }
 
 
-LOOK = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
-
-
 BOTH = {"accept": "application/json, text/event-stream", **HEADERS}
-
-
-async def test_stateless_json_response_has_no_session_id():
-    with in_thread(site(stateless=True, json_response=True)) as url:
-        async with httpx2.AsyncClient(headers=BOTH) as http:
-            begun = await http.post(f"{url}/server/", json=INITIALIZE)
-            assert begun.json()["result"]["capabilities"] == {
-                "experimental": {},
-                "tools": {"listChanged": False},
-            }
-            assert "mcp-session-id" not in begun.headers
-            looked = await http.post(f"{url}/server/", json=LOOK)
-            assert looked.headers["content-type"] == "application/json"
-            assert "/server/ mine" in looked.json()["result"]["content"][0]["text"]
 
 
 async def test_security_settings_check_hosts_and_origins():

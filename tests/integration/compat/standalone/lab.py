@@ -245,42 +245,40 @@ def loose(a: str = None, ctx: Context = None) -> str:  # noqa: RUF013 - as many 
 # What tools return
 
 
-@mcp.tool
-def returns_model() -> Point:
-    return Point(x=1, label="a")
+RETURNED: dict[str, tuple[Any, Any]] = {
+    "returns_model": (Point, Point(x=1, label="a")),
+    "returns_models": (list[Point], [Point(x=1), Point(x=2)]),
+    "returns_tree": (Tree, Tree(value=1, children=[Tree(value=2)])),
+    "returns_row": (Row, {"name": "a", "amount": decimal.Decimal("1.5")}),
+    "returns_person": (Person, Person("Ada", dt.date(1815, 12, 10))),
+    "returns_dict": (dict, {"a": None, "b": [1, {"c": None}]}),
+    "returns_dict_of": (dict[str, int], {"a": 1}),
+    "returns_list": (list, [1, {"a": 2}]),
+    "returns_strings": (list[str], ["a", "b"]),
+    "returns_tuple": (tuple[int, str], (1, "a")),
+    "returns_enum": (Color, Color.BLUE),
+    "returns_date": (dt.datetime, dt.datetime(2020, 1, 2, 3, 4)),
+    "returns_bytes": (bytes, b"abc"),
+    "returns_image": (Image, Image(data=PIXEL)),
+    "returns_none": (None, None),
+    "returns_sequence": (Sequence[Any], [1]),
+    "returns_discriminated": (Annotated[Cat | Dog, Field(discriminator="kind")], Cat(lives=9)),
+    "returns_structured": (ToolResult, ToolResult(structured_content={"a": [1, Point(x=1)]})),
+}
+"""The return type and the value of tools without parameters."""
 
 
-@mcp.tool
-def returns_models() -> list[Point]:
-    return [Point(x=1), Point(x=2)]
+def add_returning(name: str, annotation: Any, value: Any) -> None:
+    def function() -> Any:
+        return value
+
+    function.__name__ = name
+    function.__annotations__["return"] = annotation
+    mcp.tool(function)
 
 
-@mcp.tool
-def returns_tree() -> Tree:
-    return Tree(value=1, children=[Tree(value=2)])
-
-
-@mcp.tool
-def returns_row() -> Row:
-    return {"name": "a", "amount": decimal.Decimal("1.5")}
-
-
-@mcp.tool
-def returns_person() -> Person:
-    return Person("Ada", dt.date(1815, 12, 10))
-
-
-@mcp.tool
-def returns_dict() -> dict:
-    return {"a": None, "b": [1, {"c": None}]}
-
-
-@mcp.tool
-def returns_dict_of() -> dict[str, int]:
-    return {"a": 1}
-
-
-# What tools return
+for each, (annotation, value) in RETURNED.items():
+    add_returning(each, annotation, value)
 
 
 @mcp.tool
@@ -314,16 +312,6 @@ def returns_untyped():
 
 
 @mcp.tool
-def returns_list() -> list:
-    return [1, {"a": 2}]
-
-
-@mcp.tool
-def returns_strings() -> list[str]:
-    return ["a", "b"]
-
-
-@mcp.tool
 def returns_optional(there: bool) -> int | None:
     return 1 if there else None
 
@@ -334,53 +322,8 @@ def returns_union(number: bool) -> int | str:
 
 
 @mcp.tool
-def returns_tuple() -> tuple[int, str]:
-    return (1, "a")
-
-
-@mcp.tool
-def returns_enum() -> Color:
-    return Color.BLUE
-
-
-@mcp.tool
-def returns_date() -> dt.datetime:
-    return dt.datetime(2020, 1, 2, 3, 4)
-
-
-@mcp.tool
-def returns_bytes() -> bytes:
-    return b"abc"
-
-
-@mcp.tool
-def returns_image() -> Image:
-    return Image(data=PIXEL)
-
-
-@mcp.tool
-def returns_none() -> None:
-    return None
-
-
-@mcp.tool
-def returns_sequence() -> Sequence[Any]:
-    return [1]
-
-
-@mcp.tool
-def returns_discriminated() -> Annotated[Cat | Dog, Field(discriminator="kind")]:
-    return Cat(lives=9)
-
-
-@mcp.tool
 def returns_result(error: bool = False) -> ToolResult:
     return ToolResult(content="short", structured_content={"a": 1}, meta={"m": 2}, is_error=error)
-
-
-@mcp.tool
-def returns_structured() -> ToolResult:
-    return ToolResult(structured_content={"a": [1, Point(x=1)]})
 
 
 @mcp.tool(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}})

@@ -1,6 +1,5 @@
 """Runs as its arguments say: `runs.py TRANSPORT PORT`."""
 
-import asyncio
 import sys
 
 from mcp.server.fastmcp import Context, FastMCP
@@ -23,19 +22,6 @@ async def greet(ctx: Context) -> str:
     return f"{answer.data.name if answer.action == 'accept' else answer.action} over {over and over.url.path}"
 
 
-@mcp.tool(structured_output=False)
-async def wait() -> str:
-    print("waiting", file=sys.stderr, flush=True)
-    await asyncio.sleep(0.5)
-    return "done"
-
-
-@mcp.tool(structured_output=False)
-def add(name: str) -> str:
-    mcp.add_tool(lambda: name, name=name)
-    return "added"
-
-
 @mcp.resource("greeting://{name}")
 def greeting(name: str, ctx: Context) -> str:
     return f"Hello, {name}, from {ctx.fastmcp.name}"
@@ -50,4 +36,3 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         mcp.settings.port = int(sys.argv[2])
     mcp.run(transport=sys.argv[1] if len(sys.argv) > 1 else "stdio")
-    print("over", file=sys.stderr)
