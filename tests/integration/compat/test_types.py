@@ -112,23 +112,6 @@ SAMPLES = [
 ]
 
 
-TOOL_NAMES = [
-    "add",
-    "a.b-c_D9",
-    "",
-    "x" * 129,
-    "two words",
-    "a,b",
-    "-a",
-    "a-",
-    ".a",
-    "a.",
-    "größe/ß ,",
-    "a\n",
-    "é" * 3,
-]
-
-
 @pytest.fixture(scope="module")
 def theirs():
     if not PYTHON.exists():
@@ -137,7 +120,6 @@ def theirs():
         {
             "names": [name for name in dir(types) if name.isidentifier() and name not in OURS_ALONE],
             "samples": SAMPLES,
-            "tool_names": TOOL_NAMES,
         }
     )
     script = str(Path(__file__).with_name("type_facts.py"))

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import logging
 import sys
 from datetime import datetime
 from importlib import import_module
@@ -50,28 +49,9 @@ def outcome(model, sample):
     }
 
 
-def tool_name_messages(names, validate):
-    records = []
-
-    class Recording(logging.Handler):
-        def emit(self, record):
-            records.append([record.levelname, record.name, record.getMessage()])
-
-    logger = logging.getLogger("mcp.shared.tool_name_validation")
-    handler = Recording()
-    logger.addHandler(handler)
-    try:
-        return [[name, validate(name), records[:], records.clear()] for name in names]
-    finally:
-        logger.removeHandler(handler)
-
-
 if __name__ == "__main__":
-    from mcp.shared.tool_name_validation import validate_and_warn_tool_name
-
     asked = json.load(sys.stdin)
     theirs = import_module("mcp.types")
     public = [name for name in vars(theirs) if not name.startswith("_")]
     found = facts(theirs, asked["names"], asked["samples"])
-    messages = tool_name_messages(asked["tool_names"], validate_and_warn_tool_name)
-    json.dump({"public": public, "tool_names": messages, **found}, sys.stdout)
+    json.dump({"public": public, **found}, sys.stdout)
