@@ -51,6 +51,22 @@ READ: list[tuple[Message, Any, Any]] = [  # a result, its text, and what a typed
 ]
 
 
+USER = {"role": "user", "content": ONE}
+
+
+@pytest.mark.parametrize(("method", "result", "read"), [
+    ("prompts/get", {"messages": "bread"}, [USER]),
+    ("prompts/get", {"messages": [{"role": ["user"], "content": [ONE, "bread"]}]}, [USER, USER]),
+    ("prompts/get", {"messages": [{"role": "user", "content": {"text": "bread"}}]}, [USER]),
+    ("resources/read", {"contents": "bread"}, [{"uri": "note://1", "text": "bread"}]),
+    ("resources/read", {"contents": [{"text": "bread"}]}, [{"uri": "note://1", "text": "bread"}]),
+])  # fmt: skip
+async def test_prompt_or_resource_with_one_reading_is_read(method: str, result: Message, read: Any) -> None:
+    async with Client(answering({method: result})) as client:
+        request = client.get_prompt if method == "prompts/get" else client.read_resource
+        assert await request("note://1") == read
+
+
 @pytest.mark.parametrize(("result", "text", "value"), READ)
 async def test_result_with_one_reading_is_read(result: Message, text: str, value: Any) -> None:
     listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}

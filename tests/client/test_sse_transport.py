@@ -22,7 +22,7 @@ from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.protocol.client import ClientWire
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import LoopClock
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
@@ -200,6 +200,7 @@ async def test_sse_stream_end_is_loss_and_reopens() -> None:
     assert str(lost) == f"{ORIGIN} closed its event stream"
     assert isinstance(lost, TransportError)
     assert lost.may_have_begun
+    await until(lambda: "mcpkit-sse" not in {task.get_name() for task in asyncio.all_tasks()})
     with pytest.raises(TransportError) as reported:
         await transport.send(PING)
     assert not reported.value.may_have_begun
