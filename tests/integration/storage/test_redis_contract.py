@@ -6,6 +6,5 @@ import pytest
 
 from tests.storage.test_broker import *  # noqa: F403
 from tests.storage.test_queue import *  # noqa: F403
-from tests.storage.test_store import *  # noqa: F403
 
 pytestmark = pytest.mark.slow
