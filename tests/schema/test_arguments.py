@@ -316,3 +316,17 @@ def test_problem_of_union_is_that_of_the_branch_with_most_members() -> None:
         'value.side: expected an integer, got "long"'
     ]
     assert lines(Circle | Square, {"radius": "long", "color": "red"})[0].startswith("value.radius: ")
+
+
+@each_row(
+    ("annotation", "different", "duplicates"),
+    [
+        (set[Union[int, str, None]], [1, "1", None], [1, "1", 1]),
+        (frozenset[tuple[int, str]], [[1, "a"], [2, "a"]], [[1, "a"], [1, "a"]]),
+    ],
+)
+def test_arguments_array_of_a_set_must_have_different_values(
+    annotation: Any, different: list[Any], duplicates: list[Any]
+) -> None:
+    assert len(arguments_of(annotation).validate({"value": different})["value"]) == len(different)
+    assert "expected an array without duplicates" in lines(annotation, duplicates)[0]
