@@ -55,15 +55,6 @@ def test_migrate_write_prints_diff_and_writes(file: Path, capsys: pytest.Capture
     assert [each.name for each in file.parent.iterdir()] == ["app.py"], "nothing is left beside it"
 
 
-def test_migrate_second_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([str(file), "--write"])
-    before = file.stat().st_mtime_ns
-    capsys.readouterr()
-    assert main([str(file), "--write"]) == 0
-    assert capsys.readouterr().out == ""
-    assert file.stat().st_mtime_ns == before
-
-
 def test_migrate_check_status_reports_changes(file: Path) -> None:
     assert main([str(file), "--check"]) == 1
     assert file.read_text() == OLD

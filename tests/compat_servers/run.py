@@ -417,10 +417,7 @@ SERVERS_HEAD = (
     *("asked", "equal", "differ", "vary"),
 )
 MIGRATED_KEPT = INSTALLED / "seen" / "migrated"
-MIGRATED_HEAD = (
-    *("server", "files", "marks", "runs", "lists equal"),
-    *("calls", "equal", "differ", "vary"),
-)
+MIGRATED_HEAD = (*("server", "files", "marks", "runs", "lists equal"), *("calls", "equal", "differ", "vary"))
 SUITES_HEAD = (
     *("server", "version", "tests", "all of `mcp` is mcpkit's", "the server's side is", "the others: all"),
     "the others: its side",

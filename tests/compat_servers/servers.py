@@ -305,11 +305,7 @@ SERVERS = [
         http_settings={"FASTMCP_PORT": "{port}", "EXCEL_FILES_PATH": "{work}"},
     ),
     Server(
-        "office-powerpoint-mcp-server",
-        FASTMCP_1,
-        ["ppt_mcp_server"],
-        Kit(POWERPOINT),
-        "more than 20 tools",
+        "office-powerpoint-mcp-server", FASTMCP_1, ["ppt_mcp_server"], Kit(POWERPOINT), "more than 20 tools"
     ),
     Server(
         "redis-mcp-server",

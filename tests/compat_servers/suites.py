@@ -157,16 +157,7 @@ def source(name: str) -> Path:
         version = subprocess.run(
             [python, "-c", code], check=True, capture_output=True, text=True
         ).stdout.strip()
-        command = [
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-binary",
-            name,
-            "--no-deps",
-            f"{name}=={version}",
-        ]
+        command = ["-m", "pip", "download", "--quiet", "--no-binary", name, "--no-deps", f"{name}=={version}"]
         subprocess.run([sys.executable, *command, "--dest", str(folder)], check=True)
     return next(folder.glob("*.tar.gz"))
 
@@ -176,10 +167,7 @@ def ran(suite: Suite, way: str, folder: Path, results: Path) -> dict[str, str | 
     python = str(INSTALLED / suite.name / "bin" / "python")
     words = ["-m", "mcpkit.compat", "-m", "pytest"] if way == WHOLE else ["-m", "pytest"]
     plain = ["-p", "no:mcpkit", "-p", "no:cacheprovider", "-q", "--continue-on-collection-errors"]
-    settings = {
-        "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-    }
+    settings = {"PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
     if way == SERVER_SIDE:
         has_hook(python)
         (folder / MARK).touch()

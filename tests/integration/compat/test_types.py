@@ -12,9 +12,7 @@ from .type_facts import facts
 
 PYTHON = Path(__file__).parents[3] / ".servers" / "mcp1" / "bin" / "python"
 
-IMPORTED = {
-    *("Any", "ConfigDict", "Final", "RootModel", "datetime", "deprecated"),
-}
+IMPORTED = {*("Any", "ConfigDict", "Final", "RootModel", "datetime", "deprecated")}
 """What `mcp.types` imports for itself, and no server takes from there."""
 
 LEFT_OUT = IMPORTED | {

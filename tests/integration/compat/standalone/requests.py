@@ -103,12 +103,7 @@ READ = [
         "data://cities/New%20York/days/3",
         "data://cities/a/days/b",
     ),
-    *(
-        "files://a/b.md",
-        "files://a?upper=true&limit=3",
-        "files://a?upper=maybe",
-        "files://../etc",
-    ),
+    *("files://a/b.md", "files://a?upper=true&limit=3", "files://a?upper=maybe", "files://../etc"),
     *("data://sub/inner", "data://sub/inner/a%2Fb", "data://inner", "data://nowhere"),
 ]
 PROMPTS: list[tuple[str, dict[str, str]]] = [

@@ -15,12 +15,7 @@ from mcp.server.fastmcp import Context, FastMCP, Icon
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.fastmcp.prompts import Prompt, PromptManager
 from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage
-from mcp.server.fastmcp.resources import (
-    FunctionResource,
-    Resource,
-    ResourceManager,
-    ResourceTemplate,
-)
+from mcp.server.fastmcp.resources import FunctionResource, Resource, ResourceManager, ResourceTemplate
 from mcp.server.fastmcp.resources.types import FileResource, TextResource
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import Annotations, TextContent
