@@ -178,6 +178,18 @@ def test_signal_ends_streams_and_process_within_grace_period(runner, number, loo
 
 
 @pytest.mark.limit("time to finish at the end")
+def test_signal_lets_running_call_finish():
+    with start_server("uvicorn", GRACE=3600) as server:
+        with StreamThread("POST", f"{server.origin}/mcp", **call("finish")) as client:
+            server.wait_for("it works")
+            server.signal(signal.SIGTERM)
+        assert [message["result"]["content"][0]["text"] for message in client.messages] == ["finished"]
+        assert server.wait() in {-signal.SIGTERM, 143}
+        assert server.notes.count("lifespan left") == 1
+        assert "Traceback" not in server.notes
+
+
+@pytest.mark.limit("time to finish at the end")
 @pytest.mark.parametrize(("loop", "number"), [("asyncio", signal.SIGTERM), ("uvloop", signal.SIGINT)])
 def test_signal_ends_process_with_blocked_loop(loop, number):
     with (
