@@ -18,30 +18,14 @@ IMPORTED = {*("Any", "ConfigDict", "Final", "RootModel", "datetime", "deprecated
 LEFT_OUT = IMPORTED | {
     *("TaskExecutionMode", "TASK_FORBIDDEN", "TASK_OPTIONAL", "TASK_REQUIRED", "TaskStatus"),
     *("TASK_STATUS_WORKING", "TASK_STATUS_INPUT_REQUIRED", "TASK_STATUS_COMPLETED", "TASK_STATUS_FAILED"),
-    *(
-        "TASK_STATUS_CANCELLED",
-        "TasksListCapability",
-        "TasksCancelCapability",
-        "TasksCreateMessageCapability",
-    ),
-    *("TasksSamplingCapability", "TasksCreateElicitationCapability", "TasksElicitationCapability"),
-    *(
-        "ClientTasksRequestsCapability",
-        "ClientTasksCapability",
-        "TasksCallCapability",
-        "TasksToolsCapability",
-    ),
-    *("ServerTasksRequestsCapability", "ServerTasksCapability", "RelatedTaskMetadata", "Task"),
-    *("CreateTaskResult", "GetTaskRequestParams", "GetTaskRequest", "GetTaskResult"),
-    *("GetTaskPayloadRequestParams", "GetTaskPayloadRequest", "GetTaskPayloadResult"),
-    *(
-        "CancelTaskRequestParams",
-        "CancelTaskRequest",
-        "CancelTaskResult",
-        "ListTasksRequest",
-        "ListTasksResult",
-    ),
-    *("TaskStatusNotificationParams", "TaskStatusNotification"),
+    *("TASK_STATUS_CANCELLED", "TasksListCapability", "TasksCancelCapability"),
+    *("TasksCreateMessageCapability", "TasksSamplingCapability", "TasksCreateElicitationCapability"),
+    *("TasksElicitationCapability", "ClientTasksRequestsCapability", "ClientTasksCapability"),
+    *("TasksCallCapability", "TasksToolsCapability", "ServerTasksRequestsCapability"),
+    *("ServerTasksCapability", "RelatedTaskMetadata", "Task", "CreateTaskResult", "GetTaskRequestParams"),
+    *("GetTaskRequest", "GetTaskResult", "GetTaskPayloadRequestParams", "GetTaskPayloadRequest"),
+    *("GetTaskPayloadResult", "CancelTaskRequestParams", "CancelTaskRequest", "CancelTaskResult"),
+    *("ListTasksRequest", "ListTasksResult", "TaskStatusNotificationParams", "TaskStatusNotification"),
 }
 """Deliberately not there: experimental tasks, which a server asks mcpkit for otherwise."""
 

@@ -141,24 +141,21 @@ async def streamable():
                 await ask(app, "POST", path, headers, request("resources/subscribe", {"uri": "x://y"}))
             )
             said[f"{name} health"] = plain(await ask(app, "GET", "/health", headers))
-            said[f"{name} nowhere"] = (await ask(app, "GET", "/nowhere", headers))["status"]
-            said[f"{name} slash"] = (
-                await ask(app, "POST", path.rstrip("/") + ("" if path.endswith("/") else "/"), headers, WHERE)
-            )["status"]
-            said[f"{name} host"] = (
-                await ask(app, "POST", path, {**headers, "host": "evil.example.com"}, WHERE)
-            )["status"]
-            said[f"{name} origin"] = (
-                await ask(app, "POST", path, {**headers, "origin": "https://evil.example.com"}, WHERE)
-            )["status"]
-            said[f"{name} other"] = (
-                await ask(app, "POST", path, {**headers, "mcp-session-id": "0" * 32}, WHERE)
-            )["status"]
-            said[f"{name} large"] = (await ask(app, "POST", path, headers, b" " * 5_000_000))["status"]
+            slash = path.rstrip("/") + ("" if path.endswith("/") else "/")
+            for case, method, target, changed, body in (
+                ("nowhere", "GET", "/nowhere", {}, None),
+                ("slash", "POST", slash, {}, WHERE),
+                ("host", "POST", path, {"host": "evil.example.com"}, WHERE),
+                ("origin", "POST", path, {"origin": "https://evil.example.com"}, WHERE),
+                ("other", "POST", path, {"mcp-session-id": "0" * 32}, WHERE),
+                ("large", "POST", path, {}, b" " * 5_000_000),
+                ("put", "PUT", path, {}, WHERE),
+            ):
+                answer = await ask(app, method, target, {**headers, **changed}, body)
+                said[f"{name} {case}"] = answer["status"]
             said[f"{name} type"] = (
                 await ask(app, "POST", path, {**headers, "content-type": "text/plain"}, WHERE)
             )["status"] in (400, 415)
-            said[f"{name} put"] = (await ask(app, "PUT", path, headers, WHERE))["status"]
             if "mcp-session-id" in headers:
                 said[f"{name} delete"] = (await ask(app, "DELETE", path, headers))["status"] in (200, 204)
                 said[f"{name} after"] = (await ask(app, "POST", path, headers, WHERE))["status"]
@@ -210,33 +207,25 @@ async def mounted():
         said["mounted health"] = plain(await ask(app, "GET", "/first/health"))
 
 
+TOKENS = {
+    "good": ("ada", ["read", "write"], "https://EXAMPLE.com/mcp/", None),
+    "other": ("bob", ["read"], "https://example.com/mcp", None),
+    "few": ("eve", ["write"], "https://example.com/mcp", None),
+    "few again": ("ada", ["read"], "https://example.com/mcp", None),
+    "old": ("ada", ["read"], "https://example.com/mcp", 1),
+    "elsewhere": ("ada", ["read"], "https://other.example.com", None),
+    "nowhere": ("ada", ["read"], None, None),
+}
+
+
 class Verifier(TokenVerifier):
     async def verify_token(self, token: str) -> AccessToken | None:
-        return {
-            "good": AccessToken(
-                token=token, client_id="ada", scopes=["read", "write"], resource="https://EXAMPLE.com/mcp/"
-            ),
-            "other": AccessToken(
-                token=token, client_id="bob", scopes=["read"], resource="https://example.com/mcp"
-            ),
-            "few": AccessToken(
-                token=token, client_id="eve", scopes=["write"], resource="https://example.com/mcp"
-            ),
-            "few again": AccessToken(
-                token=token, client_id="ada", scopes=["read"], resource="https://example.com/mcp"
-            ),
-            "old": AccessToken(
-                token=token,
-                client_id="ada",
-                scopes=["read"],
-                expires_at=1,
-                resource="https://example.com/mcp",
-            ),
-            "elsewhere": AccessToken(
-                token=token, client_id="ada", scopes=["read"], resource="https://other.example.com"
-            ),
-            "nowhere": AccessToken(token=token, client_id="ada", scopes=["read"]),
-        }.get(token)
+        if token not in TOKENS:
+            return None
+        client_id, scopes, resource, expires_at = TOKENS[token]
+        return AccessToken(
+            token=token, client_id=client_id, scopes=scopes, resource=resource, expires_at=expires_at
+        )
 
 
 async def protected():
