@@ -45,21 +45,17 @@ def main() -> int:
     """Try each server, print a line for each journey, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", help="only servers with this in their name")
-    parser.add_argument("--held-out", action="store_true", help="also those that are held out")
-    parser.add_argument("--suites", action="store_true", help="also the test suites that servers bring")
-    parser.add_argument(
-        "--migrated", action="store_true", help="also what becomes of servers that are rewritten"
-    )
-    parser.add_argument(
-        "--at-once", type=int, default=4 * (os.cpu_count() or 1), help="how many servers are tried at a time"
-    )
+    for option, description in (
+        ("--held-out", "also those that are held out"),
+        ("--suites", "also the test suites that servers bring"),
+        ("--migrated", "also what becomes of servers that are rewritten"),
+        ("--without-journeys", "no more than the suites, and what is rewritten"),
+        ("--itself", "compare with its own library once more: nothing may differ"),
+    ):
+        parser.add_argument(option, action="store_true", help=description)
+    at_once = 4 * (os.cpu_count() or 1)
+    parser.add_argument("--at-once", type=int, default=at_once, help="how many servers are tried at a time")
     parser.add_argument("--keep", type=Path, help="a folder for what was said, and the notes of the servers")
-    parser.add_argument(
-        "--without-journeys", action="store_true", help="no more than the suites, and what is rewritten"
-    )
-    parser.add_argument(
-        "--itself", action="store_true", help="compare with its own library once more: nothing may differ"
-    )
     options = parser.parse_args()
     wanted = [
         server
@@ -105,7 +101,7 @@ def tested(suite: Suite) -> None:
     """Run the tests of one server, and put away how they went."""
     passed = run_suite(suite)
     print(passed.line(), flush=True)
-    keep_suite(passed)
+    store_result(SUITES_KEPT, passed)
 
 
 def tried(
@@ -149,7 +145,7 @@ def rewritten(server: Server, keep: Path | None) -> bool:
 
         fared = migrate(server, placed(server.kit, work), make, notes)
     print(fared.line(), *fared.differences, sep="\n    ", flush=True)
-    keep_migrated(fared)
+    store_result(MIGRATED_KEPT, fared)
     return not fared.differences
 
 
@@ -312,34 +308,19 @@ class Row:
 def keep_rows(server: Server, rows: Sequence[Row]) -> None:
     """Put away what was seen of a server, for the page."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    seen = [
-        {
-            "version": row.version,
-            "transport": row.transport,
-            "revision": row.revision,
-            "counts": row.counts,
-            "requests": row.verdict.requests,
-            "equal": row.verdict.equal,
-            "varying": row.verdict.varying,
-            "why": sorted(
-                {row.why(each) or f"**unexplained**: `{each.label}`" for each in row.verdict.differences}
-            ),
-        }
-        for row in rows
-    ]
+    seen = []
+    for row in rows:
+        why = {row.why(each) or f"**unexplained**: `{each.label}`" for each in row.verdict.differences}
+        place = {name: getattr(row, name) for name in ("version", "transport", "revision", "counts")}
+        numbers = {name: getattr(row.verdict, name) for name in ("requests", "equal", "varying")}
+        seen.append({**place, **numbers, "why": sorted(why)})
     (KEPT / f"{server.name}.json").write_text(json.dumps(seen, indent=1))
 
 
-def keep_suite(passed: Passed) -> None:
-    """Put away how a suite went, for the page."""
-    SUITES_KEPT.mkdir(parents=True, exist_ok=True)
-    (SUITES_KEPT / f"{passed.name}.json").write_text(json.dumps(asdict(passed), indent=1))
-
-
-def keep_migrated(fared: Migrated) -> None:
-    """Put away how a server fared that was rewritten, for the page."""
-    MIGRATED_KEPT.mkdir(parents=True, exist_ok=True)
-    (MIGRATED_KEPT / f"{fared.name}.json").write_text(json.dumps(asdict(fared), indent=1))
+def store_result(folder: Path, result: Migrated | Passed) -> None:
+    """Store a result for the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{result.name}.json").write_text(json.dumps(asdict(result), indent=1))
 
 
 def write_page() -> None:
