@@ -106,6 +106,15 @@ def server(exported: Exported) -> Server:
 # Telemetry
 
 
+async def test_telemetry_exports_a_span_of_each_request(exported: Exported) -> None:
+    server = Server("observed")
+    server.middleware(Telemetry(tracer_provider=exported.traces))
+    server.tool(lambda: "Hello", name="greet")
+    async with connect(server) as client:
+        await client.call_tool("greet")
+    assert [span.name for span in exported.spans][-1] == "tools/call greet"
+
+
 @REVISIONS
 async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(
     server: Server, exported: Exported, revision: str
@@ -377,11 +386,17 @@ async def test_size_limit_larger_result_is_an_error_with_advice(revision: str) -
         advice = " bytes, and the limit is 2,000. Request less data with its arguments: times, word"
         assert large.text.endswith(advice)
         assert len((await client.read_resource("limited://large"))[0]["text"]) == 5000
-        if revision == "2025-11-25":  # which adds nothing to the result
-            frame = len(b'{"content":[{"type":"text","text":""}]}')
-            assert not (await client.call_tool("repeat", {"times": 2000 - frame})).is_error
-            above = await client.call_tool("repeat", {"times": 2001 - frame})
-            assert "it has 2,001 bytes, and the limit is 2,000. " in above.text
+
+
+async def test_size_limit_allows_a_result_of_exactly_its_bytes() -> None:
+    server = Server("limited")
+    server.middleware(SizeLimit(2000))
+    server.tool(lambda times: "x" * int(times), name="repeat", result=ResultOptions(structured=False))
+    frame = len(b'{"content":[{"type":"text","text":""}]}')
+    async with connect(server, protocol_version="2025-11-25") as client:  # which adds nothing to the result
+        assert not (await client.call_tool("repeat", {"times": 2000 - frame})).is_error
+        above = await client.call_tool("repeat", {"times": 2001 - frame})
+        assert "it has 2,001 bytes, and the limit is 2,000. " in above.text
 
 
 async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

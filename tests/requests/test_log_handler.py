@@ -40,6 +40,20 @@ def server() -> Server:
     return Server("s", options=ServerOptions(capabilities={"logging"}))
 
 
+async def test_log_handler_sends_a_record_of_a_call_to_the_client(server: Server) -> None:
+    handler = LogHandler()
+
+    @server.tool
+    def work() -> None:
+        handler.handle(
+            logging.makeLogRecord({"name": "pages", "levelname": "ERROR", "levelno": 40, "msg": "torn"})
+        )
+
+    async with connect(server, protocol_version="2025-11-25") as client:
+        messages = await heard(client, "work")
+    assert messages == [{"level": "error", "data": "torn", "logger": "pages"}]
+
+
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_record_is_sent_before_the_result(
