@@ -343,7 +343,10 @@ async def wrap(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
     return result
 
 
-@server.middleware
+observed = Server("observed")
+
+
+@observed.middleware
 async def passing(request: Request, call_next: CallNext) -> Result:
     assert_type(request.params, dict[str, Any])
     result = await call_next(request)
@@ -351,7 +354,7 @@ async def passing(request: Request, call_next: CallNext) -> Result:
     return result
 
 
-@server.middleware("tools/call")
+@observed.middleware("tools/call")
 async def for_tools(request: ToolCall, call_next: CallTool) -> ToolCallResult:
     assert_type(request.name, str)
     result = await call_next(request.with_arguments({**request.arguments, "a": 1}))
@@ -361,12 +364,12 @@ async def for_tools(request: ToolCall, call_next: CallTool) -> ToolCallResult:
     return result
 
 
-@server.middleware("prompts/get")
+@observed.middleware("prompts/get")
 async def answering(request: Request, call_next: CallNext) -> Mapping[str, Any]:
     return {"messages": []} if request.target == "empty" else await call_next(request)
 
 
-@server.middleware("tools/call")
+@observed.middleware("tools/call")
 async def answering_a_call(request: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
     return {"content": []} if request.name == "empty" else await call_next(request)
 
@@ -375,22 +378,22 @@ def note(timed: RequestTiming) -> None:
     assert_type(timed.seconds, float)
 
 
-log = server.middleware(AccessLog())
+log = observed.middleware(AccessLog())
 assert_type(log, AccessLog)
-server.middleware(Timing(note))
-server.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
-server.middleware(SizeLimit(1000))
-server.middleware("tools/call")(SizeLimit(1000))
-server.middleware(Telemetry())
+observed.middleware(Timing(note))
+observed.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
+observed.middleware(SizeLimit(1000))
+observed.middleware("tools/call")(SizeLimit(1000))
+observed.middleware(Telemetry())
 
 
-@server.on_error
+@observed.on_error
 def report(failure: ErrorEvent) -> None:
     assert_type(failure.exception, BaseException)
     assert_type(failure.ref, str | None)
 
 
-@server.on_error
+@observed.on_error
 def explain(failure: ErrorEvent) -> ToolError | None:
     return ToolError("known") if isinstance(failure.exception, KeyError) else None
 
@@ -401,4 +404,4 @@ if TYPE_CHECKING:
     def not_async(request: Request, call_next: CallNext) -> Result:
         return Result({})
 
-    server.middleware(not_async)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    observed.middleware(not_async)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]
