@@ -16,32 +16,23 @@ from tests.helpers.tables import each_row
 ISSUER = "https://id.example.com/tenant"
 
 
-@pytest.mark.parametrize(
+RESOURCE = "https://mcp.example.com/.well-known/oauth-protected-resource"
+
+
+@each_row(
     ("url", "expected"),
     [
-        ("https://mcp.example.com", ["https://mcp.example.com/.well-known/oauth-protected-resource"]),
-        ("https://mcp.example.com/", ["https://mcp.example.com/.well-known/oauth-protected-resource"]),
-        (
-            "https://mcp.example.com/public/mcp",
-            [
-                "https://mcp.example.com/.well-known/oauth-protected-resource/public/mcp",
-                "https://mcp.example.com/.well-known/oauth-protected-resource",
-            ],
-        ),
-        (
-            "HTTPS://user:secret@MCP.example.com:443/mcp?team=1#top",
-            [
-                "https://mcp.example.com/.well-known/oauth-protected-resource/mcp?team=1",
-                "https://mcp.example.com/.well-known/oauth-protected-resource",
-            ],
-        ),
+        ("https://mcp.example.com", [RESOURCE]),
+        ("https://mcp.example.com/", [RESOURCE]),
+        ("https://mcp.example.com/public/mcp", [f"{RESOURCE}/public/mcp", RESOURCE]),
+        ("HTTPS://user:secret@MCP.example.com:443/mcp?team=1#top", [f"{RESOURCE}/mcp?team=1", RESOURCE]),
     ],
 )
 def test_protected_resource_urls_are_path_then_root(url, expected):
     assert list(protected_resource_urls(url)) == expected
 
 
-@pytest.mark.parametrize("issuer", [ISSUER, ISSUER + "/"])
+@each_row("issuer", [ISSUER, ISSUER + "/"])
 def test_authorization_server_urls_with_path_follow_specification_order(issuer):
     assert authorization_server_urls(issuer) == (
         "https://id.example.com/.well-known/oauth-authorization-server/tenant",
@@ -55,13 +46,10 @@ def resource(**changes: object) -> dict[str, object]:
 
 
 def test_resource_metadata_is_read():
-    read = ResourceMetadata.read(resource(scopes_supported=["a", "b"]), "https://a.example/mcp")
-    assert (read.resource, read.authorization_servers, read.scopes) == (
-        "https://a.example/mcp",
-        (ISSUER,),
-        ("a", "b"),
-    )
-    assert ResourceMetadata.read(resource(), "https://a.example/mcp").scopes is None
+    url = "https://a.example/mcp"
+    read = ResourceMetadata.read(resource(scopes_supported=["a", "b"]), url)
+    assert (read.resource, read.authorization_servers, read.scopes) == (url, (ISSUER,), ("a", "b"))
+    assert ResourceMetadata.read(resource(), url).scopes is None
 
 
 @each_row(
@@ -104,7 +92,7 @@ def test_server_metadata_is_read():
     assert read.strings("scopes_supported") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("issuer", "wrong"),
     [
         (None, "has no `issuer` string"),
@@ -119,9 +107,8 @@ def test_server_metadata_issuer_must_match_exactly(issuer, wrong):
 
 
 def test_server_metadata_endpoint_missing_or_plain_raises():
-    read = AuthorizationServerMetadata.read(
-        server(token_endpoint="http://id.example.com/token", jwks_uri=7), ISSUER
-    )
+    document = server(token_endpoint="http://id.example.com/token", jwks_uri=7)
+    read = AuthorizationServerMetadata.read(document, ISSUER)
     with pytest.raises(MetadataError, match=r"token_endpoint of the authorization server .* not encrypted"):
         read.endpoint("token_endpoint")
     with pytest.raises(MetadataError, match="has no registration_endpoint"):
@@ -130,7 +117,7 @@ def test_server_metadata_endpoint_missing_or_plain_raises():
         read.endpoint("jwks_uri")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("methods", "wrong"),
     [
         (None, "Microsoft Entra ID and Amazon Cognito"),
@@ -154,20 +141,15 @@ def test_is_loopback_rejects_other_hosts(host):
     [
         (None, "the endpoint must be a string"),
         ("http://id.example.com/token", "not encrypted"),
-        ("javascript:alert(1)", "not a valid https URL"),
-        ("file:///etc/passwd", "not a valid https URL"),
-        ("https://", "not a valid https URL"),
-        ("https://id.example.com:99999/", "not a valid https URL"),
-        ("https://id.example.com/a b", "not a valid https URL"),
-        ("https://id.example.com/\n", "not a valid https URL"),
-        ("https://[bad/", "not a valid https URL"),
-        ("https://a..example/", "not a valid https URL"),
-        ("https://.example/", "not a valid https URL"),
-        (f"https://{'a' * 64}.example/", "not a valid https URL"),
+        *((url, "not a valid https URL") for url in (
+            "javascript:alert(1)", "file:///etc/passwd", "https://", "https://id.example.com:99999/",
+            "https://id.example.com/a b", "https://id.example.com/\n", "https://[bad/",
+            "https://a..example/", "https://.example/", f"https://{'a' * 64}.example/",
+        )),
         ("https://id.example.com/#x", "fragment"),
         ("https://id.example.com/#", "fragment"),
     ],
-)
+)  # fmt: skip
 def test_check_url_rejects_unsafe_urls(url, wrong):
     with pytest.raises(MetadataError, match=wrong):
         check_url(url, "the endpoint")
@@ -182,19 +164,16 @@ def test_check_url_password_is_not_quoted():
 @each_row(
     ("resource", "url", "expected"),
     [
-        ("https://a.example/mcp", "https://a.example/mcp", True),
-        ("https://A.example/mcp/", "https://a.example/mcp", True),
-        ("https://a.example", "https://a.example/mcp", True),
-        ("https://a.example/", "https://a.example/mcp", True),
-        ("https://a.example/mc", "https://a.example/mcp", False),
-        ("https://a.example/mcp", "https://a.example/mc", False),
-        ("https://a.example/other", "https://a.example/mcp", False),
-        ("https://b.example/mcp", "https://a.example/mcp", False),
-        ("http://a.example/mcp", "https://a.example/mcp", False),
-        ("https://a.example:8443/mcp", "https://a.example/mcp", False),
-        ("https://a.example/mcp?team=1", "https://a.example/mcp", False),
+        *((resource, "https://a.example/mcp", True) for resource in (
+            "https://a.example/mcp", "https://A.example/mcp/", "https://a.example", "https://a.example/",
+        )),
         ("https://a.example/mcp", "https://a.example/mcp?team=1", True),
+        *((resource, "https://a.example/mcp", False) for resource in (
+            "https://a.example/mc", "https://a.example/other", "https://b.example/mcp",
+            "http://a.example/mcp", "https://a.example:8443/mcp", "https://a.example/mcp?team=1",
+        )),
+        ("https://a.example/mcp", "https://a.example/mc", False),
     ],
-)
+)  # fmt: skip
 def test_covers_resource_url_and_paths_below(resource, url, expected):
     assert covers(resource, url) is expected

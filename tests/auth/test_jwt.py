@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import traceback
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit.auth import AccessToken, InvalidTokenError, Jwt
 from mcpkit.auth.jws import MAX_TOKEN
 from mcpkit.auth.key_set import ALGORITHMS
 from tests.helpers.clock import Clock
-from tests.helpers.signed_tokens import AUDIENCE, ISSUER, NOW, Signer
+from tests.helpers.signed_tokens import AUDIENCE, CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 SIGNERS = {algorithm: Signer(algorithm, algorithm) for algorithm in ALGORITHMS}
-
-
 ES = SIGNERS["ES256"]
-
-
 KEYS = {"keys": [each.public() for each in SIGNERS.values()]}
+NO_KEY = "no key of the issuer verifies"
 
 
 def verifier(**options: Any) -> Jwt:
@@ -32,32 +35,26 @@ async def verify(token: str, **options: Any) -> AccessToken:
     return await verifier(**options).verify(token, AUDIENCE)
 
 
-async def rejection(token: str, audience: str = AUDIENCE, **options: Any) -> str:
+async def rejection(token: str, at: str = AUDIENCE, **options: Any) -> str:
     with pytest.raises(InvalidTokenError) as caught:
-        await verifier(**options).verify(token, audience)
+        await verifier(**options).verify(token, at)
     return caught.value.description
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_jwt_each_algorithm_returns_principal_and_times(algorithm):
     grant = await verify(SIGNERS[algorithm].token(jti="7", org={"id": "acme"}))
-
-    who = grant.principal
-    assert who.id == "https://id.example.com#sub=ada"
-    assert (who.issuer, who.subject, who.client_id) == (ISSUER, "ada", "editor")
-    assert who.scopes == {"notes:read", "notes:write"}
-    assert who.claims == {
-        "sub": "ada",
-        "client_id": "editor",
-        "scope": "notes:read notes:write",
-        "jti": "7",
-        "org": {"id": "acme"},
-    }
+    principal = grant.principal
+    assert principal.id == "https://id.example.com#sub=ada"
+    assert (principal.issuer, principal.subject, principal.client_id) == (ISSUER, "ada", "editor")
+    assert principal.scopes == {"notes:read", "notes:write"}
+    claims = {"sub": "ada", "client_id": "editor", "scope": "notes:read notes:write"}
+    assert principal.claims == {**claims, "jti": "7", "org": {"id": "acme"}}
     assert (grant.expires, grant.issued, grant.fresh_until) == (NOW + 605, NOW - 60, None)
 
 
 @pytest.mark.limit("keys of an issuer")
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "problem"),
     [
         ({"keys": []}, "no key that can verify"),
@@ -68,49 +65,37 @@ async def test_jwt_each_algorithm_returns_principal_and_times(algorithm):
         ({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0"}, "private or secret key"),
         ({"keys": [ES.public()] * 101}, "more than 100 keys"),
     ],
-    ids=["no keys", "empty list", "text", "private PEM", "private JWK", "secret", "too many"],
 )
 def test_jwt_keys_missing_or_private_raise_value_error(keys, problem):
     with pytest.raises(ValueError, match=problem):
         verifier(keys=keys)
 
 
+async def test_jwt_keys_accept_jwks_jwk_and_pem():
+    rsa, ed = SIGNERS["RS256"], SIGNERS["EdDSA"]
+    pem = ES.key.as_pem(private=False)
+    for keys in (KEYS, ES.public(), pem, pem.decode(), [rsa.public(), pem, ed.key.as_pem(private=False)]):
+        assert (await verify(ES.token(), keys=keys)).principal.subject == "ada"
+
+
 async def test_jwt_keys_unusable_are_skipped():
-    ps = SIGNERS["RS256"]
-    weak = {"kty": "RSA", "n": "AAAA" * 400 + ps.public()["n"][:100], "e": "AQAB", "kid": "RS256"}
-    others: list[Any] = [
-        ps.public(use="enc"),
-        ps.public(key_ops=["encrypt"]),
-        ps.public(alg="RSA-OAEP"),
-        ps.public(alg="HS256"),
-        ps.public(kty="oct"),
-        ps.public(kid=7),
-        ps.public(n=None),
-        ps.public(n="***"),
-        weak,
-        {"kty": "ML-DSA"},
-        "text",
-    ]
-    assert "no key of the issuer verifies" in await rejection(
-        ps.token(), keys={"keys": [*others, ES.public()]}
-    )
-    good = ps.public(use=None, alg=None, key_ops=["verify"], x5t="abc")
-    assert await verify(ps.token(), keys={"keys": [*others, good]})
+    rs = SIGNERS["RS256"]
+    changes: list[dict[str, Any]] = [
+        {"use": "enc"}, {"key_ops": ["encrypt"]}, {"alg": "RSA-OAEP"}, {"alg": "HS256"}, {"kty": "oct"},
+        {"kid": 7}, {"n": None}, {"n": "***"}, {"n": "AAAA" * 400 + rs.public()["n"][:100]},
+    ]  # fmt: skip
+    unusable: list[Any] = [*(rs.public(**each) for each in changes), {"kty": "ML-DSA"}, "text"]
+    assert NO_KEY in await rejection(rs.token(), keys={"keys": [*unusable, ES.public()]})
+    good = rs.public(use=None, alg=None, key_ops=["verify"], x5t="abc")
+    assert await verify(rs.token(), keys={"keys": [*unusable, good]})
 
 
 async def test_jwt_key_verifies_only_its_own_algorithm():
-    rs, ps = SIGNERS["RS256"], SIGNERS["PS256"]
-    ps.key, before = rs.key, ps.key
-    try:
-        assert await verify(ps.token(header={"kid": "RS256"}), keys=rs.public(alg=None))
-        assert "no key of the issuer verifies" in await rejection(
-            ps.token(header={"kid": "RS256"}), keys=rs.public()
-        )
-    finally:
-        ps.key = before
-    assert "no key of the issuer verifies" in await rejection(
-        rs.token(), keys=[SIGNERS["ES256"].public(kid="RS256")]
-    )
+    rs, ps = SIGNERS["RS256"], Signer("PS256", "RS256")
+    ps.key = rs.key
+    assert await verify(ps.token(), keys=rs.public(alg=None))
+    assert NO_KEY in await rejection(ps.token(), keys=rs.public())
+    assert NO_KEY in await rejection(rs.token(), keys=[ES.public(kid="RS256")])
 
 
 async def test_jwt_without_kid_tries_matching_keys():
@@ -119,37 +104,28 @@ async def test_jwt_without_kid_tries_matching_keys():
     assert await verify(ES.token(header={"kid": None}), keys=keys)
 
 
+TIMES = "exp, nbf or iat of the token"
+NO_SUBJECT = "neither sub nor client_id"
+
+
 @pytest.mark.limit("names and lists in an access token")
 @each_row(
     ("changes", "problem"),
     [
         ({"exp": NOW - 5}, "has expired"),
-        ({"exp": None}, "exp, nbf or iat of the token"),
-        ({"exp": "soon"}, "exp, nbf or iat of the token"),
-        ({"exp": True}, "exp, nbf or iat of the token"),
-        ({"exp": 10**400}, "exp, nbf or iat of the token"),
-        ({"exp": -5}, "exp, nbf or iat of the token"),
+        *(({"exp": value}, TIMES) for value in (None, "soon", True, 10**400, -5)),
         ({"nbf": NOW + 6}, "not valid yet"),
         ({"iat": NOW + 6}, "not valid yet"),
-        ({"nbf": []}, "exp, nbf or iat of the token"),
-        ({"iss": ISSUER + "/"}, "another issuer"),
-        ({"iss": "HTTPS://id.example.com"}, "another issuer"),
-        ({"iss": [ISSUER]}, "another issuer"),
-        ({"iss": None}, "another issuer"),
-        ({"aud": None}, "another audience"),
-        ({"aud": []}, "another audience"),
-        ({"aud": [AUDIENCE, 7]}, "another audience"),
-        ({"aud": [[AUDIENCE]]}, "another audience"),
-        ({"aud": {"url": AUDIENCE}}, "another audience"),
-        ({"aud": [AUDIENCE] * 101}, "another audience"),
-        ({"sub": None, "client_id": None}, "neither sub nor client_id"),
-        ({"sub": ""}, "neither sub nor client_id"),
-        ({"sub": 7}, "neither sub nor client_id"),
-        ({"sub": "x" * 1001}, "neither sub nor client_id"),
-        ({"client_id": ["editor"]}, "neither sub nor client_id"),
-        ({"scope": 7}, "scopes of the token"),
-        ({"scope": ["a", 7]}, "scopes of the token"),
-        ({"scope": ["a"] * 1001}, "scopes of the token"),
+        ({"nbf": []}, TIMES),
+        *(({"iss": value}, "another issuer") for value in (ISSUER + "/", ISSUER.upper(), [ISSUER], None)),
+        *(
+            ({"aud": value}, "another audience")
+            for value in (None, [], [AUDIENCE, 7], [[AUDIENCE]], {"url": AUDIENCE}, [AUDIENCE] * 101)
+        ),
+        ({"sub": None, "client_id": None}, NO_SUBJECT),
+        *(({"sub": value}, NO_SUBJECT) for value in ("", 7, "x" * 1001)),
+        ({"client_id": ["editor"]}, NO_SUBJECT),
+        *(({"scope": value}, "scopes of the token") for value in (7, ["a", 7], ["a"] * 1001)),
     ],
 )
 async def test_jwt_claims_invalid_are_rejected(changes, problem):
@@ -166,13 +142,10 @@ async def test_jwt_times_allow_leeway():
 @each_row(
     "audience",
     [
-        AUDIENCE,
-        [AUDIENCE, "https://other.example.com"],
-        "HTTPS://MCP.Example.COM/mcp",
-        "https://mcp.example.com:443/mcp",
-        "https://mcp.example.com/mcp/",
+        AUDIENCE, [AUDIENCE, "https://other.example.com"], "HTTPS://MCP.Example.COM/mcp",
+        "https://mcp.example.com:443/mcp", "https://mcp.example.com/mcp/",
     ],
-)
+)  # fmt: skip
 async def test_jwt_audience_accepts_equivalent_urls(audience):
     assert await verify(ES.token(aud=audience))
 
@@ -195,16 +168,16 @@ async def test_jwt_audience_of_another_url_is_rejected(audience):
 
 async def test_jwt_audience_is_endpoint_or_option():
     sse = "https://mcp.example.com/sse"
-    assert "another audience" in await rejection(ES.token(), audience=sse)
+    assert "another audience" in await rejection(ES.token(), sse)
     assert (await verifier().verify(ES.token(aud=sse), sse)).principal
     assert await verify(ES.token(aud="api://notes"), audience="api://notes")
     assert await verify(ES.token(aud="b"), audience=["a", "b"])
     assert "another audience" in await rejection(ES.token(), audience="api://notes")
-    assert await verify(ES.token(aud="anything"), accept_tokens_for_any_audience=True)
-    assert await verify(ES.token(aud=None), accept_tokens_for_any_audience=True)
+    for audience in ("anything", None):
+        assert await verify(ES.token(aud=audience), accept_tokens_for_any_audience=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"nonce": "n"},
@@ -218,7 +191,7 @@ async def test_jwt_audience_is_endpoint_or_option():
 async def test_jwt_id_token_is_rejected(changes):
     token = ES.token(header={"typ": "JWT"}, **changes)
     assert "ID token" in await rejection(token, accept_tokens_for_any_audience=True)
-    # What says that it is an access token is one: clients may be resources, too.
+    # With the type of access tokens it is one: clients may be resources, too.
     assert await verify(ES.token(**changes), accept_tokens_for_any_audience=True)
 
 
@@ -229,7 +202,7 @@ async def test_jwt_typ_of_other_tokens_is_rejected(type_):
     assert "the type of the token" in await rejection(ES.token(header={"typ": type_}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "claims",
     [
         {"sub": None},
@@ -239,9 +212,9 @@ async def test_jwt_typ_of_other_tokens_is_rejected(type_):
     ],
 )
 async def test_jwt_without_user_returns_client_principal(claims):
-    who = (await verify(ES.token(**claims))).principal
-    assert who.id == "https://id.example.com#client=editor"
-    assert (who.subject, who.client_id) == (None, "editor")
+    principal = (await verify(ES.token(**claims))).principal
+    assert principal.id == "https://id.example.com#client=editor"
+    assert (principal.subject, principal.client_id) == (None, "editor")
 
 
 async def test_jwt_user_named_like_client_has_another_id():
@@ -270,20 +243,16 @@ async def test_jwt_scope_claims_are_read(claims, scopes):
 @each_row(
     ("required", "is_met"),
     [
-        (["org_id"], True),
-        (["email"], False),
-        ({"org_id": "acme"}, True),
-        ({"org_id": "other"}, False),
-        ({"org_id": ["other", "acme"]}, True),
-        ({"groups": "staff"}, True),
-        ({"groups": "admins"}, False),
-        ({"level": 1}, True),
-        ({"level": True}, False),
-        ({"verified": True}, True),
-        ({"verified": 1}, False),
-        ({"org_id": "acme", "level": 2}, False),
+        *((required, True) for required in (
+            ["org_id"], {"org_id": "acme"}, {"org_id": ["other", "acme"]}, {"groups": "staff"},
+            {"level": 1}, {"verified": True},
+        )),
+        *((required, False) for required in (
+            ["email"], {"org_id": "other"}, {"groups": "admins"}, {"level": True}, {"verified": 1},
+            {"org_id": "acme", "level": 2},
+        )),
     ],
-)
+)  # fmt: skip
 async def test_jwt_required_claims_are_checked(required, is_met):
     token = ES.token(org_id="acme", groups=["staff", "all"], level=1, verified=True)
     if is_met:
@@ -303,9 +272,8 @@ async def test_jwt_large_claims_are_dropped_unless_named():
 @pytest.mark.limit("access token that a verifier reads")
 async def test_jwt_too_long_is_rejected():
     assert await verify(ES.token(note="x" * 8000))
-    token = ES.token(note="x" * MAX_TOKEN)
-    assert "too long" in await rejection(token)
-    assert "too long" in await rejection("x" * (MAX_TOKEN + 1))
+    for token in (ES.token(note="x" * MAX_TOKEN), "x" * (MAX_TOKEN + 1)):
+        assert "too long" in await rejection(token)
 
 
 @each_row(
@@ -345,8 +313,51 @@ def test_jwt_issuer_must_be_https_url(issuer):
         Jwt(issuer)
 
 
-async def test_jwt_keys_accept_jwks_jwk_and_pem():
-    rsa, es, ed = (SIGNERS[name] for name in ("RS256", "ES256", "EdDSA"))
-    pem = es.key.as_pem(private=False)
-    for keys in (KEYS, es.public(), pem, pem.decode(), [rsa.public(), pem, ed.key.as_pem(private=False)]):
-        assert (await verify(es.token(), keys=keys)).principal.subject == "ada"
+FIXED_TEXT = re.compile(r"(the (token|signature|header|type|scopes)|no key|exp,) [a-zA-Z ,_()]+")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [20_261_122, 20_261_123])
+async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(seed, caplog):
+    hostile = HostileTokens([SIGNERS[name] for name in ("RS256", "ES256", "EdDSA", "PS256")])
+    jwt = verifier()
+    for signer in hostile.signers:
+        assert await jwt.verify(signer.token(hostile.claims()), AUDIENCE)
+    rejected: Counter[str] = Counter()
+    with caplog.at_level(logging.DEBUG):
+        for way, token in hostile.tokens(seed, 1050):
+            with pytest.raises(InvalidTokenError) as caught:
+                await jwt.verify(token, AUDIENCE)
+            assert FIXED_TEXT.fullmatch(caught.value.description), f"seed {seed}, {way}: {token}"
+            text = "".join(traceback.format_exception(caught.value))
+            pieces = [piece for piece in token.split(".") if len(piece) > 20]
+            assert not any(piece in text for piece in (*pieces, CANARY))
+            rejected[way] += 1
+    assert len(rejected) == 21
+    assert set(rejected.values()) == {50}
+    assert not caplog.records
+
+
+HEADER = st.dictionaries(
+    st.sampled_from(["alg", "kid", "typ", "crit", "x"]),
+    st.none() | st.text() | st.integers() | st.lists(st.text()),
+)
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers()
+    | st.text()
+    | st.sampled_from([ISSUER, AUDIENCE, 4_000_000_000]),
+    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
+    max_leaves=5,
+)
+CLAIM = st.sampled_from(["iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "x"])
+STRANGER = Signer("ES256", "ES256")
+
+
+@pytest.mark.slow
+@given(st.builds(STRANGER.token, st.dictionaries(CLAIM, VALUE), HEADER) | st.text())
+async def test_jwt_generated_tokens_are_rejected(token):
+    with pytest.raises(InvalidTokenError):
+        await verify(token)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +11,7 @@ import httpx2
 import pytest
 
 from mcpkit.auth import UpstreamProvider
-from tests.helpers.fake_idp import CLIENT, GitHubSite, UpstreamLogin, github
+from tests.helpers.fake_idp import CLIENT, UpstreamLogin
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
 
@@ -49,46 +47,36 @@ PRESETS: list[tuple[Any, str, str, str, dict[str, str], str, bool]] = [
 
 
 class Net:
+    """An OpenID provider with the endpoints of `issuer`, wherever they are."""
+
     def __init__(self, issuer: str) -> None:
         self.issuer = issuer
-        self.asked: list[httpx2.Request] = []
+        self.requests: list[httpx2.Request] = []
 
-    def answer(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request)
-        path = request.url.path
-        if path.endswith("/.well-known/openid-configuration"):
-            return httpx2.Response(200, json=self._metadata())
-        if path == "/keys":
-            return httpx2.Response(200, json={"keys": [SIGNER.public()]})
-        if path == "/userinfo":
-            return httpx2.Response(200, json={"sub": "ada", "email": "ada@example.com"})
-        if path == "/token":
-            now = int(time.time())
-            claims = {
-                "iss": self.issuer,
-                "aud": "id",
-                "sub": "ada",
-                "nonce": "the-nonce",
-                "oid": "1",
-                "tid": "2",
-            }
-            token = SIGNER.sign(json.dumps({**claims, "iat": now, "exp": now + 60}).encode(), {"typ": "JWT"})
-            return httpx2.Response(
-                200, json={"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": token}
-            )
-        return httpx2.Response(404)
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self.respond))
 
-    def _metadata(self) -> dict[str, Any]:
+    def respond(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
         origin = "https://endpoints.example.com"
-        return {
-            "issuer": self.issuer,
-            "authorization_endpoint": f"{origin}/authorize",
-            "token_endpoint": f"{origin}/token",
-            "userinfo_endpoint": f"{origin}/userinfo",
-            "jwks_uri": f"{origin}/keys",
-            "scopes_supported": ["openid", "offline_access"],
-            "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        now = int(time.time())
+        claims = {"iss": self.issuer, "aud": "id", "sub": "ada", "nonce": "the-nonce", "oid": "1", "tid": "2"}
+        id_token = SIGNER.token({**claims, "iat": now, "exp": now + 60}, {"typ": "JWT"})
+        documents: dict[str, dict[str, Any]] = {
+            "/openid-configuration": {
+                "issuer": self.issuer,
+                "authorization_endpoint": f"{origin}/authorize",
+                "token_endpoint": f"{origin}/token",
+                "userinfo_endpoint": f"{origin}/userinfo",
+                "jwks_uri": f"{origin}/keys",
+                "scopes_supported": ["openid", "offline_access"],
+                "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+            },
+            "/keys": {"keys": [SIGNER.public()]},
+            "/userinfo": {"sub": "ada", "email": "ada@example.com"},
+            "/token": {"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": id_token},
         }
+        return httpx2.Response(200, json=documents["/" + request.url.path.rpartition("/")[2]])
 
 
 @pytest.mark.parametrize(
@@ -98,7 +86,7 @@ class Net:
 )
 async def test_upstream_preset_requests(create, name, issuer, scopes, more, authentication, asks_userinfo):
     net = Net(issuer)
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(net.answer)) as client:
+    async with net.client() as client:
         upstream = create("secret", http_client=client)
         url = await UpstreamLogin(upstream).url()
         identity, tokens = await UpstreamLogin(upstream).redeemed({"code": "a", "iss": issuer})
@@ -107,61 +95,44 @@ async def test_upstream_preset_requests(create, name, issuer, scopes, more, auth
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
     for own in ("redirect_uri", "state", "code_challenge", "nonce"):
         assert query.pop(own)
-    assert query == {
-        "response_type": "code",
-        "client_id": "id",
-        "scope": scopes,
-        "code_challenge_method": "S256",
-        **more,
-    }
+    expected = {"response_type": "code", "client_id": "id", "scope": scopes, "code_challenge_method": "S256"}
+    assert query == expected | more
     assert (upstream.name, upstream.issuer, upstream.is_public) == (name, issuer, name == "google")
     assert identity.subject == "ada"
     assert {"oid", "tid"} <= set(identity.claims)
     assert ("email" in identity.claims) is asks_userinfo
     assert tokens.scopes == tuple(scopes.split())
-    sent = next(each for each in net.asked if each.url.path == "/token")
+    sent = next(each for each in net.requests if each.url.path == "/token")
     assert (b"client_secret=secret" in sent.content) is (authentication == "post")
     assert ("authorization" in sent.headers) is (authentication == "basic")
-    assert str(net.asked[0].url) == f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    assert str(net.requests[0].url) == f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+CREDENTIALS = ("id", "secret")
+NO_TENANT = "the GUID of one Entra tenant"
 
 
 @each_row(
     ("make", "error", "problem"),
     [
+        (lambda: UpstreamProvider.entra("common", *CREDENTIALS), ValueError, NO_TENANT),
+        (lambda: UpstreamProvider.entra("organizations", *CREDENTIALS), ValueError, NO_TENANT),
         (
-            lambda: UpstreamProvider.entra("common", "id", "secret"),
-            ValueError,
-            "the GUID of one Entra tenant",
-        ),
-        (
-            lambda: UpstreamProvider.entra("organizations", "id", "secret"),
-            ValueError,
-            "the GUID of one Entra tenant",
-        ),
-        (
-            lambda: UpstreamProvider.entra(TENANT, "id", "secret", authority="http://login.example.com"),
+            lambda: UpstreamProvider.entra(TENANT, *CREDENTIALS, authority="http://login.example.com"),
             ValueError,
             "not encrypted",
         ),
+        (lambda: UpstreamProvider.cognito("abc", *CREDENTIALS), ValueError, "the ID of a Cognito user pool"),
         (
-            lambda: UpstreamProvider.cognito("abcdefghi", "id", "secret"),
-            ValueError,
-            "the ID of a Cognito user pool",
-        ),
-        (
-            lambda: UpstreamProvider.auth0("https://example.auth0.com", "id", "secret"),
+            lambda: UpstreamProvider.auth0("https://example.auth0.com", *CREDENTIALS),
             ValueError,
             "domain must be",
         ),
-        (
-            lambda: UpstreamProvider.okta("http://example.okta.com", "id", "secret"),
-            ValueError,
-            "not encrypted",
-        ),
+        (lambda: UpstreamProvider.okta("http://example.okta.com", *CREDENTIALS), ValueError, "not encrypted"),
         (lambda: UpstreamProvider.google("id", ""), TypeError, "client_secret must be a non-empty string"),
         (lambda: UpstreamProvider.google("", "secret"), TypeError, "client_id must be a non-empty string"),
         (
-            lambda: UpstreamProvider.openid("id.example.com", "id", "secret"),
+            lambda: UpstreamProvider.openid("id.example.com", *CREDENTIALS),
             ValueError,
             "not a valid https URL",
         ),
@@ -186,7 +157,7 @@ def openid_with(**options: Any) -> UpstreamProvider:
     return UpstreamProvider.openid("https://id.example.com", "id", "secret", **options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "hint"),
     [
         ("scope", "did you mean scopes"),
@@ -200,49 +171,27 @@ def test_upstream_unknown_option_raises(option, hint):
         UpstreamProvider.github("id", "secret", **wrong)
 
 
-@pytest.fixture
-def site() -> Iterator[GitHubSite]:
-    with github() as serving:
-        yield serving
-
-
-@pytest.fixture
-async def upstream(site: GitHubSite) -> AsyncIterator[UpstreamProvider]:
-    made = UpstreamProvider.github(*CLIENT, url=site.url)
-    yield made
-    await made.provider.aclose()
-
-
-@pytest.mark.parametrize(
-    ("url", "authorize", "api"),
+@each_row(
+    ("url", "site", "api"),
     [
-        ("https://github.com", "https://github.com/login/oauth/authorize", "https://api.github.com/user"),
-        (
-            "https://octo.ghe.com/",
-            "https://octo.ghe.com/login/oauth/authorize",
-            "https://api.octo.ghe.com/user",
-        ),
-        (
-            "https://git.example.com",
-            "https://git.example.com/login/oauth/authorize",
-            "https://git.example.com/api/v3/user",
-        ),
+        ("https://github.com", "https://github.com", "https://api.github.com/user"),
+        ("https://octo.ghe.com/", "https://octo.ghe.com", "https://api.octo.ghe.com/user"),
+        ("https://git.example.com", "https://git.example.com", "https://git.example.com/api/v3/user"),
     ],
 )
-async def test_github_urls(url, authorize, api):
+async def test_github_urls(url, site, api):
     requests: list[httpx2.Request] = []
 
     def respond(request: httpx2.Request) -> httpx2.Response:
         requests.append(request)
-        return httpx2.Response(
-            200, json={"id": 1, "login": "ada", "access_token": "a", "token_type": "bearer"}
-        )
+        members = {"id": 1, "login": "ada", "access_token": "a", "token_type": "bearer"}
+        return httpx2.Response(200, json=members)
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as client:
         upstream = UpstreamProvider.github(*CLIENT, url=url, http_client=client)
-        assert (await UpstreamLogin(upstream).url()).startswith(f"{authorize}?")
+        assert (await UpstreamLogin(upstream).url()).startswith(f"{site}/login/oauth/authorize?")
         await UpstreamLogin(upstream).redeemed({"code": "a", "iss": upstream.issuer})
         await upstream.provider.aclose()
         assert not client.is_closed
-    assert [str(each.url) for each in requests] == [authorize.replace("/authorize", "/access_token"), api]
+    assert [str(each.url) for each in requests] == [f"{site}/login/oauth/access_token", api]
     assert requests[1].headers["authorization"] == "Bearer a"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
 import json
 import logging
@@ -11,234 +10,179 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
-from tests.auth.proxy.world import (
-    CLIENT,
-    EDITOR,
-    ORIGIN,
-    PROVIDER,
-    World,
-    answer,
-    consented,
-    form_of,
-    logged_in,
-)
+from tests.auth.proxy.world import CLIENT, EDITOR, ORIGIN, PROVIDER, World, answer, consented, logged_in
+from tests.helpers.fake_idp import TOKEN
 from tests.helpers.signed_tokens import Signer, encoded
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-Change = Callable[[World], None]
-
-
-def claims(**changes: Any) -> Change:
-    return lambda world: world.provider.claims.update(changes)
-
-
-def signed(sign: Callable[[World, dict[str, Any]], str]) -> Change:
-    def change(world: World) -> None:
-        world.provider.signed = lambda claims_: sign(world, claims_)
-
-    return change
-
-
-def compact(header: dict[str, Any], claims_: dict[str, Any], signature: bytes) -> str:
-    parts = [encoded(json.dumps(each).encode()) for each in (header, claims_)]
-    return b".".join([*parts, encoded(signature)]).decode()
-
-
-def by_hmac(secret: Callable[[World], bytes]) -> Change:
-    def sign(world: World, claims_: dict[str, Any]) -> str:
-        header = {"alg": "HS256", "kid": world.provider.signer.key_id, "typ": "JWT"}
-        parts = b".".join(encoded(json.dumps(each).encode()) for each in (header, claims_))
-        return (parts + b"." + encoded(hmac.digest(secret(world), parts, "sha256"))).decode()
-
-    return signed(sign)
-
-
 NOW = time.time()
 
 
-ID_TOKENS: dict[str, Change] = {
-    "another client's": claims(aud="another-client"),
-    "several clients', and ours is not whom it was issued to": claims(aud=[CLIENT[0], "other"], azp="other"),
-    "nobody's": claims(aud=None),
-    "another nonce": claims(nonce="another"),
-    "no nonce": claims(nonce=None),
-    "a nonce that is no text": claims(nonce=["x"]),
-    "a nonce that cannot be encoded": claims(nonce="\ud800"),
-    "a hash that cannot be encoded": claims(at_hash="\ud800"),
-    "an empty nonce": claims(nonce=""),
-    "another issuer": claims(iss="https://evil.example"),
-    "an issuer with a slash": claims(iss=f"{PROVIDER}/"),
-    "no issuer": claims(iss=None),
-    "expired": claims(exp=NOW - 3600),
-    "no expiry": claims(exp=None),
-    "expiry as a text": claims(exp="9999999999"),
-    "no subject": claims(sub=None),
-    "an empty subject": claims(sub=""),
-    "a number for a subject": claims(sub=7),
-    "the access token of another": claims(at_hash="AAAAAAAAAAAAAAAAAAAAAA"),
-    "alg none": signed(lambda world, claims_: compact({"alg": "none"}, claims_, b"")),
-    "alg None": signed(lambda world, claims_: compact({"alg": "None", "kid": "one"}, claims_, b"")),
-    "no signature": signed(
-        lambda world, claims_: world.provider.signer.token(claims_).rpartition(".")[0] + "."
-    ),
+def compact(header: dict[str, Any], claims: dict[str, Any], secret: bytes | None) -> str:
+    """Return a token with an HMAC, or without a signature."""
+    signed = b".".join(encoded(json.dumps(each).encode()) for each in (header, claims))
+    signature = b"" if secret is None else hmac.digest(secret, signed, "sha256")
+    return (signed + b"." + encoded(signature)).decode()
+
+
+def by_hmac(secret: Callable[[Signer], bytes]) -> Callable[[Signer, dict[str, Any]], str]:
+    def sign(own: Signer, claims: dict[str, Any]) -> str:
+        return compact({"alg": "HS256", "kid": own.key_id, "typ": "JWT"}, claims, secret(own))
+
+    return sign
+
+
+STRANGER = Signer("ES256")
+CHANGED_CLAIMS: list[dict[str, Any]] = [
+    {"aud": "another-client"}, {"aud": [CLIENT[0], "other"], "azp": "other"}, {"aud": None},
+    {"nonce": "another"}, {"nonce": None}, {"nonce": ["x"]}, {"nonce": "\ud800"}, {"nonce": ""},
+    {"at_hash": "\ud800"}, {"at_hash": "AAAAAAAAAAAAAAAAAAAAAA"},
+    {"iss": "https://evil.example"}, {"iss": f"{PROVIDER}/"}, {"iss": None},
+    {"exp": NOW - 3600}, {"exp": None}, {"exp": "9999999999"}, {"sub": None}, {"sub": ""}, {"sub": 7},
+]  # fmt: skip
+SIGNED: dict[str, Callable[[Signer, dict[str, Any]], str]] = {
+    "alg none": lambda own, claims: compact({"alg": "none"}, claims, None),
+    "alg None": lambda own, claims: compact({"alg": "None", "kid": "one"}, claims, None),
+    "no signature": lambda own, claims: own.token(claims).rpartition(".")[0] + ".",
     "HS256 with the client's secret": by_hmac(lambda _: CLIENT[1].encode()),
-    "HS256 with the public key": by_hmac(lambda world: world.provider.signer.key.as_pem(private=False)),
+    "HS256 with the public key": by_hmac(lambda own: own.key.as_pem(private=False)),
     "HS256 with an empty key": by_hmac(lambda _: b""),
-    "a stranger's key": signed(lambda world, claims_: Signer("ES256").token(claims_)),
-    "a key that it brings along": signed(
-        lambda world, claims_: (other := Signer("ES256")).token(claims_, {"jwk": other.public(), "kid": None})
-    ),
-    "a key elsewhere": signed(
-        lambda world, claims_: Signer("ES256").token(claims_, {"jku": "https://evil.example/keys"})
-    ),
-    "an access token": signed(lambda world, claims_: world.provider.signer.token(claims_, {"typ": "at+jwt"})),
-    "a logout token": signed(
-        lambda world, claims_: world.provider.signer.token(claims_, {"typ": "logout+jwt"})
-    ),
-    "a critical header": signed(
-        lambda world, claims_: world.provider.signer.token(claims_, {"crit": ["x"], "x": 1, "typ": "JWT"})
-    ),
-    "no token": signed(lambda world, claims_: "no token"),
+    "a stranger's key": lambda own, claims: STRANGER.token(claims),
+    "a key in the token": lambda own, claims: STRANGER.token(claims, {"jwk": STRANGER.public(), "kid": None}),
+    "a key elsewhere": lambda own, claims: STRANGER.token(claims, {"jku": "https://evil.example/keys"}),
+    "an access token": lambda own, claims: own.token(claims, {"typ": "at+jwt"}),
+    "a logout token": lambda own, claims: own.token(claims, {"typ": "logout+jwt"}),
+    "a critical header": lambda own, claims: own.token(claims, {"crit": ["x"], "x": 1, "typ": "JWT"}),
+    "no token": lambda own, claims: "no token",
 }
 
 
-async def log_in_as_victim(world: World) -> str | None:
-    """Log the attacker in, whose provider says that they are the victim."""
+async def log_in_as_ada(world: World) -> str | None:
     login = await world.client(EDITOR)
     async with world.browser("ada") as browser:
-        return await world.holds(login, await logged_in(world, browser, login))
+        return await world.holds(login, await logged_in(browser, login))
 
 
-@each_row("name", ID_TOKENS)
-async def test_hostile_id_token_gives_no_login(name, caplog):
+@each_row("change", [*CHANGED_CLAIMS, *SIGNED])
+async def test_hostile_id_token_gives_no_login(change, caplog):
     caplog.set_level(logging.DEBUG)
     world = World(openid=True)
-    assert await log_in_as_victim(world) == "ada"  # the control: the same without the change
-    ID_TOKENS[name](world)
-    assert await log_in_as_victim(world) is None
-    claims_ = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("mcpkit"))
-    for secret in (*world.provider.tokens, CLIENT[1]):
-        assert secret not in claims_
+    provider = world.provider
+    assert await log_in_as_ada(world) == "ada"  # the control: the same without the change
+    if isinstance(change, str):
+
+        def sign(members: dict[str, Any]) -> dict[str, Any]:
+            now = int(time.time())
+            claims = {"iss": PROVIDER, "sub": "sub-of-ada", "aud": CLIENT[0], "iat": now, "exp": now + 600}
+            claims["nonce"] = provider.logins[-1].asked["nonce"]
+            return {**members, "id_token": SIGNED[change](provider.signer, claims)}
+
+        provider.changed = sign
+    else:
+        provider.claims = lambda claims: {**claims, **change}
+    assert await log_in_as_ada(world) is None
+    messages = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("mcpkit"))
+    for secret in (*provider.tokens, CLIENT[1]):
+        assert secret not in messages
 
 
-@pytest.mark.parametrize(
-    "change", [{"sub": "mallory"}, {"sub": None}, {"sub": ""}, {"sub": 7}, {"sub": "ADA"}, {"sub": "ada "}]
+@each_row("sub", ["sub-of-mallory", None, "", 7, "SUB-OF-ADA", "sub-of-ada "])
+async def test_userinfo_of_another_user_is_ignored(sub):
+    """The subject is that of the ID token, whatever userinfo says."""
+    world = World(openid=True)
+    world.provider.told = lambda claims: {**claims, "sub": sub}
+    assert await log_in_as_ada(world) in {None, "ada"}
+
+
+@each_row(
+    "metadata",
+    [
+        {"issuer": "https://evil.example"},
+        {"issuer": f"{PROVIDER}/"},
+        {"issuer": None},
+        {"token_endpoint": "http://id.example.net/token"},
+        {"token_endpoint": 7},
+        {"token_endpoint": None},
+        {"authorization_endpoint": "http://id.example.net/authorize"},
+        {"authorization_endpoint": "javascript:alert(1)//"},
+        {"authorization_endpoint": "https://x@id.example.net/authorize"},
+        {"jwks_uri": "http://id.example.net/keys"},
+        {"jwks_uri": None},
+    ],
 )
-async def test_userinfo_of_another_user_is_ignored(change):
-    """The subject is that of the ID token: whatever userinfo says, nobody becomes log_in_as_victim else by it."""
+async def test_hostile_metadata_is_not_used(metadata):
     world = World(openid=True)
-    world.provider.userinfo = change
-    assert await log_in_as_victim(world) in {None, "ada"}
-
-
-METADATA: dict[str, dict[str, Any]] = {
-    "another issuer": {"issuer": "https://evil.example"},
-    "an issuer with a slash": {"issuer": f"{PROVIDER}/"},
-    "no issuer": {"issuer": None},
-    "a token endpoint that is not encrypted": {"token_endpoint": "http://id.example.net/token"},
-    "an authorization endpoint that is not encrypted": {
-        "authorization_endpoint": "http://id.example.net/authorize"
-    },
-    "an authorization endpoint that runs": {"authorization_endpoint": "javascript:alert(1)//"},
-    "an authorization endpoint with a user": {"authorization_endpoint": "https://x@id.example.net/authorize"},
-    "keys that are not encrypted": {"jwks_uri": "http://id.example.net/keys"},
-    "a token endpoint that is a number": {"token_endpoint": 7},
-    "no token endpoint": {"token_endpoint": None},
-    "no keys": {"jwks_uri": None},
-}
-
-
-@each_row("name", METADATA)
-async def test_hostile_metadata_is_not_used(name):
-    world = World(openid=True)
-    world.provider.metadata = METADATA[name]
+    world.provider.metadata = metadata
     login = await world.client(EDITOR)
     async with world.browser("ada") as browser:
-        sent = await consented(browser, login)
-        ended = await browser.follow(sent, until=EDITOR)
+        ended = await logged_in(browser, login)
     assert answer(ended).get("error") == "temporarily_unavailable"
     assert answer(ended)["iss"] == ORIGIN
-    # The code, the verifier and the secret have not left; keys are needed for what they bring alone.
-    assert "keys" in name or not world.provider.to("/token")
-    secret = base64.b64encode(CLIENT[1].encode()).decode()
-    assert secret not in str(ended.headers)
+    # The code, the verifier and the secret have not left; keys are only needed for the response to them.
+    assert "jwks_uri" in metadata or not world.provider.asked[TOKEN]
+    assert CLIENT[1] not in str(ended.headers)
 
 
 async def test_redirect_of_token_endpoint_is_not_followed():
     """Neither the code nor the secret goes to where it points."""
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, RedirectResponse, Response
-    from starlette.routing import Route
-
     world = World()
-    received: list[bytes] = []
+    received: list[str] = []
 
-    async def elsewhere(request: Request) -> Response:
-        received.append(await request.body())
-        return JSONResponse({"access_token": "x", "token_type": "Bearer"})
+    async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
+        received.append(scope["path"])
+        await Response(status_code=404)(scope, receive, send)
 
-    async def redirecting(request: Request) -> Response:
-        return RedirectResponse("https://evil.example/token", 307)
+    def redirect(request: Request) -> Response | None:
+        return RedirectResponse("https://evil.example/token", 307) if request.url.path == TOKEN else None
 
-    world.hosts["evil.example"] = Starlette(routes=[Route("/token", elsewhere, methods=["POST", "GET"])])
-    world.provider.app.router.routes.insert(0, Route("/token", redirecting, methods=["POST"]))
-    assert await log_in_as_victim(world) is None
+    world.hosts["evil.example"] = elsewhere
+    world.provider.instead = redirect
+    assert await log_in_as_ada(world) is None
     assert received == []
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-STATES = [
-    "x\r\nSet-Cookie: stolen=1", "x\nLocation: https://evil.example", "x\x00y", "<script>alert(1)</script>",
-    "'\"><img src=x>", "x&code=attackers&iss=https://evil.example", "x#code=attackers",
-    "%0d%0aSet-Cookie:%20stolen=1", "\u2028\u202e\U0001f600", "é",
-]  # fmt: skip
-
-
-@each_row("state", STATES)
+@each_row(
+    "state",
+    [
+        "x\r\nSet-Cookie: stolen=1", "x\nLocation: https://evil.example", "x\x00y", "<script>alert(1)</script>",
+        "'\"><img src=x>", "x&code=attackers&iss=https://evil.example", "x#code=attackers",
+        "%0d%0aSet-Cookie:%20stolen=1", "\u2028\u202e\U0001f600", "é",
+    ],
+)  # fmt: skip
 async def test_hostile_state_is_returned_unchanged(state):
     world = World()
     for uri in (EDITOR, f"{EDITOR}?a=1"):
         login = await world.client(uri, state=state)
         async with world.browser("ada") as browser:
-            sent = await consented(browser, login)
-            ended = await browser.follow(sent, until=EDITOR)
-            denied = await browser.post(
-                "/authorize",
-                data=form_of(await browser.get("/authorize", params=login.query), "allow")
-                | {"answer": "deny"},
-                headers={"Origin": ORIGIN},
-            )
+            ended = await logged_in(browser, login)
+            denied = await consented(browser, login, "deny")
         for response in (ended, denied):
             location = response.headers["location"]
             assert location.isascii()
             assert location.isprintable()
-            params = answer(response)
-            assert params["state"] == state
-            assert params["iss"] == ORIGIN
+            assert answer(response)["state"] == state
+            assert answer(response)["iss"] == ORIGIN
             assert location.count("code=") + location.count("error=") == 1
             assert "stolen" not in str(response.headers.get_list("set-cookie"))
 
 
-PROVIDER_ERRORS = [
-    ("access_denied", "no"),
-    ("server_error\r\nSet-Cookie: a=b", "x\r\nSet-Cookie: a=b"),
-    ("<script>", "<script>alert(1)</script>"),
-    ("x" * 5000, "y" * 20000),
-    ("access_denied&code=attackers", "&code=attackers"),
-    ("é\u202e", "\u202e\x00"),
-    ("", ""),
-]
-
-
-@each_row(("error", "description"), PROVIDER_ERRORS)
+@each_row(
+    ("error", "description"),
+    [
+        ("access_denied", "no"),
+        ("server_error\r\nSet-Cookie: a=b", "x\r\nSet-Cookie: a=b"),
+        ("<script>", "<script>alert(1)</script>"),
+        ("x" * 5000, "y" * 20000),
+        ("access_denied&code=attackers", "&code=attackers"),
+        ("é\u202e", "\u202e\x00"),
+        ("", ""),
+    ],
+)
 async def test_provider_error_text_is_sanitized(error, description):
     world = World()
     login = await world.client(EDITOR)

@@ -1,29 +1,32 @@
-"""Logins through an OAuthProxy in memory, its configuration, its cookies, and what it stores."""
+"""Logins through an OAuthProxy in memory: configuration, cookies, allow= functions, failures of provider and store."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from pathlib import Path
+from collections.abc import Collection
+from contextlib import closing
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
 from mcpkit.auth import InvalidTokenError, OAuthProxy, VerifierUnavailableError
-from mcpkit.state.memory import Memory
+from mcpkit.state.principal import Principal
 from mcpkit.storage import Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,
     FakeUpstream,
+    ProxyFlow,
     ProxyServer,
     form_of,
     redirect_params,
     site,
 )
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -31,24 +34,22 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("resource", [PROXY_MCP, None])
 async def test_proxy_login_returns_own_tokens(proxy, resource):
     flow = proxy.flow(resource=resource, scope="notes:write")
-    answer = redirect_params(await flow.back())
+    params = redirect_params(await flow.back())
     login = await flow.begun()
-    assert answer["state"] == login.query["state"]
-    assert answer["iss"] == PROXY_ORIGIN
+    assert (params["state"], params["iss"]) == (login.query["state"], PROXY_ORIGIN)
 
-    response = await flow.redeemed(answer["code"])
+    response = await flow.redeemed(params["code"])
     tokens = response.json()
     assert response.headers["cache-control"] == "no-store"
     assert tokens["scope"] == "notes:write"
-    assert not [secret for secret in proxy.upstream.handed_out if secret in response.text]
 
-    grant = await proxy.granted(tokens)
-    principal = grant.principal
+    principal = (await proxy.granted(tokens)).principal
     assert principal.id == "https://id.example.com#sub=ada"
     assert (principal.issuer, principal.subject) == ("https://id.example.com", "ada")
     assert (principal.client_id, principal.scopes) == (login.client_id, {"notes:write"})
     assert principal.claims["login"] == "ada"
-    assert not [secret for secret in proxy.upstream.handed_out if secret in str(dict(principal.claims))]
+    visible = response.text + str(dict(principal.claims))
+    assert not [secret for secret in proxy.upstream.handed_out if secret in visible]
 
 
 async def test_proxy_legs_have_separate_challenge_and_state(proxy, flow):
@@ -60,9 +61,7 @@ async def test_proxy_legs_have_separate_challenge_and_state(proxy, flow):
 
 
 async def test_proxy_asks_provider_only_after_consent(proxy, flow):
-    page = await flow.page()
-    assert page.status_code == 200
-    assert proxy.upstream.asked == []
+    assert (await flow.page()).status_code == 200
     denied = redirect_params(await flow.answered("deny"))
     assert (denied["error"], denied["iss"]) == ("access_denied", PROXY_ORIGIN)
     assert proxy.upstream.asked == []
@@ -72,7 +71,7 @@ def make_proxy(**options: Any) -> OAuthProxy:
     return OAuthProxy(FakeUpstream(Clock()), **options)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "issuer", "problem"),
     [
         ("http://mcp.example.com", None, "public_url is not encrypted"),
@@ -88,7 +87,7 @@ def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
         make_proxy(issuer=issuer).bind(site(origin=origin))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "problem"),
     [
         ({"allow": {"ada"}}, "allow= must be a function"),
@@ -104,85 +103,87 @@ def test_proxy_options_invalid_raise(options, problem):
 
 
 async def test_proxy_serves_one_site():
-    one = make_proxy()
+    proxy, own = make_proxy(), site(origin=PROXY_ORIGIN)
     with pytest.raises(RuntimeError, match="bind"):
-        one.routes()
-    one.bind(site(origin=PROXY_ORIGIN))
-    one.bind(site(origin=PROXY_ORIGIN))
-    for other in (site(origin="https://other.example.com"), site(origin=PROXY_ORIGIN)._replace(name="tasks")):
-        with pytest.raises(ValueError, match=f"already serves notes at {PROXY_ORIGIN}/mcp"):
-            one.bind(other)
-    moved = site(origin=PROXY_ORIGIN)._replace(public_url=f"{PROXY_ORIGIN}/notes/mcp")
-    with pytest.raises(ValueError, match=f"cannot serve notes at {PROXY_ORIGIN}/notes/mcp"):
-        one.bind(moved)
+        proxy.routes()
+    proxy.bind(own)
+    proxy.bind(site(origin=PROXY_ORIGIN))
+    for other, problem in (
+        (site(origin="https://other.example.com"), f"already serves notes at {PROXY_ORIGIN}/mcp"),
+        (own._replace(name="tasks"), f"already serves notes at {PROXY_ORIGIN}/mcp"),
+        (
+            own._replace(public_url=f"{PROXY_ORIGIN}/notes/mcp"),
+            f"cannot serve notes at {PROXY_ORIGIN}/notes/mcp",
+        ),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            proxy.bind(other)
 
 
 async def test_proxy_issuer_with_path():
-    proxy = ProxyServer(issuer=f"{PROXY_ORIGIN}/login")
+    issuer = f"{PROXY_ORIGIN}/login"
+    proxy = ProxyServer(issuer=issuer)
     flow = proxy.flow(path="/login")
-    answer = redirect_params(await flow.back())
-    assert answer["iss"] == f"{PROXY_ORIGIN}/login"
-    assert proxy.upstream.queries[0]["redirect_uri"] == f"{PROXY_ORIGIN}/login/callback"
-    assert (await flow.redeemed(answer["code"])).status_code == 200
-
-
-OLD, NEW = "the first secret of the tests", "the second secret of the tests"
-
-
-@asynccontextmanager
-async def at(file: Path, upstream: FakeUpstream | None = None, **kept: Any) -> AsyncIterator[ProxyServer]:
-    with closing(Sqlite(file)) as shared:
-        yield ProxyServer(upstream, kept={"shared": shared, **kept}, token_lifetime=100_000.0)
+    params = redirect_params(await flow.back())
+    assert params["iss"] == issuer
+    assert proxy.upstream.queries[0]["redirect_uri"] == f"{issuer}/callback"
+    assert (await flow.redeemed(params["code"])).status_code == 200
+    for path in (
+        "/.well-known/oauth-authorization-server/login",
+        "/.well-known/openid-configuration/login",
+        "/login/.well-known/openid-configuration",
+    ):
+        assert (await flow.browser.get(path)).json()["issuer"] == issuer
 
 
 async def test_proxy_login_survives_secret_rotation(tmp_path):
-    file = tmp_path / "notes.db"
-    async with at(file, secret=OLD) as first:
-        flow = first.flow()
-        tokens = await flow.tokens()
-        begun = first.flow()
-        url = await begun.at_provider()
-        cookies, upstream = begun.browser.cookies, first.upstream
-    async with at(file, upstream, secret=[NEW, OLD]) as second:
-        begun.browser = begun.client = second.browser()
-        begun.browser.cookies = cookies
+    old, new = "the first secret of the tests", "the second secret of the tests"
+
+    def move(flow: ProxyFlow, proxy: ProxyServer) -> None:
+        cookies = flow.browser.cookies
+        flow.browser = flow.client = proxy.browser()
+        flow.browser.cookies = cookies
+
+    with closing(Sqlite(tmp_path / "notes.db")) as shared:
+        upstream = FakeUpstream(Clock())
+
+        def restarted(secret: Any) -> ProxyServer:
+            return ProxyServer(upstream, kept={"shared": shared, "secret": secret}, token_lifetime=100_000.0)
+
+        first = restarted(old)
+        flow, begun = first.flow(), first.flow()
+        tokens, url = await flow.tokens(), await begun.at_provider()
+
+        second = restarted([new, old])
+        move(begun, second)
         assert "code=" in (await begun.back(url)).headers["location"]
         assert (await second.granted(tokens)).principal.subject == "ada"
-        flow.browser = flow.client = second.browser()
+        move(flow, second)
         tokens = (await flow.refreshed(tokens)).json()
-    async with at(file, upstream, secret=NEW) as third:
-        assert await third.token_for(tokens) in upstream.live
-    async with at(file, upstream, secret=OLD) as wrong:
+
+        assert await restarted(new).token_for(tokens) in upstream.live
         with pytest.raises((InvalidTokenError, VerifierUnavailableError)):
-            await wrong.granted(tokens)
+            await restarted(old).granted(tokens)
 
 
-async def test_proxy_of_another_provider_rejects_grant():
-    shared = Memory()
-    one = ProxyServer(kept={"shared": shared})
-    other = ProxyServer(FakeUpstream(one.clock, name="other"), kept={"shared": shared})
-    flow = one.flow()
+async def test_proxy_of_another_provider_rejects_grant(proxy, flow):
+    other = ProxyServer(FakeUpstream(proxy.clock, name="other"), kept={"shared": proxy.site.storage})
     tokens = await flow.tokens()
     flow.browser = flow.client = other.browser()
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
     assert other.upstream.asked == []
 
 
-PREFIX = "__Host-mcpkit-login-"
-
-
-def logins_in(browser: httpx2.AsyncClient) -> list[str]:
-    return [name for name in browser.cookies if name.startswith(PREFIX)]
+def login_cookies(browser: httpx2.AsyncClient) -> list[str]:
+    return [name for name in browser.cookies if name.startswith("__Host-mcpkit-login-")]
 
 
 async def test_consent_form_sent_twice_gives_one_code(proxy, flow):
-    page = await flow.page()
-    form = form_of(page)
+    form = form_of(await flow.page())
     forwards = [await flow.browser.post("/authorize", data=form) for _ in range(2)]
     urls = [await proxy.upstream.visit(each.headers["location"]) for each in forwards]
     assert "code" in redirect_params(await flow.back(urls[0]))
-    second = await flow.back(urls[1])
-    assert second.status_code == 400
+    assert (await flow.back(urls[1])).status_code == 400
     assert proxy.upstream.asked.count("redeem") == 1
 
 
@@ -192,28 +193,174 @@ async def test_callback_after_ten_minutes_is_rejected(proxy, flow):
     assert (await flow.back(url)).status_code == 400
 
 
-@pytest.mark.parametrize("value", ["", "x", "A" * 4000])
-async def test_callback_with_unsealed_cookie_is_rejected(proxy, flow, value):
-    url = await flow.at_provider()
-    [name] = logins_in(flow.browser)
-    flow.browser.cookies.set(name, value, domain="mcp.example.com", path="/")
-    assert (await flow.back(url)).status_code == 400
-
-
 async def test_long_request_uses_two_cookies(proxy):
     state = secrets.token_urlsafe(2500)
     flow = proxy.flow(state=state)
     url = await flow.at_provider()
-    assert len(logins_in(flow.browser)) == 2
-    assert all(len(flow.browser.cookies[name]) <= 3800 for name in logins_in(flow.browser))
-    answer = redirect_params(await flow.back(url))
-    assert answer["state"] == state
-    assert "code" in answer
-    assert logins_in(flow.browser) == []
+    assert len(login_cookies(flow.browser)) == 2
+    assert all(len(flow.browser.cookies[name]) <= 3800 for name in login_cookies(flow.browser))
+    params = redirect_params(await flow.back(url))
+    assert params["state"] == state
+    assert "code" in params
+    assert login_cookies(flow.browser) == []
 
 
 async def test_request_too_long_for_cookies_is_rejected(proxy):
     flow = proxy.flow(state=secrets.token_urlsafe(6000))
-    answer = redirect_params(await flow.answered())
-    assert answer["error"] == "invalid_request"
-    assert logins_in(flow.browser) == []
+    assert redirect_params(await flow.answered())["error"] == "invalid_request"
+    assert login_cookies(flow.browser) == []
+
+
+@each_row(
+    ("error", "client_error"),
+    [
+        ("access_denied", "access_denied"),
+        ("temporarily_unavailable", "temporarily_unavailable"),
+        ("invalid_scope", "server_error"),
+        ("unauthorized_client", "server_error"),
+        ("<script>", "server_error"),
+    ],
+)
+async def test_provider_error_is_mapped_for_client(proxy, error, client_error):
+    flow = proxy.flow(visit=lambda url: proxy.upstream.refuse(url, error))
+    response = await flow.back()
+    params = redirect_params(response)
+    assert (params["error"], params["iss"]) == (client_error, PROXY_ORIGIN)
+    assert params["state"] == (await flow.begun()).query["state"]
+    assert response.headers["location"].startswith(flow.callback)
+    assert login_cookies(flow.browser) == []
+
+
+async def test_provider_down_at_authorize(proxy, flow, caplog):
+    proxy.upstream.down.add("authorization_url")
+    params = redirect_params(await flow.answered())
+    assert (params["error"], params["iss"]) == ("temporarily_unavailable", PROXY_ORIGIN)
+    assert "does not answer" in caplog.text
+
+
+async def fail(*_: object, **__: object) -> None:
+    raise ConnectionError
+
+
+async def test_store_down_at_callback_can_be_retried(proxy, flow, monkeypatch):
+    url = await flow.at_provider()
+    with monkeypatch.context() as patch:
+        patch.setattr(proxy.site.storage, "put", fail)
+        assert (await flow.back(url)).status_code == 503
+        assert "redeem" not in proxy.upstream.asked
+    assert "code" in redirect_params(await flow.back(url))
+
+
+async def test_store_down_after_redeem_revokes_tokens(proxy, flow, monkeypatch):
+    proxy.upstream.during = lambda name: (
+        monkeypatch.setattr(proxy.site.storage, "put", fail) if name == "redeem" else None
+    )
+    assert redirect_params(await flow.back())["error"] == "temporarily_unavailable"
+    assert proxy.upstream.asked[-1] == "revoke"
+    assert proxy.upstream.live == {}
+
+
+async def allow_ada(principal: Principal) -> bool:
+    return principal.claims["login"] == "ada"
+
+
+@each_row(
+    ("allow", "scope"),
+    [
+        (lambda principal: principal.claims["login"] == "ada", "notes:write"),
+        (allow_ada, "notes:write"),
+        (lambda principal: {"notes:read", "notes:write"}, "notes:write"),
+        (lambda principal: ["notes:read"], "notes:read"),
+    ],
+)
+async def test_allow_true_or_scopes_grants(allow, scope):
+    tokens = await ProxyServer(allow=allow).flow(scope="notes:write").tokens()
+    assert tokens["scope"] == scope
+
+
+@each_row(
+    ("allow", "error"),
+    [
+        (lambda principal: principal.claims["login"] == "grace", "access_denied"),
+        (lambda principal: (), "access_denied"),
+        (lambda principal: None, "server_error"),
+        (lambda principal: 1, "server_error"),
+        (lambda principal: principal.claims, "server_error"),
+        (lambda principal: principal.claims["nothing"], "server_error"),
+        (lambda principal: ["no scope"], "server_error"),
+    ],
+)
+async def test_allow_false_or_invalid_result_denies(allow, error, caplog):
+    caplog.clear()
+    proxy = ProxyServer(allow=allow)
+    params = redirect_params(await proxy.flow().back())
+    assert (params["error"], params["iss"]) == (error, PROXY_ORIGIN)
+    assert proxy.upstream.live == {}
+    assert ("allow= raised an exception" in caplog.text) is (error == "server_error")
+    assert not [secret for secret in proxy.upstream.handed_out if secret in caplog.text]
+
+
+async def test_allow_timeout_denies(monkeypatch, caplog):
+    async def allow(principal: Principal) -> bool:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr("mcpkit.auth.proxy.admission._TIMEOUT", 0.05)
+    proxy = ProxyServer(allow=allow)
+    with anyio.fail_after(20):
+        assert redirect_params(await proxy.flow().back())["error"] == "server_error"
+    assert proxy.upstream.live == {}
+    assert "allow= did not return within 0.05 s" in caplog.text
+
+
+async def test_allow_is_called_at_each_refresh():
+    result: bool | Collection[str] | None = True
+    proxy = ProxyServer(allow=lambda principal: result)
+    flow = proxy.flow(scope="notes:write")
+    tokens = await flow.tokens()
+    for result, scope in ((["notes:read"], "notes:read"), (True, "notes:write")):
+        tokens = (await flow.refreshed(tokens)).json()
+        assert tokens["scope"] == scope
+    result = None
+    response = await flow.refreshed(tokens)
+    assert (response.status_code, response.json()["error"]) == (503, "temporarily_unavailable")
+    assert response.headers["retry-after"] == "5"
+    result = False
+    response = await flow.refreshed(tokens)
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
+    assert proxy.upstream.live == {}
+    with pytest.raises(InvalidTokenError):
+        await proxy.granted(tokens)
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_cancelled_callback_completes_login(is_allowed):
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def allow(principal: Principal) -> bool:
+        started.set()
+        await go_on.wait()
+        return is_allowed
+
+    proxy = ProxyServer(allow=allow)
+    events: list[str] = []
+    ended = asyncio.Event()
+
+    def record(event: Any) -> None:
+        if event.name in {"login", "refusal"}:
+            events.append(event.name)
+            ended.set()
+
+    proxy.site.audit(record)
+    flow = proxy.flow()
+    callback = asyncio.ensure_future(flow.back(await flow.at_provider()))
+    with anyio.fail_after(60):
+        await started.wait()
+        assert len(proxy.upstream.live) == 2
+        callback.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await callback
+        go_on.set()
+        await ended.wait()
+    assert events == ["login" if is_allowed else "refusal"]
+    assert bool(proxy.upstream.live) is is_allowed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcpkit import Context, Server
@@ -53,19 +55,12 @@ async def test_provider_without_proxy_findings(kind, errors, notes):
             assert outcome.startswith("needs a client ID, which its user enters")
 
 
-PAGES = ROOT / "docs" / "how-to"
-
-
 USERINFO = {
     GitHub: "https://api.github.com/user",
     Google: "https://openidconnect.googleapis.com/v1/userinfo",
     Entra: "https://graph.microsoft.com/oidc/userinfo",
 }
-
-
 NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
-
-
 SUBJECTS = {
     GitHub: "583231",
     Google: "110169484474386276334",
@@ -75,9 +70,8 @@ SUBJECTS = {
 
 def server_of(site: Provider, clock: Clock) -> Server:
     net = here(dict.fromkeys(site.origins, site))
-    server = Server(
-        "notes", auth=OAuthProxy(upstream_of(site, clock), clock=clock, client_documents=False), scopes=SCOPES
-    )
+    auth = OAuthProxy(upstream_of(site, clock), clock=clock, client_documents=False)
+    server = Server("notes", auth=auth, scopes=SCOPES)
 
     @server.tool
     def whoami(ctx: Context) -> str:
@@ -86,60 +80,61 @@ def server_of(site: Provider, clock: Clock) -> Server:
     @server.tool
     async def named(ctx: Context) -> str:
         token = await ctx.upstream_token(NAMES[type(site)])
-        answer = await net.get(USERINFO[type(site)], headers={"Authorization": f"Bearer {token}"})
-        return f"{answer.status_code} {answer.json().get('name')}"
+        response = await net.get(USERINFO[type(site)], headers={"Authorization": f"Bearer {token}"})
+        return f"{response.status_code} {response.json().get('name')}"
 
     return server
 
 
-def renewed(site: Provider) -> int:
-    return sum(form.get("grant_type") == "refresh_token" for _, _, form in site.asked)
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
-def nothing_leaked(journey: Journey) -> None:
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture
+def site(kind: Any, clock: Clock) -> Any:
+    return kind(clock)
+
+
+def expect_no_secrets(journey: Journey) -> None:
     assert journey.site.given
-    told = "\n".join(journey.seen)
-    assert not [secret for secret in journey.site.given if secret in told]
-    assert CLIENT_SECRET not in told
+    seen = "\n".join(journey.seen)
+    assert not [secret for secret in (*journey.site.given, CLIENT_SECRET) if secret in seen]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_provider_login_and_tool_call(kind):
-    clock = Clock(NOW)
-    site = kind(clock)
+async def test_provider_login_and_tool_call(kind, site, clock):
     async with before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
         assert await journey.text(tokens, "whoami") == f"{site.metadata['issuer']}#sub={SUBJECTS[kind]}"
         assert await journey.text(tokens, "named") == "200 Ada Lovelace"
-        nothing_leaked(journey)
-    [asked] = [form for _, url, form in site.asked if url == site.metadata["authorization_endpoint"]]
-    assert asked["code_challenge"] != journey.login.query["code_challenge"]
-    assert asked["state"] != journey.login.query["state"]
+        expect_no_secrets(journey)
+    [form] = [form for _, url, form in site.asked if url == site.metadata["authorization_endpoint"]]
+    assert form["code_challenge"] != journey.login.query["code_challenge"]
+    assert form["state"] != journey.login.query["state"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_provider_tokens_are_refreshed(kind):
-    clock = Clock(NOW)
-    site = kind(clock)
+async def test_provider_tokens_are_refreshed(site, clock):
     if isinstance(site, GitHub):
         site.expires = True
     async with before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
         for times in (1, 2):
             clock.now += 30_000
-            answer = await journey.refreshed(tokens)
-            assert answer.status_code == 200, answer.text
-            tokens = answer.json()
-            assert renewed(site) == times
+            response = await journey.refreshed(tokens)
+            assert response.status_code == 200, response.text
+            tokens = response.json()
+            assert [form.get("grant_type") for _, _, form in site.asked].count("refresh_token") == times
             assert await journey.text(tokens, "named") == "200 Ada Lovelace"
-        nothing_leaked(journey)
+        expect_no_secrets(journey)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("by", ["the client", "the server"])
-async def test_revocation_reaches_provider(kind, by):
-    clock = Clock(NOW)
-    site = kind(clock)
+async def test_revocation_reaches_provider(kind, site, clock, by):
     server = server_of(site, clock)
     async with before(site, server) as journey:
         tokens = await journey.tokens()
@@ -154,23 +149,16 @@ async def test_revocation_reaches_provider(kind, by):
     assert set(site.revoked) <= site.given
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [(GitHub, "incorrect_client_credentials"), (Google, "invalid_client"), (Entra, "AADSTS7000215")],
-)
-async def test_provider_wrong_secret_is_logged(kind, code, caplog, monkeypatch):
-    clock = Clock(NOW)
-    site = kind(clock)
+async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkeypatch):
+    codes = {GitHub: "incorrect_client_credentials", Google: "invalid_client", Entra: "AADSTS7000215"}
+    code = codes[kind]
     monkeypatch.setattr(site, "_knows", lambda request, form: False)
     async with before(site, server_of(site, clock)) as journey:
         await journey.registered()
-        answer = await journey.come_back()
-    assert answer["error"] == "temporarily_unavailable"
+        assert (await journey.come_back())["error"] == "temporarily_unavailable"
     assert code not in str(journey.seen)
     assert "rejected this client" in caplog.text
     assert code in caplog.text
     assert CLIENT_SECRET not in caplog.text
-    page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text()
-    assert f'the client: `temporarily_unavailable`, the log: "rejected this client", {code}' in page.replace(
-        "`" + code + "`", code
-    )
+    page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text().replace(f"`{code}`", code)
+    assert f'the client: `temporarily_unavailable`, the log: "rejected this client", {code}' in page

@@ -2,208 +2,81 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpkit import Scope, Server
 from mcpkit.auth import InvalidTokenError, OAuthProxy, ProtectedResource, UpstreamProvider, VerifierContext
+from mcpkit.auth.base64url import encode
 from mcpkit.state.memory import Memory
-from tests.helpers.oauth_flow import Login, PageForms
+from tests.helpers.fake_idp import AUTHORIZE, CLIENT, REVOKE, TOKEN, USERINFO, OpenIdSite
+from tests.helpers.oauth_flow import PROXY_MCP as MCP
+from tests.helpers.oauth_flow import PROXY_ORIGIN as ORIGIN
+from tests.helpers.oauth_flow import SECRET, Login, PageForms
 from tests.helpers.signed_tokens import Signer
 
-ORIGIN = "https://mcp.example.com"
-
-
-MCP = f"{ORIGIN}/mcp"
-
-
 PROVIDER = "https://id.example.net"
-
-
 EDITOR = "https://editor.example.org/callback"
-
-
 EVIL = "https://evil.example/callback"
-
-
-SECRET = "a secret of the tests, long enough"
-
-
-CLIENT = ("the-one-client", "the one client's secret")
-
-
 SCOPES = {"notes:read": Scope("Read notes", default=True), "notes:write": Scope("Change notes")}
 
 
-class Provider:
+class Provider(OpenIdSite):
+    """A provider where browsers are logged in, and which does not ask users for consent."""
+
+    remembers = True
+
     def __init__(self) -> None:
-        self.users: dict[str, str] = {}
-        self.tokens: dict[str, str] = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        super().__init__(Signer())
+        self.url = PROVIDER
+        self.users = {"ada": {}, "mallory": {}}
         self.has_pkce = True
-        self.claims: dict[str, Any] = {}
-        self.signed: Callable[[dict[str, Any]], str] | None = None
-        self.userinfo: dict[str, Any] = {}
-        self.metadata: dict[str, Any] = {}
-        self.answer: dict[str, Any] = {}
-        self.signer = Signer("ES256")
-        self._codes: dict[str, tuple[str, dict[str, str]]] = {}
-        self.app = Starlette(
-            routes=[
-                Route("/.well-known/openid-configuration", self._metadata),
-                Route("/keys", self._keys),
-                Route("/authorize", self._authorize),
-                Route("/token", self._token, methods=["POST"]),
-                Route("/userinfo", self._userinfo),
-                Route("/revoke", self._revoke, methods=["POST"]),
-            ]
-        )
+        self.app = Starlette(routes=[Route("/{path:path}", self.answer, methods=["GET", "POST"])])
 
-    def code_for(self, user: str, query: Mapping[str, str]) -> str:
-        code = secrets.token_urlsafe(16)
-        self._codes[code] = user, dict(query)
-        return code
+    async def answer(self, request: Request) -> Response:
+        user, scopes = request.cookies.get("user_session", ""), request.query_params.get("scope", "").split()
+        self._consents.add((user, frozenset(scopes)))
+        if request.url.path == TOKEN and not self.has_pkce:
+            verifier = dict(parse_qsl((await request.body()).decode())).get("code_verifier", "")
+            challenge = encode(sha256(verifier.encode()).digest())
+            for login in self.codes.values():
+                login.asked = {**login.asked, "code_challenge": challenge}
+        return await super().answer(request)
 
-    def to(self, path: str) -> list[dict[str, str]]:
-        return [parameters for place, parameters in self.asked if place == path]
-
-    async def _metadata(self, request: Request) -> Response:
-        endpoints = {
-            "authorization_endpoint": f"{PROVIDER}/authorize",
-            "token_endpoint": f"{PROVIDER}/token",
-            "userinfo_endpoint": f"{PROVIDER}/userinfo",
-            "revocation_endpoint": f"{PROVIDER}/revoke",
-            "jwks_uri": f"{PROVIDER}/keys",
-        }
-        told = {
-            "issuer": PROVIDER,
-            **endpoints,
-            "response_types_supported": ["code"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
-            "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": ["client_secret_post"],
-            **self.metadata,
-        }
-        return JSONResponse({name: value for name, value in told.items() if value is not None})
-
-    async def _keys(self, request: Request) -> Response:
-        return JSONResponse({"keys": [self.signer.public()]})
-
-    async def _authorize(self, request: Request) -> Response:
-        query = dict(request.query_params)
-        self.asked.append(("/authorize", query))
-        user = self.users.get(request.cookies.get("__Host-session", ""))
-        if user is None:
-            return PlainTextResponse("log in first", 401)
-        assert query["redirect_uri"].endswith("/callback")
-        said = {"code": self.code_for(user, query), "state": query["state"]}
-        return RedirectResponse(f"{query['redirect_uri']}?{urlencode(said)}", 302)
-
-    async def _token(self, request: Request) -> Response:
-        form = dict(parse_qsl((await request.body()).decode()))
-        self.asked.append(("/token", form))
-        assert (form["client_id"], form["client_secret"]) == CLIENT
-        if form["grant_type"] == "refresh_token":
-            user = self.tokens.get(form["refresh_token"], "")
-            nonce = None
-        else:
-            user, query = self._codes.pop(form["code"], ("", {}))
-            verified = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
-            challenge = base64.urlsafe_b64encode(verified).decode().rstrip("=")
-            if self.has_pkce and query.get("code_challenge") != challenge:
-                user = ""
-            nonce = query.get("nonce")
-        if not user:
-            return JSONResponse({"error": "invalid_grant"}, 400)
-        access, refresh = f"upstream-{secrets.token_urlsafe(16)}", f"upstream-{secrets.token_urlsafe(16)}"
-        self.tokens[access] = self.tokens[refresh] = user
-        answer = {
-            "access_token": access,
-            "refresh_token": refresh,
-            "token_type": "Bearer",
-            "expires_in": 3600,
-            "id_token": self._id_token(user, nonce),
-            **self.answer,
-        }
-        told = json.dumps({name: value for name, value in answer.items() if value is not None})
-        return Response(told, media_type="application/json")
-
-    def _id_token(self, user: str, nonce: str | None) -> str:
-        now = time.time()
-        told = {"iss": PROVIDER, "sub": user, "aud": CLIENT[0], "iat": now, "exp": now + 600, "nonce": nonce}
-        told.update(self.claims)
-        claims = {name: value for name, value in told.items() if value is not None}
-        if self.signed is not None:
-            return self.signed(claims)
-        return self.signer.token(claims, {"typ": "JWT"})
-
-    async def _userinfo(self, request: Request) -> Response:
-        token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        self.asked.append(("/userinfo", {"token": token}))
-        if token not in self.tokens:
-            return JSONResponse({"error": "invalid_token"}, 401)
-        user = self.tokens[token]
-        return JSONResponse({"sub": user, "id": user, "login": user, **self.userinfo})
-
-    async def _revoke(self, request: Request) -> Response:
-        form = dict(parse_qsl((await request.body()).decode()))
-        self.asked.append(("/revoke", form))
-        self.tokens.pop(form["token"], None)
-        return Response(status_code=200)
+    @property
+    def tokens(self) -> set[str]:
+        """The access and refresh tokens that it has issued."""
+        return {secret for secret in self.secrets if secret.startswith(("access_", "refresh_"))}
 
 
 class Internet(httpx2.AsyncBaseTransport):
-    def __init__(
-        self,
-        hosts: Mapping[str, ASGIApp],
-        client: tuple[str, int] = ("203.0.113.7", 5000),
-        *,
-        has_sockets: bool = False,
-    ) -> None:
-        self.has_sockets = has_sockets
+    def __init__(self, hosts: Mapping[str, ASGIApp], address: str = "203.0.113.7") -> None:
         self.hosts = hosts
-        self.seen: list[httpx2.Request] = []
-        self._client = client
+        self._client = (address, 5000)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.seen.append(request)
         app = self.hosts.get(request.url.host)
-        if self.has_sockets and request.url.host == "127.0.0.1":
-            async with httpx2.AsyncClient(trust_env=False, timeout=30) as here:
-                return await here.request(
-                    request.method, request.url, headers=request.headers, content=await request.aread()
-                )
         if app is None:
-            return httpx2.Response(404, text="nobody is here")
-        transport = httpx2.ASGITransport(app, client=self._client)
-        return await transport.handle_async_request(request)
+            return httpx2.Response(404, text="there is no such host")
+        return await httpx2.ASGITransport(app, client=self._client).handle_async_request(request)
 
 
 class Browser(httpx2.AsyncClient):
-    def __init__(self, net: Internet) -> None:
-        super().__init__(transport=net, base_url=ORIGIN, timeout=30)
-        self.net = net
-
     async def follow(self, response: httpx2.Response, *, until: str | None = None) -> httpx2.Response:
         for _ in range(10):
-            where = response.headers.get("location")
-            if where is None or (until is not None and where.startswith(until)):
+            location = response.headers.get("location")
+            if location is None or (until is not None and location.startswith(until)):
                 return response
-            response = await self.get(response.url.join(where))
+            response = await self.get(response.url.join(location))
         raise AssertionError("it goes round in circles")
 
 
@@ -223,7 +96,6 @@ class World:
         shared: Any = None,
         origin: str = ORIGIN,
         allowed_origins: Sequence[str] = (),
-        **more: Any,
     ) -> None:
         self.is_openid = openid
         self.provider = Provider()
@@ -231,43 +103,34 @@ class World:
         self.shared = shared if shared is not None else Memory()
         outgoing = httpx2.AsyncClient(transport=Internet(self.hosts))
         if openid:
-            upstream = UpstreamProvider.openid(PROVIDER, *CLIENT, authentication="post", http_client=outgoing)
+            upstream = UpstreamProvider.openid(PROVIDER, *CLIENT, http_client=outgoing)
         else:
             upstream = UpstreamProvider.oauth(
                 PROVIDER,
                 *CLIENT,
-                authorization_endpoint=f"{PROVIDER}/authorize",
-                token_endpoint=f"{PROVIDER}/token",
-                userinfo_endpoint=f"{PROVIDER}/userinfo",
-                revocation_endpoint=f"{PROVIDER}/revoke",
-                authentication="post",
+                authorization_endpoint=PROVIDER + AUTHORIZE,
+                token_endpoint=PROVIDER + TOKEN,
+                userinfo_endpoint=PROVIDER + USERINFO,
+                revocation_endpoint=PROVIDER + REVOKE,
                 http_client=outgoing,
             )
-        self.auth = Proxy(upstream, **more)
-        self.server = Server("notes", auth=self.auth, secret_key=SECRET, storage=self.shared, scopes=SCOPES)
-        self.app = self.server.asgi(public_url=f"{origin}/mcp", allowed_origins=allowed_origins)
-        self.hosts[urlsplit(origin).hostname or ""] = self.app
+        self.auth = Proxy(upstream)
+        server = Server("notes", auth=self.auth, secret_key=SECRET, storage=self.shared, scopes=SCOPES)
+        app = server.asgi(public_url=f"{origin}/mcp", allowed_origins=allowed_origins)
+        self.hosts[urlsplit(origin).hostname or ""] = app
 
     def browser(self, user: str | None = None, *, address: str = "203.0.113.7") -> Browser:
-        browser = Browser(Internet(self.hosts, (address, 5000)))
+        """Return a browser whose user is logged in at the provider."""
+        browser = Browser(transport=Internet(self.hosts, address), base_url=ORIGIN, timeout=30)
         if user is not None:
-            browser.cookies.set("__Host-session", self.session(user), domain="id.example.net")
+            browser.cookies.set("user_session", user, domain="id.example.net")
         return browser
 
-    def session(self, user: str) -> str:
-        session = secrets.token_urlsafe(8)
-        self.provider.users[session] = user
-        return session
-
     async def client(self, redirect_uri: str, **more: Any) -> Login:
-        metadata = {
-            "client_name": "A client",
-            "redirect_uris": [redirect_uri],
-            "token_endpoint_auth_method": "none",
-            "grant_types": ["authorization_code", "refresh_token"],
-        }
+        """Register a client, and return a login of it."""
+        metadata = {"redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
         async with self.browser() as machine:
-            response = await machine.post("/register", json=metadata)
+            response = await machine.post("/register", json={"client_name": "A client", **metadata})
         assert response.status_code == 201, response.text
         return Login(response.json()["client_id"], redirect_uri, **{"resource": MCP, **more})
 
@@ -280,33 +143,47 @@ class World:
         found: dict[str, Any] = response.json()
         return found
 
-    async def holds(self, login: Login, response: httpx2.Response) -> str | None:
-        code = answer(response).get("code")
-        found = None if code is None else await self.tokens(login.form(code))
-        return None if found is None else await self.whose(found["access_token"])
+    async def user_of_form(self, form: Mapping[str, Any]) -> str | None:
+        """Return the user whose tokens a form gets; None if it gets none."""
+        tokens = await self.tokens(form)
+        return None if tokens is None else await self.user_of(tokens["access_token"])
 
-    async def whose(self, token: str) -> str | None:
+    async def holds(self, login: Login, response: httpx2.Response) -> str | None:
+        """Return the user whose tokens a client gets with the response to its request; None if it gets none."""
+        code = answer(response).get("code")
+        return None if code is None else await self.user_of_form(login.form(code))
+
+    async def user_of(self, token: str) -> str | None:
         try:
-            return (await self.auth.verify(token, MCP)).principal.subject
+            subject = (await self.auth.verify(token, MCP)).principal.subject
         except InvalidTokenError:
             return None
+        return str(subject).removeprefix("sub-of-")
+
+    async def logged_in(self, user: str, redirect_uri: str = EDITOR, **more: Any) -> dict[str, Any]:
+        """Log a user in, and return the tokens of the client."""
+        login = await self.client(redirect_uri, **more)
+        async with self.browser(user) as browser:
+            tokens = await self.tokens(login.form(answer(await logged_in(browser, login))["code"]))
+        assert tokens is not None
+        return tokens
 
 
 def answer(response: httpx2.Response) -> dict[str, str]:
+    """Return the parameters of a redirect."""
     return dict(parse_qsl(urlsplit(response.headers.get("location", "")).query))
 
 
 def form_of(page: httpx2.Response, value: str = "allow") -> dict[str, str]:
     assert page.status_code == 200, page.text
-    assert f'name="answer" value="{value}"' in page.text
     [form] = [form for form in PageForms(page.text).forms if "answer" in form]
     return {"request": form["request"], "answer": value}
 
 
-async def consented(browser: Browser, login: Login) -> httpx2.Response:
+async def consented(browser: Browser, login: Login, value: str = "allow") -> httpx2.Response:
     page = await browser.get("/authorize", params=login.query)
-    return await browser.post("/authorize", data=form_of(page), headers={"Origin": ORIGIN})
+    return await browser.post("/authorize", data=form_of(page, value), headers={"Origin": ORIGIN})
 
 
-async def logged_in(world: World, browser: Browser, login: Login) -> httpx2.Response:
+async def logged_in(browser: Browser, login: Login) -> httpx2.Response:
     return await browser.follow(await consented(browser, login), until=login.redirect_uri)

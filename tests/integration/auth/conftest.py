@@ -1,4 +1,4 @@
-"""Fixtures: an issuer of keys, an OpenID provider, worker processes, a browser user, and what programs open."""
+"""Fixtures: providers and issuers over HTTP, an `OAuthProxy` with a real provider, and a browser."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from mcpkit.auth import Jwt, UpstreamProvider
 from tests.helpers.browser import Browser, Launched, Profile
 from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import CLIENT, OLD, KeyIssuer, OpenIdSite, UpstreamLogin, openid, serve_keys
-from tests.helpers.identity_provider import IdentityProvider
-from tests.helpers.redis_server import RedisServer
 from tests.helpers.signed_tokens import NOW
 from tests.integration.auth.clients import User
-from tests.integration.auth.servers import ProtectedServer, ProxyServer, serve_jwt, serve_proxy
-from tests.integration.auth.workers import HeldProvider, Workers, held_provider
+from tests.integration.auth.servers import ProxyServer, serve_proxy
 
 
 @pytest.fixture
@@ -44,45 +41,10 @@ def provider() -> Iterator[OpenIdSite]:
 
 
 @pytest.fixture
-async def upstream(provider: OpenIdSite) -> AsyncIterator[UpstreamProvider]:
+async def login(provider: OpenIdSite) -> AsyncIterator[UpstreamLogin]:
     upstream = UpstreamProvider.openid(provider.url, *CLIENT, timeout=20)
-    yield upstream
+    yield UpstreamLogin(upstream)
     await upstream.provider.aclose()
-
-
-@pytest.fixture
-def login(upstream: UpstreamProvider) -> UpstreamLogin:
-    return UpstreamLogin(upstream)
-
-
-@pytest.fixture(scope="module")
-def provider_of_module() -> Iterator[HeldProvider]:
-    with held_provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-def openid_provider(provider_of_module: HeldProvider) -> Iterator[HeldProvider]:
-    """The provider of the workers; its state is reset after each test."""
-    yield provider_of_module
-    provider_of_module.as_before()
-
-
-@pytest.fixture(scope="module")
-async def workers(
-    request: pytest.FixtureRequest, provider_of_module: HeldProvider, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Workers]:
-    """Four processes for all tests of a module with one store; tests that change them restore them."""
-    folder = tmp_path_factory.mktemp("workers")
-    settings = getattr(request.module, "SETTINGS", {})
-    if getattr(request, "param", "redis") == "sqlite":
-        async with Workers(folder, provider_of_module, **settings) as running:
-            yield running
-    else:
-        # Without compression, so that the dump can be searched.
-        with RedisServer(folder / "redis", "--rdbcompression", "no", "--appendfsync", "always") as redis:
-            async with Workers(folder, provider_of_module, redis, **settings) as running:
-                yield running
 
 
 @pytest.fixture
@@ -100,12 +62,6 @@ def user(page: Profile) -> User:
 @pytest.fixture
 def proxy() -> Iterator[ProxyServer]:
     with serve_proxy() as server:
-        yield server
-
-
-@pytest.fixture
-def jwt_server(identity_provider: IdentityProvider) -> Iterator[ProtectedServer]:
-    with serve_jwt(identity_provider.issuer) as server:
         yield server
 
 

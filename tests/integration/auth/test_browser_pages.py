@@ -7,22 +7,17 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from starlette.responses import HTMLResponse
 
 from mcpkit import Server
-from mcpkit.auth import DevAuth, DevUser
-from tests.helpers.browser import Browser, Profile
+from mcpkit.auth import DevAuth
+from tests.helpers.browser import Profile
 from tests.helpers.consent_pages import ConsentPages, consent_pages
-from tests.helpers.oauth_flow import SCOPES, Login
+from tests.helpers.oauth_flow import Login, form_of
 from tests.helpers.serving import in_thread, in_thread_at
 
-KINDS = ("local", "private", "web", "document", "long", "error")
-
-
-ALLOW, DENY, BOX = "button[value=allow]", "button[value=deny]", "input[name=remember]"
+ALLOW, REMEMBER = "button[value=allow]", "input[name=remember]"
+CHECKS = {"color-contrast", "document-title", "html-has-lang", "landmark-one-main"}
 
 
 @pytest.fixture(scope="module")
@@ -37,142 +32,114 @@ def plain() -> Iterator[ConsentPages]:
         yield value
 
 
-@pytest.fixture
-def profile(browser: Browser) -> Iterator[Profile]:
-    with browser.profile() as value:
-        yield value
+@pytest.fixture(scope="module")
+def dev_auth() -> Iterator[str]:
+    """The login page of `DevAuth`."""
+    server = Server("notes", auth=DevAuth(users=["ada", "bob"]))
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        callback = "http://127.0.0.1:1/callback"
+        metadata = {"redirect_uris": [callback], "token_endpoint_auth_method": "none"}
+        client_id = httpx2.post(f"{origin}/register", json=metadata).json()["client_id"]
+        yield f"{origin}/authorize?{urlencode(Login(client_id, callback, resource=None).query)}"
 
 
-def test_consent_pages_pass_accessibility_audit(profile, pages, plain):
-    for url in [*map(pages.url, KINDS), *map(plain.url, ("local", "error"))]:
-        for dark in (False, True):
-            for width in (360, 1280):
-                profile.show(width, dark=dark)
-                profile.open(url)
-                findings, passed = profile.audit()
-                assert findings == [], f"{url} {width} {dark}"
-                assert {"color-contrast", "document-title", "html-has-lang", "landmark-one-main"} <= set(
-                    passed
-                )
+@pytest.mark.parametrize("kind", ["local", "private", "web", "document", "long", "error", "plain"])
+def test_consent_page_passes_accessibility_audit(page, pages, plain, kind):
+    url = plain.url("local") if kind == "plain" else pages.url(kind)
+    for width, dark in ((360, True), (1280, False)):
+        page.show(width, dark=dark)
+        page.open(url)
+        findings, passed = page.audit()
+        assert findings == [], f"{width} {dark}"
+        assert set(passed) >= CHECKS
 
 
-def test_consent_page_loads_no_resources(profile, pages):
-    profile.open(pages.url("local"))
-    assert profile.evaluate("document.querySelector('header img').naturalWidth") > 0
-    assert profile.evaluate("performance.getEntriesByType('resource').length") == 0
-    assert profile.evaluate("document.querySelectorAll('script, iframe, object, embed').length") == 0
+def test_consent_page_loads_no_resources(page, pages):
+    page.open(pages.url("local"))
+    assert page.evaluate("document.querySelector('header img').naturalWidth") > 0
+    assert page.evaluate("performance.getEntriesByType('resource').length") == 0
+    assert page.evaluate("document.querySelectorAll('script, iframe, object, embed').length") == 0
 
 
-def remember_consent(profile: Profile, pages: ConsentPages) -> tuple[str, str]:
+def open_frame(url: str) -> str:
+    """Return a script that opens a frame in the page, and tells whether the page can look into it."""
+    return (
+        "new Promise(done => { const frame = document.createElement('iframe'); frame.src = "
+        f"{url!r}; frame.onload = () => done(frame.contentDocument !== null); document.body.append(frame) }})"
+    )
+
+
+@pytest.mark.parametrize("kind", ["proxy", "dev_auth"])
+def test_page_runs_no_script_and_is_not_framed(page, pages, dev_auth, kind):
+    url = dev_auth if kind == "dev_auth" else pages.url("local")
+    page.open(url)
+    script = "const it = document.createElement('script'); it.textContent = 'window.ran = 1'; document.body.append(it)"
+    page.evaluate(f"(() => {{ {script} }})()")
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).borderTopStyle") == "solid"
+    # From a page of the same origin, which could look into the frame.
+    metadata = url.partition("/authorize")[0] + "/.well-known/oauth-authorization-server"
+    page.open(metadata)
+    assert page.evaluate(open_frame(metadata)) is True
+    assert page.evaluate(open_frame(url)) is False
+
+
+def test_form_from_another_site_is_rejected(page, pages):
+    """A page elsewhere sends the form that the attacker was shown, from a browser that was shown the page as well."""
+    url = pages.url("web")
+    form = form_of(httpx2.get(url, trust_env=False, timeout=30))
+    fields = "".join(f"<input name={name} value='{value}'>" for name, value in form.items())
+    text = f"<form method=post action='{pages.origin}/authorize'>{fields}<button id=go>A present!</button></form>"
+    page.open(url)
+    with in_thread(HTMLResponse(text)) as elsewhere:
+        page.open(elsewhere.replace("127.0.0.1", "localhost"))
+        page.follow("#go")
+    assert page.seen()[-1]["url"] == f"{pages.origin}/authorize"
+    assert "another" in page.text()
+
+
+def remember_consent(page: Profile, pages: ConsentPages) -> str:
+    """Allow a new client, have that remembered, and return the URL of its login."""
     callback = f"{pages.client}/callback"
-    client_id = pages.registered(callback)
-    profile.open(pages.asked(client_id, callback))
-    profile.click(BOX)
-    profile.follow(ALLOW)
-    assert profile.text() == "Done"
-    return client_id, callback
-
-
-def test_remembered_consent_skips_page_on_navigation(profile, pages):
-    client_id, callback = remember_consent(profile, pages)
-    profile.open(pages.asked(client_id, callback))
-    assert profile.text() == "Done"
-    profile.open(pages.asked(pages.registered(callback), callback))
-    assert "Allow" in profile.text()
+    url = pages.asked(pages.registered(callback), callback)
+    page.open(url)
+    page.click(REMEMBER)
+    page.follow(ALLOW)
+    assert page.text() == "Done"
+    return url
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_remembered_consent_shows_page_for_links_scripts_and_frames(profile, pages, host):
-    client_id, callback = remember_consent(profile, pages)
-    url = pages.asked(client_id, callback)
+def test_remembered_consent_shows_page_for_links_scripts_and_frames(page, pages, host):
+    url = remember_consent(page, pages)
     start = f"{pages.client.replace('127.0.0.1', host)}/start?{urlencode({'to': url})}"
-
-    profile.open(start)
-    profile.follow("#go")
-    assert "Allow" in profile.text()
+    page.open(start)
+    page.follow("#go")
+    assert "Allow" in page.text()
     for script in (
         f"location.href = {url!r}",
         f"window.open({url!r}, '_self')",
         "document.querySelector('#go').rel = 'noreferrer'; document.querySelector('#go').click()",
     ):
-        profile.open(start)
-        profile.evaluate(f"(() => {{ {script} }})()")
-        profile.first("h1")
-        assert "Allow" in profile.text("h1")
-    profile.open(start)
-    profile.evaluate(
-        "(to => new Promise(done => { const it = document.createElement('iframe'); it.onload = done; it.src = to; "
-        f"document.body.append(it) }}))({url!r})"
-    )
-    assert not [visit for visit in profile.seen()[-1:] if "code=" in visit["url"]]
-    profile.open(url)  # what was remembered is still there: it was not asked for by a page
-    assert profile.text() == "Done"
+        page.open(start)
+        page.evaluate(f"(() => {{ {script} }})()")
+        page.first("h1")
+        assert "Allow" in page.text("h1")
+    page.open(start)
+    page.evaluate(open_frame(url))
+    assert not [visit for visit in page.seen()[-1:] if "code=" in visit["url"]]
+    # Consent is still remembered where the browser opens the URL itself, for this client alone.
+    page.open(url)
+    assert page.text() == "Done"
+    callback = f"{pages.client}/callback"
+    page.open(pages.asked(pages.registered(callback), callback))
+    assert "Allow" in page.text()
 
 
-def test_consent_page_is_not_readable_by_other_origins(profile, pages):
+def test_consent_page_is_not_readable_by_other_origins(page, pages):
     url = pages.url("web")
-    profile.open(f"{pages.client.replace('127.0.0.1', 'elsewhere.localhost')}/callback")
+    page.open(f"{pages.client.replace('127.0.0.1', 'elsewhere.localhost')}/callback")
     read = f"fetch({url!r}).then(it => it.text()).catch(error => 'refused')"
-    assert profile.evaluate(read) == "refused"
+    assert page.evaluate(read) == "refused"
     metadata = f"{pages.origin}/.well-known/oauth-authorization-server"
-    assert (
-        profile.evaluate(f"fetch({metadata!r}).then(it => it.json()).then(it => it.issuer)") == pages.origin
-    )
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Profile]:
-    with browser.profile() as profile:
-        yield profile
-
-
-@pytest.fixture
-def origin() -> Iterator[str]:
-    users = [DevUser("ada"), DevUser("bob", password="right")]
-    server = Server("notes", auth=DevAuth(users=users), scopes=SCOPES)
-    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as url:
-        yield url
-
-
-@pytest.fixture
-def client() -> Iterator[str]:
-
-    async def start(request: Request) -> Response:
-        return HTMLResponse(f"<a id=go href='{request.query_params['to']}'>log in</a>")
-
-    async def frame(request: Request) -> Response:
-        return HTMLResponse(f"<iframe src='{request.query_params['to']}'></iframe>")
-
-    async def callback(request: Request) -> Response:
-        return Response(status_code=302, headers={"Location": f"/end?{request.url.query}"})
-
-    async def end(request: Request) -> Response:
-        return HTMLResponse("<p>Logged in</p>")
-
-    pages = {"/start": start, "/frame": frame, "/callback": callback, "/end": end}
-    with in_thread(Starlette(routes=[Route(*each) for each in pages.items()])) as url:
-        yield url.replace("127.0.0.1", "localhost")
-
-
-def authorize_url(origin: str, client: str) -> tuple[str, str]:
-    callback = f"{client}/callback"
-    metadata = {"client_name": "A client", "redirect_uris": [callback], "token_endpoint_auth_method": "none"}
-    client_id = httpx2.post(f"{origin}/register", json=metadata).json()["client_id"]
-    query = Login(client_id, callback, resource=None, scope="notes:write").query
-    return f"{origin}/authorize?{urlencode(query)}", callback
-
-
-def follow_link(page: Profile, client: str, request: str) -> None:
-    page.open(f"{client}/start?{urlencode({'to': request})}")
-    page.follow("#go")
-
-
-def test_dev_auth_page_has_no_frame_and_no_script(page, origin, client):
-    request, _ = authorize_url(origin, client)
-    page.open(f"{client}/frame?{urlencode({'to': request})}")
-    assert page.evaluate("document.querySelector('iframe').contentDocument") is None
-    follow_link(page, client, request)
-    script = "const it = document.createElement('script'); it.textContent = 'window.ran = 1'; document.body.append(it)"
-    page.evaluate(f"(() => {{ {script} }})()")
-    assert page.evaluate("window.ran") is None
-    assert page.evaluate("getComputedStyle(document.querySelector('main')).borderTopStyle") == "solid"
+    assert page.evaluate(f"fetch({metadata!r}).then(it => it.json()).then(it => it.issuer)") == pages.origin

@@ -1,10 +1,9 @@
-"""Official clients, the inspector, mcp-remote and mcpkit itself log in, step up and refresh at servers of mcpkit."""
+"""Official clients, the inspector, mcp-remote and mcpkit itself log in and step up at servers of mcpkit."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import anyio
 import httpx2
 import pytest
+from mcp import Client as OfficialClient
 from mcp import StdioServerParameters
 
 from mcpkit import Client
@@ -22,28 +22,28 @@ from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Login
 from tests.helpers.node import node_search_path
 from tests.helpers.oauth_flow import PageForms
 from tests.integration.auth.clients import (
-    BRIDGE,
     CLIENT_2,
-    LAUNCHER,
+    ROOT,
     SDK_1,
-    TokenStorage,
+    TIME_OUT,
     authorization,
-    environment,
-    mcp_remote_journey,
+    journey,
     python_journey,
     typescript_journey,
 )
-from tests.integration.auth.clients import INSPECTOR_TIME_OUT as TIME_OUT
 from tests.integration.auth.servers import serve_dev_auth, serve_jwt, serve_proxy
 
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 
-@pytest.fixture(params=["jwt", "proxy", "dev_auth"])
-def server(request, identity_provider):
+
+@pytest.fixture
+def server(request, kind):
     """A protected server, by its kind of authorization server."""
     with ExitStack() as stack:
-        if request.param == "jwt":
-            yield stack.enter_context(serve_jwt(identity_provider.issuer))
-        elif request.param == "proxy":
+        if kind == "jwt":
+            issuer = request.getfixturevalue("identity_provider").issuer
+            yield stack.enter_context(serve_jwt(issuer))
+        elif kind == "proxy":
             yield stack.enter_context(serve_proxy()).guarded
         else:
             yield stack.enter_context(serve_dev_auth())
@@ -68,23 +68,17 @@ class DevUser:
 
 
 @pytest.fixture
-def account(request, user):
+def account(request, kind):
     """The user who logs in at the server."""
-    return DevUser() if "dev_auth" in request.node.callspec.id else user
+    return DevUser() if kind == "dev_auth" else request.getfixturevalue("user")
 
 
 def python(url: str, account: Any, mode: str) -> dict[str, Any]:
-    return anyio.run(python_journey, url, mode, authorization(url, TokenStorage(), account.log_in))
+    return anyio.run(python_journey, url, mode, authorization(url, account.log_in))
 
 
 def typescript(url: str, account: Any, *arguments: str) -> dict[str, Any]:
-    driver, *arguments = arguments
-    # SDK 1.x would refresh instead of asking for more scopes.
-    grants = ["authorization_code"] if driver == SDK_1 else None
-    seen: dict[str, Any] = typescript_journey(driver, url, tuple(arguments), account.log_in, grants=grants)[
-        "seen"
-    ]
-    return seen
+    return typescript_journey(url, account.log_in, *arguments)
 
 
 def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
@@ -92,33 +86,29 @@ def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
         auth = OAuth(browser=LocalCallbackServer(open_browser=account.visit), storage=MemoryTokens())
         async with Client(url, auth=auth, protocol_version=revision) as client:
             steps = [("whoami", {}), ("add_note", {"text": "a"}), ("whoami", {}), ("add_note", {"text": "b"})]
-            texts = [(await client.call_tool(*step)).text for step in steps]
+            before, added, after, _ = [(await client.call_tool(*step)).text for step in steps]
         return {
             "revision": revision,
-            "before": json.loads(texts[0]),
-            "added": texts[1],
-            "after": json.loads(texts[2]),
+            "before": json.loads(before),
+            "added": added,
+            "after": json.loads(after),
         }
 
     return anyio.run(run)
 
 
-HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
-CLIENTS = [
-    (python, ("legacy",), HANDSHAKE),
-    (python, ("auto",), STATELESS),
-    (typescript, (SDK_1,), HANDSHAKE),
-    (typescript, (CLIENT_2, "legacy"), HANDSHAKE),
-    (typescript, (CLIENT_2, "auto"), STATELESS),
-    (mcpkit_client, ("2025-03-26",), "2025-03-26"),
-    (mcpkit_client, (HANDSHAKE,), HANDSHAKE),
-    (mcpkit_client, (STATELESS,), STATELESS),
-]
-
-
 @pytest.mark.parametrize(
-    ("client", "arguments", "revision"),
-    CLIENTS,
+    ("kind", "client", "arguments", "revision"),
+    [
+        ("dev_auth", python, ("legacy",), HANDSHAKE),
+        ("jwt", python, ("auto",), STATELESS),
+        ("dev_auth", typescript, (SDK_1,), HANDSHAKE),
+        ("dev_auth", typescript, (CLIENT_2, "legacy"), HANDSHAKE),
+        ("proxy", typescript, (CLIENT_2, "auto"), STATELESS),
+        ("dev_auth", mcpkit_client, ("2025-03-26",), "2025-03-26"),
+        ("jwt", mcpkit_client, (HANDSHAKE,), HANDSHAKE),
+        ("proxy", mcpkit_client, (STATELESS,), STATELESS),
+    ],
     ids=lambda value: getattr(value, "__name__", None) or str(value),
 )
 def test_client_logs_in_and_steps_up(server, account, client, arguments, revision):
@@ -131,12 +121,6 @@ def test_client_logs_in_and_steps_up(server, account, client, arguments, revisio
     assert server.notes == ["a", "b"]
     assert len(account.logins) == 2
     assert [each.status for each in server.exchanges if each.status in (401, 403)] == [401, 403]
-
-
-HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
-
-
-SDK_1, CLIENT_2 = "authorized_sdk_1.mjs", "authorized_client_2.mjs"
 
 
 @pytest.mark.anyio
@@ -166,40 +150,42 @@ async def test_client_receives_access_denied(proxy, page, at_provider):
     assert "login" not in [event.name for event in proxy.events]
 
 
-ERAS = ["legacy", "modern"]
+@pytest.fixture
+def settings(launched, tmp_path):
+    """Environment variables of programs that open a browser."""
+    path = launched.path(node_search_path())
+    return {"HOME": str(tmp_path), "PATH": path, "NO_COLOR": "1", **launched.environment}
 
 
-READ_SCOPES, ALL_SCOPES = ["notes:read"], ["notes:read", "notes:write"]
+def texts_in(folder: Path) -> str:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 
 
-@pytest.mark.parametrize("mode", ["auto"])
-def test_mcp_remote_logs_in_and_steps_up(proxy, user, page, launched, tmp_path, mode):
-    settings = {
-        "HOME": str(tmp_path),
-        "MCP_REMOTE_CONFIG_DIR": str(tmp_path / "stored"),
-        "PATH": launched.path(node_search_path()),
-        **launched.environment,
-    }
-    command = StdioServerParameters(command="node", args=[str(BRIDGE), proxy.url], env=settings)
+def test_mcp_remote_logs_in_and_steps_up(proxy, user, page, launched, settings, tmp_path):
+    bridge = ROOT / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
+    settings["MCP_REMOTE_CONFIG_DIR"] = str(tmp_path / "stored")
+    command = StdioServerParameters(command="node", args=[str(bridge), proxy.url], env=settings)
+
+    async def run() -> dict[str, Any]:
+        with anyio.fail_after(TIME_OUT):
+            async with OfficialClient(command, mode="auto", cache=None) as client:
+                return await journey(client)
+
     with user.answering(launched):
-        seen = anyio.run(mcp_remote_journey, command, mode)
-    assert seen == {
-        "before": {"subject": "bob", "scopes": READ_SCOPES},
-        "added": "added",
-        "after": {"subject": "bob", "scopes": ALL_SCOPES},
-    }
+        seen = anyio.run(run)
+    assert seen["after"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
+    assert proxy.guarded.notes == ["a", "b"]
     assert len(user.logins) == 2
     proxy.check_legs(logins=2)
     proxy.check_secrets(page, clients=texts_in(tmp_path))
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_inspector_cli_logs_in(proxy, user, page, launched, tmp_path, era):
-    options = ["--protocol-era", era, "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
-    command = ["node", LAUNCHER, "--cli", proxy.url, *options, "--method", "tools/call", "--tool-name"]
-    settings = environment(
-        tmp_path, launched.path(node_search_path()), MCP_AUTO_OPEN_ENABLED="true", **launched.environment
-    )
+def test_inspector_cli_logs_in(proxy, user, page, launched, settings, tmp_path):
+    launcher = ROOT / "node_modules/inspector-2/clients/launcher/build/index.js"
+    options = ["--protocol-era", "modern", "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
+    command = ["node", launcher, "--cli", proxy.url, *options, "--method", "tools/call", "--tool-name"]
+    settings |= {"MCP_AUTO_OPEN_ENABLED": "true", "MCP_INSPECTOR_SECRET_STORE": "file"}
     with user.answering(launched):
         for _ in range(2):
             finished = subprocess.run(
@@ -212,48 +198,8 @@ def test_inspector_cli_logs_in(proxy, user, page, launched, tmp_path, era):
                 timeout=TIME_OUT,
             )
             assert finished.returncode == 0, finished.stderr
-            assert json.loads(finished.stdout)["structuredContent"] == {
-                "subject": "bob",
-                "scopes": READ_SCOPES,
-            }
+            expected = {"subject": "bob", "scopes": ["notes:read"]}
+            assert json.loads(finished.stdout)["structuredContent"] == expected
     assert len(user.logins) == 1, "the second time it has a token"
     proxy.check_legs(logins=1)
     proxy.check_secrets(page, clients=texts_in(tmp_path))
-
-
-def test_mcpkit_command_logs_in_and_out(proxy, user, page, launched, tmp_path):
-    settings = {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "PATH": launched.path(node_search_path()),
-        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
-        **launched.environment,
-    }
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mcpkit", *words]
-        return subprocess.run(
-            command, capture_output=True, cwd=tmp_path, encoding="utf-8", env=settings, timeout=TIME_OUT
-        )
-
-    with user.answering(launched):
-        login = run("auth", "login", proxy.url, "--scope", "notes:write")
-    assert login.returncode == 0, login.stderr
-    assert "notes:write" in login.stdout
-    called = run("call", proxy.url, "whoami")
-    assert '"bob"' in called.stdout, called.stderr
-    stored = texts_in(tmp_path)
-    assert proxy.wire.seen("/token", "POST")[0].said["refresh_token"] in stored
-    proxy.check_legs(logins=1)
-    proxy.check_secrets(page, clients=stored)
-
-    assert run("auth", "logout", proxy.url).returncode == 0
-    [token] = proxy.provider.seen("/token")
-    revoked = [each.params["token"] for each in proxy.provider.seen("/token/revocation")]
-    assert token.said["refresh_token"] in revoked, "the provider hears of the logout"
-    assert run("call", proxy.url, "whoami").returncode == 3
-
-
-def texts_in(folder: Path) -> str:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)

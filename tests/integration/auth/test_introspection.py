@@ -1,33 +1,32 @@
-"""Token introspection at an issuer, and documents as issuers publish them."""
+"""Token introspection at an issuer, and metadata that an issuer publishes in two documents."""
 
 from __future__ import annotations
 
 import base64
 import json
 import logging
-import os
-import random
+import socket
+from contextlib import aclosing
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from mcpkit.auth import AccessToken, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
 from tests.helpers.clock import Clock
-from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, serve_keys
+from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, is_verified
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = "opaque-token-of-ada"
-
-
 SECRET = "secret:with/odd&characters%"
+CLIENT = {"client_id": "notes server", "client_secret": SECRET}
 
 
 def introspected(**changes: Any) -> dict[str, Any]:
@@ -45,42 +44,35 @@ def introspected(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def introspection(issuer: KeyIssuer, **options: Any) -> Introspection:
-    options = {"client_id": "notes server", "client_secret": SECRET, "clock": Clock(NOW), **options}
-    return Introspection(issuer.url, **options)
+def introspection(url: str, **options: Any) -> Any:
+    return aclosing(Introspection(url, **{**CLIENT, "clock": Clock(NOW), **options}))
 
 
-async def verify(issuer: KeyIssuer, answer: dict[str, Any], **options: Any) -> AccessToken:
-    issuer.tokens[TOKEN] = answer
-    verifier = introspection(issuer, **options)
-    try:
+async def verify(issuer: KeyIssuer, response: dict[str, Any], **options: Any) -> AccessToken:
+    issuer.tokens[TOKEN] = response
+    async with introspection(issuer.url, **options) as verifier:
         return await verifier.verify(TOKEN, AUDIENCE)
-    finally:
-        await verifier.aclose()
 
 
 async def test_introspection_returns_principal(issuer):
-    grant = await verify(issuer, introspected(org="acme", iss=issuer.url))
-
-    assert grant.principal.id == f"{issuer.url}#sub=ada"
-    assert grant.principal.client_id == "editor"
-    assert grant.principal.scopes == {"notes:read", "notes:write"}
-    assert grant.principal.claims["org"] == "acme"
-    assert (grant.expires, grant.issued, grant.fresh_until) == (NOW + 605, NOW - 60, NOW + 30)
+    token = await verify(issuer, introspected(org="acme", iss=issuer.url))
+    assert token.principal.id == f"{issuer.url}#sub=ada"
+    assert token.principal.client_id == "editor"
+    assert token.principal.scopes == {"notes:read", "notes:write"}
+    assert token.principal.claims["org"] == "acme"
+    assert (token.expires, token.issued, token.fresh_until) == (NOW + 605, NOW - 60, NOW + 30)
 
 
 async def test_introspection_client_authentication(issuer):
     await verify(issuer, introspected())
     await verify(issuer, introspected(), authentication="post")
-
     (basic, first), (none, second) = issuer.asked_about
     assert basic is not None
-    assert (
-        base64.b64decode(basic.removeprefix("Basic ")) == b"notes+server:secret%3Awith%2Fodd%26characters%25"
-    )
+    credentials = base64.b64decode(basic.removeprefix("Basic "))
+    assert credentials == b"notes+server:secret%3Awith%2Fodd%26characters%25"
     assert first == {"token": TOKEN, "token_type_hint": "access_token"}
     assert none is None
-    assert second == {**first, "client_id": "notes server", "client_secret": SECRET}
+    assert second == {**first, **CLIENT}
 
 
 @each_row(
@@ -106,20 +98,18 @@ async def test_introspection_client_authentication(issuer):
 async def test_introspection_response_invalid_is_rejected(issuer, changes, problem):
     with pytest.raises(InvalidTokenError) as caught:
         await verify(issuer, introspected(**changes))
-
     assert problem in caught.value.description
 
 
-@pytest.mark.parametrize("token", ["", "a b", "a\nb", "\u00e9", "x" * 16_385])
-async def test_introspection_malformed_token_sends_no_request(issuer, token):
-    with pytest.raises(InvalidTokenError, match="not active"):
-        await introspection(issuer).verify(token, AUDIENCE)
+@each_row("token", ["", "a b", "a\nb", "\u00e9", "x" * 16_385])
+async def test_introspection_malformed_token_sends_no_request(token):
+    async with introspection("https://id.example.com") as verifier:
+        with pytest.raises(InvalidTokenError, match="not active"):
+            await verifier.verify(token, AUDIENCE)
 
-    assert not issuer.asked
 
-
-@pytest.mark.parametrize(
-    ("answer", "problem"),
+@each_row(
+    ("response", "problem"),
     [
         (Response(status_code=503), "responded with HTTP 503"),
         (Response(status_code=401), "Check client_id, client_secret and authentication"),
@@ -130,35 +120,36 @@ async def test_introspection_malformed_token_sends_no_request(issuer, token):
         (Response('{"active": true, "active": false}', media_type="application/json"), "JSON object"),
     ],
 )
-async def test_introspection_error_response_is_unavailable(issuer, answer, problem, caplog):
+async def test_introspection_error_response_is_unavailable(issuer, response, problem, caplog):
+    caplog.clear()
     issuer.tokens[TOKEN] = introspected()
-    issuer.instead = lambda request: answer if request.url.path == INTROSPECTION else None
-    verifier = introspection(issuer)
-    with caplog.at_level(logging.DEBUG):
-        for _ in range(3):
-            with pytest.raises(VerifierUnavailableError) as caught:
-                await verifier.verify(TOKEN, AUDIENCE)
-            assert problem in caught.value.description
-        issuer.mend()
-        assert await verifier.verify(TOKEN, AUDIENCE)
-    await verifier.aclose()
-
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("mcpkit")]
-    assert len(ours) == 2, "the same is said once"
-    assert ours[1].endswith("works again")
+    issuer.instead = lambda request: response if request.url.path == INTROSPECTION else None
+    async with introspection(issuer.url) as verifier:
+        with caplog.at_level(logging.DEBUG):
+            for _ in range(3):
+                with pytest.raises(VerifierUnavailableError) as caught:
+                    await verifier.verify(TOKEN, AUDIENCE)
+                assert problem in caught.value.description
+            issuer.mend()
+            assert await verifier.verify(TOKEN, AUDIENCE)
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("mcpkit")]
+    assert len(messages) == 2, "each problem is logged once"
+    assert messages[1].endswith("works again")
     for secret in (TOKEN, SECRET, "secret%3A"):
         assert secret not in caplog.text
 
 
-async def test_introspection_timeout_and_connection_error():
-    with serve_keys() as issuer:
-        verifier = introspection(issuer, timeout=0.1, endpoint=issuer.url + INTROSPECTION)
+async def test_introspection_timeout_and_connection_error(issuer):
+    async with introspection(issuer.url, timeout=0.1, endpoint=issuer.url + INTROSPECTION) as verifier:
         issuer.is_open.clear()
         with pytest.raises(VerifierUnavailableError, match=r"did not respond within 0\.1 s"):
             await verifier.verify(TOKEN, AUDIENCE)
-    with pytest.raises(VerifierUnavailableError, match="cannot connect"):
-        await verifier.verify(TOKEN, AUDIENCE)
-    await verifier.aclose()
+    with socket.socket() as unused:  # its port is taken, and refuses connections
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        async with introspection(url, endpoint=url + INTROSPECTION) as verifier:
+            with pytest.raises(VerifierUnavailableError, match="cannot connect"):
+                await verifier.verify(TOKEN, AUDIENCE)
 
 
 @each_row(
@@ -174,106 +165,63 @@ async def test_introspection_timeout_and_connection_error():
 )
 def test_introspection_options_invalid_raise(options, error, problem):
     with pytest.raises(error, match=problem) as caught:
-        Introspection("https://id.example.com", **{"client_id": "a", "client_secret": SECRET, **options})
+        Introspection("https://id.example.com", **{**CLIENT, **options})
     assert SECRET not in str(caught.value)
 
 
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
+ENDPOINTS = {
+    "jwks_uri": KEYS,
+    "introspection_endpoint": INTROSPECTION,
+    "authorization_endpoint": "/any",
+    "token_endpoint": "/any",
+}
+ALL = set(ENDPOINTS)
+OTHER = dict.fromkeys(ENDPOINTS, "https://other.example/any")
+HALF = {"jwks_uri", "token_endpoint"}
 
 
-MEDIA_TYPES = (
-    "application/json", "application/json;charset=UTF-8", "application/jwk-set+json; charset=utf-8",
-    "application/octet-stream", "binary/octet-stream", "text/plain; charset=utf-8", "text/html", "", "none",
-)  # fmt: skip
-
-
-OTHERWISE = ("404", "403", "500", "503", "302", "page", "list", "other issuer", "cut off")
-
-
-ENDPOINTS = (
-    "jwks_uri",
-    "introspection_endpoint",
-    "authorization_endpoint",
-    "token_endpoint",
-    "registration_endpoint",
+@each_row(
+    ("documents", "found"),
+    [
+        ({METADATA: ALL}, ALL),
+        ({OPENID: ALL}, ALL),
+        ({METADATA: HALF, OPENID: ALL - HALF}, ALL),
+        ({METADATA: HALF, OPENID: HALF}, HALF),
+        ({METADATA: set(), OPENID: ALL - HALF}, ALL - HALF),
+        ({METADATA: HALF, OPENID: Response('{"issuer": "', media_type="application/json")}, HALF),
+        ({METADATA: HALF, OPENID: JSONResponse({**OTHER, "issuer": "https://other.example"})}, HALF),
+        *(({METADATA: HALF, OPENID: Response(status_code=status)}, HALF) for status in (302, 403, 500, 503)),
+        ({METADATA: JSONResponse([]), OPENID: ALL}, ALL),
+        ({METADATA: HTMLResponse("<h1>Log in</h1>"), OPENID: HALF}, HALF),
+    ],
 )
+async def test_metadata_is_combined_from_both_documents(issuer, documents, found):
+    def respond(request: Request) -> Response | None:
+        content = documents.get(request.url.path, Response(status_code=404))
+        if request.url.path == INTROSPECTION:
+            return JSONResponse(introspected())
+        if request.url.path == KEYS:
+            return None
+        if isinstance(content, Response):
+            return content
+        members = {name: issuer.url + path if name in content else None for name, path in ENDPOINTS.items()}
+        text = json.dumps({"issuer": issuer.url, **members})
+        if request.url.path == METADATA:
+            return Response(text, media_type="application/json")
+        return Response(f"\ufeff{text}", media_type="text/plain")  # a byte order mark is allowed
 
-
-class DrawnIssuer:
-    def __init__(self, draw: random.Random, url: str) -> None:
-        self.draw = draw
-        self.url = url
-        self.places = {METADATA: "document", OPENID: "document"}
-        if draw.random() < 0.5:
-            self.places[draw.choice([METADATA, OPENID])] = draw.choice(OTHERWISE)
-        paths = dict.fromkeys(ENDPOINTS, "/any") | {"jwks_uri": KEYS, "introspection_endpoint": INTROSPECTION}
-        members: dict[str, Any] = {name: url + path for name, path in paths.items()}
-        members["code_challenge_methods_supported"] = ["S256"]
-        self.documents: dict[str, dict[str, Any]] = {place: {"issuer": url} for place in self.places}
-        for name, value in members.items():
-            for place in draw.choice([[METADATA], [OPENID], [METADATA, OPENID], []]):
-                self.documents[place][name] = value
-            for document in self.documents.values():
-                if name not in document and draw.random() < 0.2:
-                    document[name] = None
-        self.found = {
-            name
-            for place, what in self.places.items()
-            if what == "document"
-            for name, value in self.documents[place].items()
-            if value is not None
-        }
-
-    def answer(self, request: Request) -> Response | None:
-        path = request.url.path
-        what = self.places.get(path)
-        if what == "document":
-            return self._sent(self.documents[path])
-        if path == KEYS:
-            return self._sent({"keys": [OLD.public()]})
-        if path == INTROSPECTION:
-            return self._sent({"active": True, "sub": "ada", "aud": AUDIENCE, "exp": NOW + 600})
-        if what == "other issuer":
-            return self._sent({**self.documents[path], "issuer": "https://other.example"})
-        if what == "list":
-            return self._sent([])
-        if what == "cut off":
-            return Response(b'{"issuer": "' + self.url.encode(), media_type="application/json")
-        if what == "page":
-            return Response("<h1>Log in</h1>", media_type="text/html")
-        return Response(status_code=int(what or 404), headers={"Location": "/login"} if what == "302" else {})
-
-    def _sent(self, document: Any) -> Response:
-        mark = "\ufeff" if self.draw.random() < 0.1 else ""
-        content = (mark + json.dumps(document)).encode()
-        media_type = self.draw.choice(MEDIA_TYPES)
-        return Response(content, headers={"Content-Type": media_type} if media_type else {})
-
-    def __repr__(self) -> str:
-        return f"{self.places} {self.documents}"
-
-
-async def test_metadata_is_combined_from_both_documents():
-    draw = random.Random(44)
-    with serve_keys() as issuer:
-        async with httpx2.AsyncClient(trust_env=False) as http:
-            for _ in range(EXAMPLES // 2):
-                drawn = DrawnIssuer(draw, issuer.url)
-                issuer.instead = drawn.answer
-                jwt = Jwt(issuer.url, clock=Clock(NOW), http_client=http)
-                introspection = Introspection(
-                    issuer.url, client_id="notes", client_secret="secret", clock=Clock(NOW), http_client=http
-                )
-                token = OLD.token(iss=issuer.url)
-                for verifier, member in ((jwt, "jwks_uri"), (introspection, "introspection_endpoint")):
-                    subject, problem = None, None
-                    try:
-                        subject = (await verifier.verify(token, AUDIENCE)).principal.subject
-                    except VerifierUnavailableError as error:
-                        problem = error
-                    assert subject == ("ada" if member in drawn.found else None), f"{drawn}: {problem}"
-                    await verifier.aclose()
-                web = Web(http, f"{issuer.url}/mcp", {})
-                found = await authorization_server(web, issuer.url, "the metadata")
-                for name in (*ENDPOINTS[2:], "code_challenge_methods_supported"):
-                    assert found.has(name) == (name in drawn.found), f"{drawn}: {name}"
+    issuer.instead = respond
+    token = OLD.token(iss=issuer.url)
+    clock = Clock(NOW)
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        jwt = Jwt(issuer.url, clock=clock, http_client=http)
+        introspection = Introspection(issuer.url, **CLIENT, clock=clock, http_client=http)
+        for verifier, member in ((jwt, "jwks_uri"), (introspection, "introspection_endpoint")):
+            async with aclosing(verifier):
+                if member in found:
+                    assert await is_verified(verifier, token)
+                else:
+                    with pytest.raises(VerifierUnavailableError):
+                        await verifier.verify(token, AUDIENCE)
+        read = await authorization_server(Web(http, f"{issuer.url}/mcp", {}), issuer.url, "the metadata")
+        assert {name for name in ENDPOINTS if read.has(name)} == found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import httpx2
@@ -15,32 +16,24 @@ from mcpkit.auth import DevAuth
 from mcpkit.auth.authority import public_internet
 from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.errors import OAuthError
-from mcpkit.auth.authority.public_internet import PublicTransport
+from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
 from tests.helpers.oauth_flow import CALLBACK, Login
 from tests.helpers.serving import free_ports, in_thread_at, serve_nginx
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-PRIVATE = "127.0.0.1"
-
-
 NAMES = {
-    "internal.example": ("127.0.0.1",),
-    "mapped.example": ("::ffff:127.0.0.1",),
-    "both.example": ("8.8.8.8", "127.0.0.1"),
-    "metadata.example": ("169.254.169.254",),
-    "nat64.example": ("64:ff9b::7f00:1",),
-    "tunnel.example": ("2002:7f00:1::",),
-    "neighbour.example": ("10.0.0.1",),
-    "unique-local.example": ("fd00::1",),
-    "link-local.example": ("fe80::1",),
-    "shared.example": ("100.64.0.1",),
-    "any.example": ("0.0.0.0",),
-}
+    "internal.example": ("127.0.0.1",), "mapped.example": ("::ffff:127.0.0.1",),
+    "both.example": ("8.8.8.8", "127.0.0.1"), "metadata.example": ("169.254.169.254",),
+    "nat64.example": ("64:ff9b::7f00:1",), "tunnel.example": ("2002:7f00:1::",),
+    "neighbour.example": ("10.0.0.1",), "unique-local.example": ("fd00::1",),
+    "link-local.example": ("fe80::1",), "shared.example": ("100.64.0.1",), "any.example": ("0.0.0.0",),
+}  # fmt: skip
 
 
-class Canary:
-    """A listener on a free port of 127.0.0.1 that counts connections and closes them."""
+class Canary(httpx2.AsyncBaseTransport):
+    """A listener on a free port of 127.0.0.1 that counts connections, and a transport that leads there alone."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -50,11 +43,16 @@ class Canary:
         self.connections += 1
         writer.transport.abort()
 
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        async with httpx2.AsyncHTTPTransport(verify=False, trust_env=False) as transport:
+            url = request.url.copy_with(host="127.0.0.1", port=self.port)
+            return await transport.handle_async_request(httpx2.Request("GET", url))
+
 
 @pytest.fixture
 async def canary() -> AsyncIterator[Canary]:
     canary = Canary()
-    async with await asyncio.start_server(canary.accept, PRIVATE, 0) as server:
+    async with await asyncio.start_server(canary.accept, "127.0.0.1", 0) as server:
         canary.port = server.sockets[0].getsockname()[1]
         yield canary
 
@@ -73,22 +71,20 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def resolved(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
-        if name not in NAMES:
-            return real(host, port, *arguments, **options)
-        return [found for each in NAMES[name] for found in real(each, port, *arguments, **options)]
+        addresses = NAMES.get(name, (host,))
+        return [found for each in addresses for found in real(each, port, *arguments, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
 
 
-def unguarded() -> httpx2.AsyncClient:
-    """What a fetch would be without the guard."""
-    return httpx2.AsyncClient(verify=False, trust_env=False, timeout=5)
+def attacker_at(origin: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=30)
 
 
 async def send_client_id(origin: str, client_id: str) -> list[httpx2.Response]:
     """Name a client at every endpoint that looks clients up."""
     login = Login(client_id, resource=None)
-    async with httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=30) as attacker:
+    async with attacker_at(origin) as attacker:
         return [
             await attacker.get("/authorize", params=login.query),
             await attacker.post("/token", data=login.form("a code")),
@@ -96,92 +92,133 @@ async def send_client_id(origin: str, client_id: str) -> list[httpx2.Response]:
         ]
 
 
-HOSTS = [
-    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0", "localhost", "LOCALHOST",
-    "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
-    "internal.example", "mapped.example",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0", "localhost", "LOCALHOST",
+        "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
+        "internal.example", "mapped.example",
+    ],
+)  # fmt: skip
 async def test_loopback_url_in_any_spelling_is_not_requested(origin, canary, host, monkeypatch):
     url = f"https://{host}:{canary.port}/client.json"
-    answers = await send_client_id(origin, url)
-    assert [each.status_code for each in answers] == [400, 401, 401]
+    responses = await send_client_id(origin, url)
+    assert [each.status_code for each in responses] == [400, 401, 401]
     assert canary.connections == 0
+
+    def unguarded() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(verify=False, trust_env=False, timeout=5)
+
     monkeypatch.setattr(public_internet, "public_client", unguarded)
     await send_client_id(origin, url)
     assert canary.connections >= 1
 
 
-class Wire(httpx2.AsyncBaseTransport):
-    """Connects to the canary, whatever address it is given, and notes that: no test may ask real neighbours."""
-
-    def __init__(self, canary: Canary) -> None:
-        self.asked: list[str] = []
-        self._canary = canary
-        self._inner = httpx2.AsyncHTTPTransport(verify=False, trust_env=False)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request.url.host)
-        url = request.url.copy_with(host=PRIVATE, port=self._canary.port)
-        return await self._inner.handle_async_request(httpx2.Request("GET", url))
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 async def test_name_of_private_address_is_not_requested(name, canary):
-    url = f"https://{name}/client.json"
-    wire = Wire(canary)
-    with pytest.raises(OAuthError, match="not on the public internet"):
-        await ClientDocuments(lambda: httpx2.AsyncClient(transport=PublicTransport(wire))).find(url)
-    assert (wire.asked, canary.connections) == ([], 0)
-    believing = PublicTransport(wire, is_allowed=lambda _: True)
-    with pytest.raises(OAuthError):
-        await ClientDocuments(lambda: httpx2.AsyncClient(transport=believing)).find(url)
-    assert canary.connections >= 1
+    async def find(**options: Any) -> str:
+        transport = PublicTransport(canary, **options)
+        with pytest.raises(OAuthError) as caught:
+            await ClientDocuments(lambda: httpx2.AsyncClient(transport=transport)).find(
+                f"https://{name}/client.json"
+            )
+        return caught.value.description
+
+    before = canary.connections
+    assert "not on the public internet" in await find()
+    assert canary.connections == before
+    await find(is_allowed=lambda _: True)
+    assert canary.connections > before
+
+
+async def test_unknown_and_private_names_have_one_error():
+    async def unknown(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    async def private(host: str, port: int) -> Sequence[str]:
+        return ("10.0.0.1",)
+
+    errors: set[str] = set()
+    for resolve in (unknown, private):
+        client = httpx2.AsyncClient(transport=PublicTransport(resolve=resolve))
+        with pytest.raises(OAuthError) as caught:
+            await ClientDocuments(lambda client=client: client).find("https://db.internal/x")
+        errors.add(str(caught.value))
+    assert len(errors) == 1
 
 
 async def test_response_hides_open_ports(origin, canary):
     """Else strangers could find out what runs on this machine, port by port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed = listener.getsockname()[1]
-    responses = []
+    found = []
     for port in (canary.port, closed):
-        answers = await send_client_id(origin, f"https://127.0.0.1:{port}/client.json")
-        responses.append([(each.status_code, each.text.replace(str(port), "PORT")) for each in answers])
-    assert responses[0] == responses[1]
+        responses = await send_client_id(origin, f"https://127.0.0.1:{port}/client.json")
+        found.append([(each.status_code, each.text.replace(str(port), "PORT")) for each in responses])
+    assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    "member", ["jwks_uri", "logo_uri", "client_uri", "tos_uri", "policy_uri", "sector_identifier_uri"]
-)
+@each_row("member", ["jwks_uri", "logo_uri", "client_uri", "tos_uri", "policy_uri", "sector_identifier_uri"])
 async def test_urls_in_registration_are_not_requested(origin, canary, member):
     url = f"http://127.0.0.1:{canary.port}/x"
-    metadata = {
-        "redirect_uris": [CALLBACK, f"{url}/callback"],
-        "token_endpoint_auth_method": "none",
-        member: url,
-    }
-    async with httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=30) as attacker:
-        registered = await attacker.post("/register", json=metadata)
+    uris, before = [CALLBACK, f"{url}/callback"], canary.connections
+    async with attacker_at(origin) as attacker:
+        registered = await attacker.post(
+            "/register", json={"redirect_uris": uris, "token_endpoint_auth_method": "none", member: url}
+        )
         assert registered.status_code == 201
         query = Login(registered.json()["client_id"], resource=None).query
         for more in ({}, {"request_uri": url}, {"resource": url}, {"redirect_uri": f"{url}/callback"}):
             await attacker.get("/authorize", params={**query, **more})
-        assert canary.connections == 0
+        assert canary.connections == before
         with pytest.raises(httpx2.HTTPError):
             await attacker.get(url)
-        assert canary.connections == 1
+        assert canary.connections == before + 1
 
 
-def test_dev_auth_behind_default_nginx_is_rejected(tmp_path):
-    server = Server("notes", auth=DevAuth())
-    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
-        passed_on = f"location / {{ proxy_pass {origin}; }}"
-        with serve_nginx(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
-            for path in ("/authorize", "/token", "/register"):
-                refused = client.post(proxy.plain + path)
-                assert (refused.status_code, "HTTP/1.0" in refused.text) == (403, True)
+def test_dev_auth_behind_default_nginx_is_rejected(origin, tmp_path):
+    passed_on = f"location / {{ proxy_pass {origin}; }}"
+    with serve_nginx(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
+        for path in ("/authorize", "/token", "/register"):
+            refused = client.post(proxy.plain + path)
+            assert (refused.status_code, "HTTP/1.0" in refused.text) == (403, True)
+
+
+@each_row(
+    ("address", "expected"),
+    [(address, True) for address in ("8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::8.8.8.8")]
+    + [(address, False) for address in (
+        "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "224.0.0.1", "240.0.0.1",
+        "255.255.255.255", "::1", "::", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1", "fe80::1",
+        "fe80::1%eth0", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "2001:db8::1", "2001::1", "2001:20::1",
+        "3fff::1", "5f00::1", "2002:7f00:1::", "64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1",
+        "64:ff9b:1::8.8.8.8", "100::1", "2001:10::1", "2001:0:7f00:1::", "::7f00:1", "localhost", "",
+    )],
+)  # fmt: skip
+def test_is_public_is_false_for_special_addresses(address, expected):
+    assert is_public(address) is expected
+
+
+@pytest.mark.limit("names of clients' documents that are looked up")
+async def test_lookups_without_answer_are_bounded(monkeypatch):
+    answered = threading.Event()
+    real = socket.getaddrinfo
+
+    def silent(host: str, *arguments: Any, **options: Any) -> Any:
+        if host.endswith(".silent.example"):
+            answered.wait(60)
+        return real("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    loop = asyncio.get_running_loop()
+    waiting = [loop.create_task(addresses_of(f"{each}.silent.example", 443)) for each in range(128)]
+    try:
+        await asyncio.sleep(0)  # so that each has begun
+        with pytest.raises(OSError, match="too many DNS lookups"):
+            await addresses_of("client.example", 443)
+        assert await loop.getaddrinfo("localhost", 443)
+    finally:
+        answered.set()
+    assert await asyncio.gather(*waiting) == [("127.0.0.1",)] * 128
+    assert await addresses_of("client.example", 443) == ("127.0.0.1",)

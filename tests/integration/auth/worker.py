@@ -1,31 +1,29 @@
-"""One worker of the site in workers.py; the environment names the provider, the store and the secrets."""
+"""The app of a worker process in test_workers.py. It imports little, so that a worker starts quickly."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from typing import Literal
+import time
 
 import httpx2
 
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy, UpstreamProvider
-from mcpkit.storage import Redis, Sqlite
-from tests.integration.auth.workers import CLIENT_ID
+from mcpkit.auth.proxy import logins
+from mcpkit.storage import Sqlite
 
 logging.basicConfig(level=logging.DEBUG)
+logins.LEASE = 3.0  # how long other workers wait for a refresh of a killed worker
 
-PROVIDER, SHARED = os.environ["PROVIDER"], os.environ["SHARED"]
-
-
+PROVIDER, AHEAD = os.environ["PROVIDER"], float(os.environ["AHEAD"])
+client = (os.environ["CLIENT_ID"], os.environ["CLIENT_SECRET"])
+upstream = UpstreamProvider.openid(PROVIDER, *client, scopes=["openid", "email"])
 server = Server(
     "notes",
-    auth=OAuthProxy(
-        UpstreamProvider.openid(PROVIDER, CLIENT_ID, os.environ["CLIENT_SECRET"], scopes=["openid", "email"])
-    ),
-    storage=Redis(SHARED) if SHARED.startswith("redis:") else Sqlite(SHARED),
-    secret_key=json.loads(os.environ["SECRETS"]),
+    auth=OAuthProxy(upstream, clock=lambda: time.time() + AHEAD),
+    storage=Sqlite(os.environ["SHARED"]),
+    secret_key=os.environ["SECRET"],
 )
 
 
@@ -35,26 +33,11 @@ def whoami(ctx: Context) -> str:
 
 
 @server.tool
-async def at_provider(ctx: Context) -> str:
+async def whoami_at_provider(ctx: Context) -> str:
     token = await ctx.upstream_token("openid")
-    async with httpx2.AsyncClient() as client:
-        answer = await client.get(f"{PROVIDER}/userinfo", headers={"Authorization": f"Bearer {token}"})
-    return str(answer.raise_for_status().json()["sub"])
-
-
-@server.tool
-async def leave(ctx: Context) -> str:
-    await server.revoke(ctx.principal)
-    return "gone"
-
-
-@server.tool
-async def plant(where: Literal["store", "log", "answer"], text: str, ctx: Context) -> str:
-    if where == "store":
-        await ctx.storage.put("planted", text.encode(), version=None, ttl=60)
-    elif where == "log":
-        logging.getLogger("planted").debug("%s", text)
-    return text if where == "answer" else "planted"
+    async with httpx2.AsyncClient() as web:
+        response = await web.get(f"{PROVIDER}/userinfo", headers={"Authorization": f"Bearer {token}"})
+    return str(response.raise_for_status().json()["sub"])
 
 
 app = server.asgi(public_url="https://mcp.example.com/mcp")
