@@ -1,13 +1,45 @@
-"""What the tests of `watch=` have in common: something to watch, and a server of that."""
+"""Subscriptions: listeners of changes, subscribed clients, a source to watch, and a server of it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from mcpkit import Server
-from tests.helpers.pipe import settle
+from mcpkit import Principal, Server
+from mcpkit.state.change import Change
+from mcpkit.state.principal import ANYONE
+from mcpkit.testing import TestClient, connect
+from tests.helpers.pipe import Ear, settle, updated
+
+
+def listen(server: Server, *changes: Change | str, principal: Principal = ANYONE) -> Ear:
+    """Return a listener of changes in this event loop; a string is the URI of a resource."""
+    listener = Ear()
+    listener.principal = principal
+    for change in changes:
+        server.engine.hubs.here().want(listener, updated(change) if isinstance(change, str) else change)
+    return listener
+
+
+@asynccontextmanager
+async def subscribed(
+    server: Server, revision: str, principal: Principal, *uris: str
+) -> AsyncIterator[TestClient]:
+    """Connect a client that is subscribed to resources, and to the lists of tools and resources."""
+    async with connect(server, protocol_version=revision, principal=principal) as client:
+        if revision == "2026-07-28":
+            lists = {"resourcesListChanged": True, "toolsListChanged": True}
+            params = {"notifications": {"resourceSubscriptions": list(uris), **lists}}
+            stream = asyncio.ensure_future(client.request("subscriptions/listen", params))
+            await client.notification("notifications/subscriptions/acknowledged")
+            yield client
+            stream.cancel()
+        else:
+            for uri in uris:
+                await client.request("resources/subscribe", {"uri": uri})
+            yield client
 
 
 class Source:

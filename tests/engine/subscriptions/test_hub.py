@@ -1,158 +1,151 @@
-"""Changes on their way to listeners of one event loop, and to servers that share a broker."""
+"""Changes on their way to the listeners of an event loop, to other processes, and after lost messages."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import weakref
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
-from mcpkit import Registry, Server
+from mcpkit import Access, Principal, Registry, Server
+from mcpkit.engine.connection import Connection
+from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from mcpkit.state.memory import Memory
-from tests.helpers.pipe import Ear, hearing, settle
+from tests.helpers.engines import LossyMemory
+from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated
+from tests.helpers.waiting import until
+from tests.helpers.watched import listen, subscribed
 
 pytestmark = pytest.mark.anyio
 
-X: Change = Change("resource", "data://x")
-Y: Change = Change("resource", "data://y")
-TOOLS: Change = Change("tools")
+X, Y, TOOLS = updated("data://x"), updated("data://y"), Change("tools")
+INBOX, MAIL = "mail://inbox", "mail://{folder}/{number}"
+ADA, BOB = Principal("ada", {"mail"}), Principal("bob")
 
 
 def handler() -> str:
     return ""
 
 
-def station(id: str) -> str:
-    return id
+def mail_server(broker: Memory | None = None) -> Server:
+    server = Server("mail", storage=broker)
+    server.resource(INBOX)(handler)
+    server.resource(MAIL, name="mail")(lambda folder, number: f"{folder}{number}")
+    server.tool(handler, name="send")
+    return server
 
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("s")
-    server.resource("data://stations/{id}")(station)
-    return server
+    return mail_server()
 
 
-async def test_change_reaches_its_listeners_only(server: Server) -> None:
-    changes, one, other = server.engine.hubs.here(), Ear(), Ear()
-    changes.want(one, X)
-    changes.want(one, TOOLS)
-    changes.want(other, Y)
-    server.notify_resource_updated("data://x")
-    server.tool(handler)
-    server.prompt(handler)
-    await settle()
-    assert one.heard == [X, TOOLS]
-    assert other.heard == []
+def run_in_thread(target: Callable[..., Any], *args: Any) -> None:
+    thread = threading.Thread(target=target, args=args)
+    thread.start()
+    thread.join()
 
 
-async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(server: Server) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
-    for change in (X, Y, TOOLS):
-        changes.want(ear, change)
+async def test_hub_sends_each_change_once_per_turn_to_its_listeners_in_order(server: Server) -> None:
+    listener, removed = listen(server, X, Y, TOOLS), listen(server, X, TOOLS)
+    other = listen(server, updated("data://z"))
     server.notify_resource_updated("data://y")
     server.tool(handler)
+    server.prompt(handler)
+    server.engine.hubs.here().forget(removed)
+    server.engine.hubs.here().forget(removed)
     server.notify_resource_updated("data://x")
     server.notify_resource_updated("data://y")
     server.tool(handler, name="other")
     await settle()
-    assert ear.heard == [Y, TOOLS, X]
+    assert listener.heard == [Y, TOOLS, X]
+    assert removed.heard == other.heard == []
     server.notify_resource_updated("data://y")
     await settle()
-    assert ear.heard == [Y, TOOLS, X, Y]
+    assert listener.heard == [Y, TOOLS, X, Y]
 
 
-async def test_removed_listener_receives_no_pending_change(server: Server) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
-    changes.want(ear, X)
-    changes.want(ear, TOOLS)
-    server.notify_resource_updated("data://x")
-    changes.forget(ear)
-    changes.forget(ear)
-    server.tool(handler)
+async def test_hub_template_text_stands_for_all_its_uris(server: Server) -> None:
+    listener, other = listen(server, MAIL, "mail://a/1"), listen(server, "data://{id}")
+    for uri in ("mail://a/1", "mail://a/2", "mail://a/2/deep", "data://1"):
+        server.notify_resource_updated(uri)
     await settle()
-    assert ear.heard == []
-
-
-async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) -> None:
-    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
-    changes.want(ear, Change("resource", "data://stations/{id}"))
-    changes.want(ear, Change("resource", "data://stations/1"))
-    changes.want(other, Change("resource", "data://elsewhere/{id}"))
-    server.notify_resource_updated("data://stations/1")
-    server.notify_resource_updated("data://stations/2")
-    server.notify_resource_updated("data://stations/2/deep")
-    server.notify_resource_updated("data://elsewhere/1")
-    await settle()
-    assert ear.heard == [Change("resource", "data://stations/1"), Change("resource", "data://stations/2")]
+    assert listener.uris == ["mail://a/1", "mail://a/2"]
     assert other.heard == []
-    server.resource("data://elsewhere/{id}")(station)
-    server.catalog.resource_templates.disable("data://stations/{id}")
-    server.notify_resource_updated("data://elsewhere/1")
-    server.notify_resource_updated("data://stations/2")
+    server.resource("data://{id}", name="data")(lambda id: id)
+    server.catalog.resource_templates.disable(MAIL)
+    for uri in ("data://1", "mail://a/2"):
+        server.notify_resource_updated(uri)
     await settle()
-    assert other.heard == [Change("resource", "data://elsewhere/1")]
-    assert len(ear.heard) == 2
-    changes.forget(other)
-    server.notify_resource_updated("data://elsewhere/1")
+    assert other.uris == ["data://1"]
+    assert len(listener.heard) == 2
+    server.engine.hubs.here().forget(other)
+    server.notify_resource_updated("data://1")
     await settle()
     assert len(other.heard) == 1
 
 
-async def test_updates_of_what_is_included_come_under_the_prefix(server: Server) -> None:
+async def test_hub_update_of_an_included_registry_has_its_prefix(server: Server) -> None:
     registry = Registry()
     registry.resource("data://r")(handler)
     server.include(registry, prefix="in")
-    changes, ear = server.engine.hubs.here(), Ear()
-    changes.want(ear, Change("resource", "data://in/r"))
+    listener = listen(server, "data://in/r")
     registry.notify_resource_updated("data://r")
     await settle()
-    assert ear.heard == [Change("resource", "data://in/r")]
+    assert listener.uris == ["data://in/r"]
 
 
-async def test_server_is_watched_only_while_clients_listen(server: Server) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
+async def test_hub_watches_server_only_while_clients_listen(server: Server) -> None:
     assert hearing(server) == 0
-    changes.want(ear, X)
-    changes.want(ear, TOOLS)
+    listener = listen(server, X, TOOLS)
     assert hearing(server) == 1
-    changes.unwant(ear, X)
+    server.engine.hubs.here().unwant(listener, X)
     assert hearing(server) == 1
-    changes.forget(ear)
+    server.engine.hubs.here().forget(listener)
     assert hearing(server) == 0
 
 
 @pytest.mark.slow
 def test_hub_references_to_loop_and_server_are_weak() -> None:
     server = Server("s")
-    ears: list[Ear] = []
 
-    async def listen(server: Server) -> weakref.ref[asyncio.AbstractEventLoop]:
-        ears.append(Ear())
-        server.engine.hubs.here().want(ears[0], X)
-        server.engine.hubs.here().forget(ears[0])
-        return weakref.ref(asyncio.get_running_loop())
+    async def run(server: Server) -> tuple[Any, weakref.ref[asyncio.AbstractEventLoop]]:
+        listener = listen(server, X)
+        server.engine.hubs.here().forget(listener)
+        return listener, weakref.ref(asyncio.get_running_loop())
 
-    loop = asyncio.run(listen(server))
+    _listener, loop = asyncio.run(run(server))
     gc.collect()
     assert loop() is None
-    gone = weakref.ref(server)
+    reference = weakref.ref(server)
     del server
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-# What waits for one listener
+def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
+    async def run() -> Any:
+        return listen(server, X)
+
+    listener = asyncio.run(run())
+    server.notify_resource_updated("data://x")
+    server.notify_resource_updated("data://x")
+    assert listener.heard == []
+    assert hearing(server) == 0
 
 
 def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     pending = Pending()
     pending.add(TOOLS)
-    uris = [Change("resource", f"data://{n}") for n in range(Pending.LIMIT)]
+    uris = [updated(f"data://{n}") for n in range(Pending.LIMIT)]
     assert [pending.add(uri) for uri in uris] == [True] * (Pending.LIMIT - 1) + [False]
     assert pending.add(uris[0])  # it waits already
     assert pending.add(Change("prompts"))
@@ -160,78 +153,145 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
 
 
-def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
-    ear = Ear()
-
-    async def listen() -> None:
-        server.engine.hubs.here().want(ear, X)
-
-    asyncio.run(listen())
-    server.notify_resource_updated("data://x")
-    server.notify_resource_updated("data://x")
-    assert ear.heard == []
-    assert hearing(server) == 0
+# Servers that share a broker
 
 
-class Failing(Memory):
-    """A broker that is down at times."""
-
-    is_down = True
-
-    async def publish(self, topic: str, message: str) -> None:
-        if self.is_down:
-            raise ConnectionError("down")
-        await super().publish(topic, message)
-
-
-async def test_servers_with_a_shared_broker_receive_each_change_once() -> None:
+async def test_broker_change_reaches_each_server_of_the_name_once() -> None:
     broker = Memory()
-    here, there, other = (
-        Server("s", storage=broker),
-        Server("s", storage=broker),
-        Server("other", storage=broker),
-    )
-    ears = {server: Ear() for server in (here, there, other)}
-    for server, ear in ears.items():
-        for change in (X, TOOLS, Change("resources")):
-            server.engine.hubs.here().want(ear, change)
+    here, there = Server("s", storage=broker), Server("s", storage=broker)
+    other = Server("other", storage=broker)
+    listeners = [listen(server, X, TOOLS, Change("resources")) for server in (here, there, other)]
     async with here.running(), there.running(), other.running():
         here.notify_resource_updated("data://x")
         here.tool(handler)
         here.notify_resource_updated("data://x")
         await settle()
-        assert ears[here].heard == [X, TOOLS]
-        assert ears[there].heard == [X, TOOLS]
-        thread = threading.Thread(target=there.notify_resource_updated, args=("data://x",))
-        thread.start()
-        thread.join()
+        assert [each.heard for each in listeners] == [[X, TOOLS], [X, TOOLS], []]
+        run_in_thread(there.notify_resource_updated, "data://x")
         await settle()
-    assert ears[here].heard == [X, TOOLS, X]
-    assert ears[there].heard == [X, TOOLS, X]
-    assert ears[other].heard == []
-    here.notify_resource_updated("data://x")  # nobody serves it any more
+        assert [each.heard for each in listeners] == [[X, TOOLS, X], [X, TOOLS, X], []]
+    here.notify_resource_updated("data://x")  # no server runs any more
     await settle()
-    assert len(ears[there].heard) == 3
+    assert len(listeners[1].heard) == 3
 
 
-async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_broker_failure_is_logged_once_and_publishing_is_retried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Memory):
+        is_down = True
+
+        async def publish(self, topic: str, message: str) -> None:
+            if self.is_down:
+                raise ConnectionError("down")
+            await super().publish(topic, message)
+
     broker = Failing()
     here, there = Server("s", storage=broker), Server("s", storage=broker)
-    ear, own = Ear(), Ear()
-    there.engine.hubs.here().want(ear, X)
-    here.engine.hubs.here().want(own, X)
+    own, remote = listen(here, X), listen(there, X)
     async with here.running():
-        for _ in range(3):
+        for broker.is_down, logged, received in ((True, 1, 0), (True, 1, 0), (False, 1, 1), (True, 2, 1)):
             here.notify_resource_updated("data://x")
             await settle()
-        assert own.heard == [X] * 3
-        assert [record.levelname for record in caplog.records] == ["ERROR"]
-        assert "the shared store does not answer: other processes" in caplog.text
-        broker.is_down = False
-        here.notify_resource_updated("data://x")
+            assert [record.levelname for record in caplog.records] == ["ERROR"] * logged
+            assert remote.heard == [X] * received
+    assert own.heard == [X] * 4
+    assert "the shared store does not answer: other processes" in caplog.text
+
+
+# Gaps: messages between processes are lost
+
+
+async def test_gap_notifies_each_listener_with_access_once() -> None:
+    broker = LossyMemory()
+    server, other = mail_server(broker), Server("other", storage=broker)
+    secret = Access(visible=lambda who: "mail" in who.scopes)
+    server.resource("mail://secret", access=secret)(handler)
+    wants = {TOOLS, Change("resources"), updated(INBOX), updated(MAIL)}
+    listener, inbox = listen(server, *wants), listen(server, INBOX)
+    elsewhere = listen(other, Change("prompts"))
+    ada, bob = (listen(server, "mail://secret", principal=who) for who in (ADA, BOB))
+    broker.report_gap()
+    await settle()
+    assert len(listener.heard) == len(wants)
+    assert set(listener.heard) == wants
+    assert (inbox.uris, elsewhere.heard) == ([INBOX], [Change("prompts")])
+    assert [len(each.heard) for each in (ada, bob)] == [1, 0]
+    server.engine.hubs.here().forget(inbox)
+    run_in_thread(broker.report_gap)
+    await settle()
+    assert len(listener.heard) == 2 * len(wants)
+    assert len(inbox.heard) == 1
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_gap_makes_clients_list_again(revision: str) -> None:
+    broker, uris = LossyMemory(), {INBOX, "mail://inbox/1"}
+    here, there = mail_server(broker), mail_server(broker)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(there.running())
+        client = await stack.enter_async_context(subscribed(here, revision, ADA, *uris))
+        broker.loses_messages = True
+        there.notify_resource_updated("mail://inbox/1")
         await settle()
-        assert ear.heard == [X]
-        broker.is_down = True
-        here.notify_resource_updated("data://x")
+        broker.report_gap()
+        assert {(await client.notification("notifications/resources/updated"))["uri"] for _ in uris} == uris
+        await client.notification("notifications/tools/list_changed")
+        there.notify_resource_updated("mail://inbox/1")
+        assert (await client.notification("notifications/resources/updated"))["uri"] == "mail://inbox/1"
+
+
+async def test_gap_ends_streams_of_topics() -> None:
+    broker = LossyMemory()
+    server = Server("s", storage=broker)
+    topic = server.extension("com.example/jobs").topic("jobIds", "notifications/jobs")
+    lines: asyncio.Queue[Any] = asyncio.Queue()
+    capabilities = {META + "clientCapabilities": {"extensions": {"com.example/jobs": {}}}}
+    params = {"notifications": {"jobIds": ["a"]}, "_meta": stateless_meta(**capabilities)}
+    async with server.running():
+        connection = Connection(server, lambda line: lines.put_nowait(json.loads(line)))
+
+        async def open_stream(id_: str) -> None:
+            request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
+            connection.receive(json.dumps(request).encode())
+            assert (await lines.get())["method"] == "notifications/subscriptions/acknowledged"
+
+        await open_stream("first")
+        broker.report_gap()
+        ended = await lines.get()
+        assert ended["method"] == "notifications/cancelled"
+        assert ended["params"] == {"requestId": "first", "reason": LOST}
+        await open_stream("second")
+        topic.publish("a", {"state": "done"})
+        message = (await lines.get())["params"]
+        assert (message["state"], message["_meta"][META + "subscriptionId"]) == ("done", "second")
+        await connection.aclose()
+
+
+async def test_gap_audience_is_requested_again_after_lost_answers() -> None:
+    broker = LossyMemory()
+    here, there = mail_server(broker), mail_server(broker)
+    ada, bob = (listen(there, INBOX, principal=who) for who in (ADA, BOB))
+    async with here.running():
+        requests: list[str] = []
+        broker.subscribe("mail/changes", requests.append)
+
+        def lose_the_answer(message: str) -> None:
+            broker.loses_messages = '"who"' in message
+
+        leave = broker.subscribe("mail/changes", lose_the_answer)
+        here.notify_resource_updated(INBOX, to=lambda who: who.id == "ada")
+        await until(lambda: broker.loses_messages)
         await settle()
-        assert len(caplog.records) == 2
+        leave()
+        assert ada.heard == bob.heard == []
+        (report_gap,) = [each for each in broker._missed.values() if each.__qualname__ == "Publisher._missed"]
+        broker.loses_messages = False
+        report_gap()  # of the publisher only
+        await until(lambda: ada.heard)
+        await settle()
+        count = len(requests)
+        report_gap()
+        await until(lambda: len(requests) > count)
+        await settle()
+        assert (ada.uris, bob.heard) == ([INBOX], [])  # no listener receives the update twice

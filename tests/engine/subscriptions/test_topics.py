@@ -1,11 +1,11 @@
-"""Topics of extensions: what clients listen to by keys, who is told, and what is refused."""
+"""Topics of extensions: keys that clients subscribe to, audiences of messages, and refused definitions."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,89 +16,88 @@ from mcpkit.extensions import SubscriptionTopic
 from mcpkit.storage import Memory
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-KNOWS = {"extensions": {"com.example/jobs": {}, "com.example/other": {}}}
+CAPABILITIES = {"extensions": {"com.example/jobs": {}, "com.example/other": {}}}
 ADA, BOB = Principal("ada"), Principal("bob", {"admin"})
-TOLD = "notifications/jobs"
+METHOD = "notifications/jobs"
 
 
 def jobs(server: Server, **options: Any) -> SubscriptionTopic:
-    return server.extension("com.example/jobs").topic("jobIds", TOLD, **options)
+    return server.extension("com.example/jobs").topic("jobIds", METHOD, **options)
+
+
+def is_admin(who: Principal) -> bool:
+    return "admin" in who.scopes
 
 
 @asynccontextmanager
-async def listening(
-    server: Server, expected: Any, *, principal: Principal = ADA, capabilities: Any = KNOWS
-) -> AsyncIterator[TestClient]:
-    """Open a stream, and go on once it is acknowledged."""
-    async with connect(server, principal=principal, capabilities=capabilities) as client:
-        stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": expected}))
-        await client.notification("notifications/subscriptions/acknowledged")
-        yield client
-        stream.cancel()
+async def listening(server: Server, *principals: Principal) -> AsyncIterator[list[TestClient]]:
+    """Connect clients that are subscribed to the job `a`."""
+    params = {"notifications": {"jobIds": ["a"]}}
+    async with AsyncExitStack() as stack:
+        clients = []
+        for who in principals:
+            client = await stack.enter_async_context(
+                connect(server, principal=who, capabilities=CAPABILITIES)
+            )
+            stream = asyncio.ensure_future(client.request("subscriptions/listen", params))
+            stack.callback(stream.cancel)
+            await client.notification("notifications/subscriptions/acknowledged")
+            clients.append(client)
+        yield clients
 
 
-async def heard(client: TestClient, count: int) -> list[Any]:
-    return [(await client.notification(TOLD))["state"] for _ in range(count)]
+async def states(clients: list[TestClient]) -> list[str]:
+    """Return the state in the next message of each client."""
+    return [(await client.notification(METHOD))["state"] for client in clients]
 
 
-def latest(client: TestClient) -> str:
-    return client.notifications.pop()["params"]["state"]
-
-
-async def refused(server: Server, expected: Any, capabilities: Any = KNOWS) -> ProtocolError:
+async def refusal(server: Server, keys: Any, capabilities: Any = CAPABILITIES) -> ProtocolError:
     async with connect(server, capabilities=capabilities) as client:
         with pytest.raises(ProtocolError) as caught:
-            await client.request("subscriptions/listen", {"notifications": expected})
+            await client.request("subscriptions/listen", {"notifications": {"jobIds": keys}})
     return caught.value
 
 
 async def test_topic_without_the_extension_names_the_missing_capability() -> None:
     server = Server("s")
     jobs(server)
-    error = await refused(server, {"jobIds": ["a"]}, {})
+    error = await refusal(server, ["a"], {})
     assert error.code == -32021
     assert error.data == {"requiredCapabilities": {"extensions": {"com.example/jobs": {}}}}
 
 
-@pytest.mark.parametrize("keys", [[], ["a"], None])
-async def test_unknown_topic_members_are_not_acknowledged(
-    keys: Any,
-) -> None:
+@each_row("keys", [[], ["a"], None])
+async def test_topic_unknown_members_are_not_acknowledged(keys: Any) -> None:
     server = Server("s", options=ServerOptions(capabilities={"tools"}))
     jobs(server)
     wanted = {"toolsListChanged": True, "jobIds": None, "strangeIds": keys}
     async with connect(server, capabilities={}) as client:
         stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-        told = await client.notification("notifications/subscriptions/acknowledged")
-        assert told["notifications"] == {"toolsListChanged": True}
+        acknowledged = await client.notification("notifications/subscriptions/acknowledged")
+        assert acknowledged["notifications"] == {"toolsListChanged": True}
         stream.cancel()
 
 
 async def test_topic_sends_each_listener_its_latest_message_only() -> None:
     server = Server("s")
     topic = jobs(server)
-    async with (
-        listening(server, {"jobIds": ["a"]}) as ada,
-        listening(server, {"jobIds": ["a"]}, principal=BOB) as bob,
-    ):
+    async with listening(server, ADA, BOB) as clients:
         topic.publish("a", {"state": "for all"})
         topic.publish("a", {"state": "for ada"}, to=ADA)
-        topic.publish("a", {"state": "for admins"}, to=lambda who: "admin" in who.scopes)
-        assert await heard(ada, 1) == ["for ada"]
-        assert await heard(bob, 1) == ["for admins"]
-        topic.publish("a", {"state": "secret of bob's"}, to=BOB)
-        topic.publish("a", {"state": "secret of ada's"}, to=ADA)
-        topic.publish("a", {"state": "newer of bob's"}, to=BOB)
-        assert await heard(ada, 1) == ["secret of ada's"]
-        assert await heard(bob, 1) == ["newer of bob's"]
-        topic.publish("a", {"state": "of ada's"}, to=ADA)
+        topic.publish("a", {"state": "for admins"}, to=is_admin)
+        assert await states(clients) == ["for ada", "for admins"]
+        topic.publish("a", {"state": "secret of bob"}, to=BOB)
+        topic.publish("a", {"state": "secret of ada"}, to=ADA)
+        topic.publish("a", {"state": "newer of bob"}, to=BOB)
+        assert await states(clients) == ["secret of ada", "newer of bob"]
+        topic.publish("a", {"state": "of ada"}, to=ADA)
         topic.publish("a", {"state": "of all"})
-        assert [await heard(ada, 1), await heard(bob, 1)] == [["of all"]] * 2
-        assert not ada.notifications
-        assert not bob.notifications
+        assert await states(clients) == ["of all", "of all"]
+        assert not any(client.notifications for client in clients)
 
 
 async def test_topic_audience_function_applies_in_other_processes_in_order() -> None:
@@ -106,27 +105,19 @@ async def test_topic_audience_function_applies_in_other_processes_in_order() -> 
     here, there = Server("s", storage=broker), Server("s", storage=broker)
     topic = jobs(here)
     jobs(there)
-    async with (
-        here.running(),
-        listening(there, {"jobIds": ["a"]}) as ada,
-        listening(there, {"jobIds": ["a"]}, principal=BOB) as bob,
-    ):
-        topic.publish("a", {"state": "for admins"}, to=lambda who: "admin" in who.scopes)
-        assert await heard(bob, 1) == ["for admins"]
-        # Who listens there has to be asked for; meanwhile something newer is told.
-        topic.publish("a", {"state": "old"}, to=lambda who: True)
-        topic.publish("a", {"state": "of ada's"}, to=ADA)
-        topic.publish("a", {"state": "of bob's"}, to=BOB)
-        await settle()
-        assert [latest(ada), latest(bob)] == ["of ada's", "of bob's"]
-        topic.publish("a", {"state": "old"}, to=lambda who: who == BOB)
-        topic.publish("a", {"state": "for all"})
-        await settle()
-        assert [latest(ada), latest(bob)] == ["for all", "for all"]
-        topic.publish("a", {"state": "for all"}, to=lambda who: True)
-        topic.publish("a", {"state": "of ada's"}, to=ADA)
-        await settle()
-        assert [latest(ada), latest(bob)] == ["of ada's", "for all"]
+    async with here.running(), listening(there, ADA, BOB) as clients:
+        topic.publish("a", {"state": "for admins"}, to=is_admin)
+        assert await states(clients[1:]) == ["for admins"]
+        # The other process is asked for its listeners; a newer message is published meanwhile.
+        for messages, latest in (
+            ([("old", lambda who: True), ("of ada", ADA), ("of bob", BOB)], ["of ada", "of bob"]),
+            ([("old", lambda who: who == BOB), ("for all", None)], ["for all", "for all"]),
+            ([("for all", lambda who: True), ("of ada", ADA)], ["of ada", "for all"]),
+        ):
+            for state, audience in messages:
+                topic.publish("a", {"state": state}, to=audience)
+            await settle()
+            assert [client.notifications.pop()["params"]["state"] for client in clients] == latest
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -136,7 +127,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     return accept
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accept", "code", "text"),
     [
         (raising(ProtocolError(-32602, "No such job")), -32602, "No such job"),
@@ -149,48 +140,45 @@ def raising(error: Exception) -> Callable[..., Any]:
 async def test_topic_accept_error_is_the_response(
     accept: Any, code: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     server = Server("s")
     jobs(server, accept=accept)
-    error = await refused(server, {"jobIds": ["a"]})
+    error = await refusal(server, ["a"])
     assert (error.code, error.message[: len(text)]) == (code, text)
     assert bool(caplog.records) == (code == -32603)
 
 
-async def never(keys: list[str], ctx: Any) -> list[str]:
-    return keys
-
-
-@pytest.mark.parametrize("keys", ["a", 1, True, {}, {"a": 1}, [1], [None], ["a", ["b"]]])
-async def test_keys_of_another_type_are_refused(keys: Any) -> None:
+@each_row("keys", ["a", 1, True, {}, {"a": 1}, [1], [None], ["a", ["b"]]])
+async def test_topic_keys_of_another_type_are_refused(keys: Any) -> None:
     server = Server("s")
     jobs(server)
-    error = await refused(server, {"jobIds": keys})
+    error = await refusal(server, keys)
     assert (error.code, error.message) == (-32602, "notifications.jobIds: expected an array of strings")
 
 
-@pytest.mark.parametrize(
-    "strange",
+@each_row(
+    "message",
     [
-        {"what": TOLD, "uri": "a"},
-        {"what": TOLD, "uri": "a", "params": ["state"]},
-        {"what": TOLD, "uri": None, "params": {"state": "x"}},
-        {"what": TOLD, "uri": 1, "params": {"state": "x"}},
-        {"what": ["notifications/jobs"], "uri": "a", "params": {"state": "x"}},
+        {"what": METHOD, "uri": "a"},
+        {"what": METHOD, "uri": "a", "params": ["state"]},
+        {"what": METHOD, "uri": None, "params": {"state": "x"}},
+        {"what": METHOD, "uri": 1, "params": {"state": "x"}},
+        {"what": [METHOD], "uri": "a", "params": {"state": "x"}},
         {"what": "who", "uri": "a", "number": 1},
         {"what": "who", "of": 1, "uri": "a", "number": 1},
     ],
 )
-async def test_malformed_broker_message_of_a_topic_is_ignored(strange: dict[str, Any]) -> None:
+async def test_topic_malformed_broker_message_is_ignored(message: dict[str, Any]) -> None:
     broker = Memory()
     server = Server("s", storage=broker)
     topic = jobs(server)
-    async with listening(server, {"jobIds": ["a"]}) as client:
-        await broker.publish("s/changes", json.dumps({"origin": "there", **strange}))
-        topic.publish("a", {"state": "well"})
-        assert await heard(client, 1) == ["well"]
+    async with listening(server, ADA) as clients:
+        await broker.publish("s/changes", json.dumps({"origin": "there", **message}))
+        topic.publish("a", {"state": "valid"})
+        assert await states(clients) == ["valid"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "error"),
     [
         ((1, {}), TypeError),
@@ -202,21 +190,19 @@ async def test_malformed_broker_message_of_a_topic_is_ignored(strange: dict[str,
 )
 def test_topic_publish_wrong_value_is_refused(arguments: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        Extension("com.example/jobs").topic("jobIds", TOLD).publish(*arguments)
+        Extension("com.example/jobs").topic("jobIds", METHOD).publish(*arguments)
 
 
-@pytest.mark.parametrize(
+async def accept_async(keys: list[str], ctx: Any) -> list[str]:
+    return keys
+
+
+@each_row(
     ("member", "notification", "accept"),
     [
-        ("", TOLD, None),
-        (1, TOLD, None),
-        ("resourceSubscriptions", TOLD, None),
-        ("toolsListChanged", TOLD, None),
-        ("jobIds", "jobs", None),
-        ("jobIds", None, None),
-        ("jobIds", "notifications/resources/updated", None),
-        ("jobIds", TOLD, "all"),
-        ("jobIds", TOLD, never),
+        *((member, METHOD, None) for member in ("", 1, "resourceSubscriptions", "toolsListChanged")),
+        *(("jobIds", method, None) for method in ("jobs", None, "notifications/resources/updated")),
+        *(("jobIds", METHOD, accept) for accept in ("all", accept_async)),
     ],
 )
 def test_topic_wrong_definition_is_refused(member: Any, notification: Any, accept: Any) -> None:
@@ -226,12 +212,12 @@ def test_topic_wrong_definition_is_refused(member: Any, notification: Any, accep
     assert extension.topics == ()
 
 
-def test_a_member_belongs_to_one_extension() -> None:
+def test_topic_member_belongs_to_one_extension() -> None:
     server = Server("s")
     extension, other = server.extension("com.example/jobs"), Extension("com.example/other")
-    extension.topic("jobIds", TOLD)
+    extension.topic("jobIds", METHOD)
     with pytest.raises(RegistrationError, match="already has a topic 'jobIds'"):
-        extension.topic("jobIds", TOLD)
+        extension.topic("jobIds", METHOD)
     other.topic("jobIds", "notifications/other")
     with pytest.raises(RegistrationError, match="both have a topic 'jobIds'"):
         server.include(other)

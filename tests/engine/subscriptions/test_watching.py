@@ -1,10 +1,10 @@
-"""Functions of `watch=`: they run while clients are subscribed, and start again when they fail."""
+"""Functions of `watch=` and watched folders: they run while clients are subscribed, and restart when they fail."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,19 @@ import pytest
 
 from mcpkit import Context, LogHandler, RegistrationError, Server
 from mcpkit.components.context import current_context
+from mcpkit.components.resource_dir import resource_dir
 from mcpkit.engine.subscriptions import watching as module
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
 from tests.helpers.pipe import Ear, hearing, open_pipe, settle, updated
-from tests.helpers.watched import Source, read, station, watched_server
+from tests.helpers.tables import each_row
+from tests.helpers.waiting import until
+from tests.helpers.watched import Source, listen, read, station, watched_server
 
 pytestmark = pytest.mark.anyio
+
+RESOURCES = Change("resources")
 
 
 @pytest.fixture
@@ -33,76 +38,73 @@ def server(source: Source) -> Server:
     return watched_server(source)
 
 
+def stop(server: Server, listener: Ear) -> None:
+    server.engine.hubs.here().forget(listener)
+
+
+def watches() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
+
+
 async def test_watch_runs_from_the_first_subscriber_to_the_last(server: Server, source: Source) -> None:
-    changes, one, other = server.engine.hubs.here(), Ear(), Ear()
     await settle()
     assert source.story == []
-    changes.want(one, updated("data://x"))
-    changes.want(other, updated("data://x"))
+    one, other = listen(server, "data://x"), listen(server, "data://x")
     await source.update()
     assert one.uris == other.uris == ["data://x"]
-    changes.unwant(one, updated("data://x"))
+    server.engine.hubs.here().unwant(one, updated("data://x"))
     await source.update()
     assert len(other.uris) == 2
-    changes.forget(other)
+    stop(server, other)
     await settle()
     assert source.story == ["start fixed", "stop fixed"]
     assert len(one.uris) == 1
-    changes.want(one, updated("data://x"))
+    again = listen(server, "data://x")
     await source.update()
-    assert len(one.uris) == 2
-    changes.forget(one)
+    assert again.uris == ["data://x"]
+    stop(server, again)
     await settle()
     assert source.story == ["start fixed", "stop fixed"] * 2
 
 
 async def test_watch_with_variables_runs_for_each_subscribed_uri(server: Server, source: Source) -> None:
-    changes, ear = server.engine.hubs.here(), Ear()
-    for uri in ("data://stations/1", "data://stations/2", "data://stations/{id}", "data://unknown"):
-        changes.want(ear, updated(uri))
+    uris = ["data://stations/1", "data://stations/2", "data://stations/{id}", "data://stations/many"]
+    listener = listen(server, *uris, "data://unknown")  # the function takes no id "many"
     await settle()
     assert source.running == [1, 2]
     await source.update()
-    assert ear.uris == ["data://stations/1", "data://stations/2"]
-    changes.unwant(ear, updated("data://stations/1"))
+    assert listener.uris == uris[:2]
+    server.engine.hubs.here().unwant(listener, updated("data://stations/1"))
     await settle()
     assert source.running == [2]
-    changes.forget(ear)
+    stop(server, listener)
     await settle()
     assert source.running == []
 
 
 async def test_watch_without_variables_runs_once_for_all_uris(source: Source) -> None:
-    server, changes_heard = Server("s"), Ear()
+    server, one, two, three = Server("s"), *(f"data://stations/{id}" for id in (1, 2, 3))
     server.resource("data://stations/{id}", watch=source.fixed)(station)
-    changes, ear, every = server.engine.hubs.here(), Ear(), Ear()
-    changes.want(ear, updated("data://stations/1"))
-    changes.want(ear, updated("data://stations/2"))
-    changes.want(every, updated("data://stations/{id}"))
-    changes.want(changes_heard, Change("resources"))
-    await source.update("data://stations/2")
-    await source.update("data://stations/3")
-    assert ear.uris == ["data://stations/2"]
-    assert every.uris == ["data://stations/2", "data://stations/3"]
+    stations, template = listen(server, one, two), listen(server, "data://stations/{id}")
+    lists = listen(server, RESOURCES)
+    await source.update(two)
+    await source.update(three)
+    assert (stations.uris, template.uris) == ([two], [two, three])
     await source.update("data://stations/")
-    assert ear.uris[1:] == ["data://stations/1", "data://stations/2"]
-    assert every.uris[2:] == ["data://stations/1", "data://stations/2"]
-    assert changes_heard.heard == []
+    assert (stations.uris[1:], template.uris[2:]) == ([one, two], [one, two])
+    assert lists.heard == []
     await source.update(None)
-    assert changes_heard.heard == [Change("resources")]
-    changes.forget(ear)
+    assert lists.heard == [RESOURCES]
+    stop(server, stations)
     await settle()
     assert source.running == ["fixed"]
-    changes.forget(every)
+    stop(server, template)
     await settle()
     assert source.story == ["start fixed", "stop fixed"]
 
 
-# Over the wire
-
-
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_session_receives_updates_of_a_watch(
+async def test_watch_update_is_sent_to_subscribed_session(
     server: Server, source: Source, schema_dir: Path, revision: str
 ) -> None:
     async with open_pipe(server, revision, schema_dir) as pipe:
@@ -117,11 +119,8 @@ async def test_session_receives_updates_of_a_watch(
         await settle()
         assert source.running == [1]
     await settle()
-    assert source.running == []  # the client just went away
+    assert source.running == []  # the client disconnected
     assert hearing(server) == 0
-
-
-# What is refused when it is registered
 
 
 async def plain() -> None: ...
@@ -131,18 +130,16 @@ def generator() -> Any:
     yield
 
 
-async def asks(station: str) -> AsyncIterator[None]:
+async def other_variable(station: str) -> AsyncIterator[None]:
     yield
 
 
-@pytest.mark.parametrize("uri", ["data://x", "data://stations/{id}"])
-@pytest.mark.parametrize(
+@each_row("uri", ["data://x", "data://stations/{id}"])
+@each_row(
     ("watch", "message"),
     [
-        (plain, "watch= needs an async generator function"),
-        (generator, "watch= needs an async generator function"),
-        ("watch", "watch= needs an async generator function"),
-        (asks, "no value for the parameter 'station' of watch="),
+        *((each, "watch= needs an async generator function") for each in (plain, generator, "watch")),
+        (other_variable, "no value for the parameter 'station' of watch="),
     ],
 )
 def test_watch_wrong_function_is_refused(uri: str, watch: Any, message: str) -> None:
@@ -150,30 +147,27 @@ def test_watch_wrong_function_is_refused(uri: str, watch: Any, message: str) -> 
         Server("s").resource(uri, watch=watch)(station if "{" in uri else read)
 
 
-async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
-    server, heard = Server("s"), asyncio.Event()
+async def test_watch_has_no_context_of_the_request_that_started_it() -> None:
+    server, is_running = Server("s"), asyncio.Event()
     contexts: list[Context] = []
-    logger = logging.getLogger("author of the watch")
+    logger, handler = logging.getLogger("author of the watch"), LogHandler()
     logger.setLevel(logging.INFO)
-    handler = LogHandler()
     logger.addHandler(handler)
 
     async def watch() -> AsyncGenerator[None]:
         with suppress(RuntimeError):
             contexts.append(current_context())
-        logger.info("for those who run the server")
-        heard.set()
+        logger.info("for the operator of the server")
+        is_running.set()
         await asyncio.Event().wait()
         yield
 
-    @server.resource("data://a", watch=watch)
-    def data(ctx: Context) -> str:
-        return ""
+    server.resource("data://a", watch=watch)(read)
 
     @server.middleware("resources/subscribe")
     async def linger(request: Request, call_next: CallNext) -> Result:
         result = await call_next(request)
-        await asyncio.wait_for(heard.wait(), 10)
+        await asyncio.wait_for(is_running.wait(), 10)
         return result
 
     try:
@@ -185,33 +179,8 @@ async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
         logger.removeHandler(handler)
 
 
-async def test_watch_receives_the_variables_it_names() -> None:
-    seen: list[Any] = []
-
-    async def by_city(city: str) -> AsyncIterator[None]:
-        seen.append(city)
-        yield
-
-    async def by_all(**variables: Any) -> AsyncIterator[None]:
-        seen.append(variables)
-        yield
-
-    def street(city: str, number: int) -> str:
-        return city
-
-    server, ear = Server("s"), Ear()
-    server.resource("a://{city}/{number}", watch=by_city)(street)
-    server.resource("b://{city}/{number}", watch=by_all)(street)
-    server.engine.hubs.here().want(ear, updated("a://Bonn/7"))
-    server.engine.hubs.here().want(ear, updated("b://Bonn/7"))
-    await settle()
-    assert seen == ["Bonn", {"city": "Bonn", "number": 7}]
-    assert ear.uris == ["a://Bonn/7", "b://Bonn/7"]
-    server.engine.hubs.here().forget(ear)
-
-
 class Clock:
-    """asyncio, but without the waiting."""
+    """The module asyncio with a `sleep` that returns at once."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -225,17 +194,41 @@ class Clock:
 
 @pytest.fixture
 def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no watch wait before it starts again; say how long each would have."""
+    """The delays before restarts of watches, none of which is waited for."""
     clock = Clock()
     monkeypatch.setattr(module, "asyncio", clock)
     return clock.delays
 
 
-async def test_one_that_raises_is_logged_and_started_again(
-    source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
+async def test_watch_that_returns_had_its_variables_and_is_not_restarted(delays: list[float]) -> None:
+    values: list[Any] = []
+
+    async def by_city(city: str) -> AsyncIterator[None]:
+        values.append(city)
+        yield
+
+    async def by_all(**variables: Any) -> AsyncIterator[None]:
+        values.append(variables)
+        yield
+
+    def street(city: str, number: int) -> str:
+        return city
+
+    server = Server("s")
+    server.resource("a://{city}/{number}", watch=by_city)(street)
+    server.resource("b://{city}/{number}", watch=by_all)(street)
+    listener = listen(server, "a://Bonn/7", "b://Bonn/7")
+    await settle()
+    assert values == ["Bonn", {"city": "Bonn", "number": 7}]
+    assert listener.uris == ["a://Bonn/7", "b://Bonn/7"]
+    assert delays == []
+    stop(server, listener)
+
+
+async def test_watch_that_raises_is_logged_and_restarted(
+    server: Server, source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, ear = watched_server(source), Ear()
-    server.engine.hubs.here().want(ear, updated("data://x"))
+    listener = listen(server, "data://x")
     for _ in range(8):
         await source.fail()
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -243,25 +236,10 @@ async def test_one_that_raises_is_logged_and_started_again(
     assert "the watch of data://x failed; it restarts in 1 s" in caplog.text
     assert "OSError: the source is gone" in caplog.text
     await source.update()
-    assert ear.uris == ["data://x"]
+    assert listener.uris == ["data://x"]
     await source.fail()
     assert delays[8:] == [1]
-    server.engine.hubs.here().forget(ear)
-
-
-async def test_one_that_returns_is_not_started_again() -> None:
-    starts: list[None] = []
-
-    async def watch() -> AsyncIterator[None]:
-        starts.append(None)
-        yield
-
-    server, ear = Server("s"), Ear()
-    server.resource("data://x", watch=watch)(read)
-    server.engine.hubs.here().want(ear, updated("data://x"))
-    await settle()
-    assert len(starts) == 1
-    server.engine.hubs.here().forget(ear)
+    stop(server, listener)
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
@@ -280,20 +258,19 @@ async def test_watch_that_fails_or_ignores_closing_ends(
             yield
         story.append("after the end")
 
-    server, ear = Server("s"), Ear()
+    server = Server("s")
     server.resource("data://x", watch=watch)(read)
-    server.engine.hubs.here().want(ear, updated("data://x"))
+    listener = listen(server, "data://x")
     await settle()
-    server.engine.hubs.here().forget(ear)
+    stop(server, listener)
     await settle()
     assert story == ["start"]
     assert ("the watch of data://x failed; it stopped" in caplog.text) is not is_stubborn
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
+    assert not watches()
 
 
-async def test_watch_starts_again_after_its_predecessor_has_cleaned_up() -> None:
-    may_end = asyncio.Event()
-    story: list[str] = []
+async def test_watch_restarts_after_its_predecessor_has_cleaned_up() -> None:
+    may_end, story = asyncio.Event(), []
 
     async def watch() -> AsyncIterator[None]:
         story.append("start")
@@ -304,28 +281,93 @@ async def test_watch_starts_again_after_its_predecessor_has_cleaned_up() -> None
             await may_end.wait()
             story.append("stop")
 
-    server, ear = Server("s"), Ear()
+    server = Server("s")
     server.resource("data://x", watch=watch)(read)
-    changes = server.engine.hubs.here()
     for _ in range(3):
-        changes.want(ear, updated("data://x"))
+        listener = listen(server, "data://x")
         await settle()
-        changes.forget(ear)
+        stop(server, listener)
         await settle()
-    changes.want(ear, updated("data://x"))
+    listener = listen(server, "data://x")
     await settle()
     assert story == ["start"]
     may_end.set()
     await settle()
     assert story == ["start", "stop", "start"]
-    changes.forget(ear)
+    stop(server, listener)
     await settle()
     assert story == ["start", "stop", "start", "stop"]
 
 
-async def test_uri_that_the_function_refuses_is_not_watched(server: Server, source: Source) -> None:
-    ear = Ear()
-    server.engine.hubs.here().want(ear, updated("data://stations/many"))
-    await settle()
-    assert source.story == []
-    server.engine.hubs.here().forget(ear)
+# Folders
+
+
+class Folder:
+    """A watched folder, its server, and a listener."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "sub").mkdir()
+        self.a, self.b = root / "a.txt", root / "sub" / "b.txt"
+        for file in (self.a, self.b):
+            file.write_text("first")
+        self.root = root
+        self.server = Server("s")
+        self.server.include(resource_dir(root, "docs://guide", watch=True))
+        self.listener = Ear()
+
+    async def listen(self, *names: str) -> list[Change]:
+        """Listen to the list of resources and to files; return the updates of these."""
+        changes = [updated(f"docs://guide/{name}") for name in names]
+        self.listener = listen(self.server, RESOURCES, *changes)
+        await settle()
+        return changes
+
+    async def check(self, act: Callable[[], Any], *expected: Change) -> None:
+        """Check that an action leads to the expected changes only."""
+        self.listener.heard.clear()
+        act()
+        await until(lambda: set(expected) <= set(self.listener.heard))
+        assert set(self.listener.heard) == set(expected)
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
+    folder = Folder(tmp_path)
+    yield folder
+    stop(folder.server, folder.listener)
+    await until(lambda: not watches())
+
+
+@pytest.mark.slow
+async def test_watched_folder_reports_visible_files_written_added_and_removed(folder: Folder) -> None:
+    a, b, new, _ = await folder.listen("a.txt", "sub/b.txt", "new%20one.txt", ".hidden")
+    (folder.root / ".hidden").write_text("x")
+    await folder.check(lambda: folder.a.write_text("changed"), a)
+    await folder.check(lambda: folder.b.write_text("changed"), b)
+    await folder.check(lambda: (folder.root / "new one.txt").write_text("new"), RESOURCES, new)
+    await folder.check(folder.a.unlink, RESOURCES, a)
+
+
+@pytest.mark.slow
+async def test_watched_folder_that_was_removed_is_reported_and_watched_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.05)
+    (a,) = await folder.listen("a.txt")
+    folder.b.unlink()
+    folder.b.parent.rmdir()
+    await folder.check(lambda: [folder.a.unlink(), folder.root.rmdir()], a, RESOURCES)
+    await until(lambda: "No path was found" in caplog.text)
+    folder.root.mkdir()
+    folder.listener.heard.clear()
+    # The new folder is watched from some time on, so the file is written until a change is reported.
+    await until(lambda: folder.a.write_text("again") and a in folder.listener.heard)
+
+
+def test_watched_folder_without_watchfiles_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RegistrationError, match=r"pip install .*\[watch\]"):
+        resource_dir(tmp_path, "docs://guide", watch=True)
+    assert resource_dir(tmp_path, "docs://guide").watch is None
