@@ -1,9 +1,8 @@
-"""The author's functions and middleware see the exception behind an error, and cannot break its answer."""
+"""Error hooks: the exceptions that they receive, errors that they replace, and hooks that fail."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from mcpkit import PromptError, ProtocolError, RegistrationError, Server, ToolEr
 from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
 from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
-from mcpkit.testing import TestClient, connect
+from mcpkit.testing import connect
 from tests.helpers.servers.middleware import (
     CALLS,
     REVISIONS,
@@ -20,49 +19,48 @@ from tests.helpers.servers.middleware import (
     error_text,
     make_failing_server,
 )
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
 pytestmark = pytest.mark.anyio
 
 
+def events_of(server: Server) -> list[ErrorEvent]:
+    """Return the list that the events of a server are appended to."""
+    events: list[ErrorEvent] = []
+    server.on_error(events.append)
+    return events
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@each_row("call", CALLS.values())
 async def test_error_hook_receives_unexpected_exceptions(
-    call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
+    call: Any, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = BrokenError("secret")
     server = make_failing_server(error)
-    failures: list[ErrorEvent] = []
-    server.on_error(failures.append)
+    events = events_of(server)
     async with connect(server, protocol_version=revision) as client:
         text = await error_text(client, call)
-    (failure,) = failures
-    assert failure.exception is error
-    assert failure.ctx.server is server
-    assert text == f"Internal error (ref {failure.ref})"
-    assert f"(ref {failure.ref})" in caplog.text
+    (event,) = events
+    assert (event.exception, event.ctx.server) == (error, server)
+    assert text == f"Internal error (ref {event.ref})"
+    assert f"(ref {event.ref})" in caplog.text
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-@pytest.mark.parametrize(
-    "error", [ToolError("no"), PromptError("no"), ResourceNotFoundError("a:b"), ProtocolError(7, "no")]
-)
-async def test_error_hook_does_not_receive_deliberate_errors(
-    call: Callable[[TestClient], Awaitable[Any]], error: Exception
-) -> None:
+@each_row("call", CALLS.values())
+@each_row("error", [ToolError("no"), PromptError("no"), ResourceNotFoundError("a:b"), ProtocolError(7, "no")])
+async def test_error_hook_does_not_receive_deliberate_errors(call: Any, error: Exception) -> None:
     server = make_failing_server(error)
-    failures: list[ErrorEvent] = []
-    server.on_error(failures.append)
+    events = events_of(server)
     async with connect(server) as client:
         await error_text(client, call)
-    assert failures == []
+    assert events == []
 
 
-async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> None:
-    server = Server("s")
-    failures: list[ErrorEvent] = []
-    server.on_error(failures.append)
-    work = Work()
+async def test_error_hook_does_not_receive_wrong_arguments_unknown_tools_and_cancellation() -> None:
+    server, work = Server("s"), Work()
+    events = events_of(server)
     server.tool(work.wait)
 
     @server.tool
@@ -77,14 +75,13 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
         await work.started.wait()
         await over(call)
         await client.call_tool("count", {"to": 1})
-    assert failures == []
+    assert events == []
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -> None:
     server = Server("s", timeouts=0.01)
-    failures: list[ErrorEvent] = []
-    server.on_error(failures.append)
+    events = events_of(server)
 
     @server.tool
     async def tool() -> str:
@@ -93,62 +90,56 @@ async def test_error_hook_receives_timeouts_without_a_reference(revision: str) -
 
     async with connect(server, protocol_version=revision) as client:
         assert await error_text(client, CALLS["tool"]) == "timed out after 0.01 s"
-    assert [(type(failure.exception), failure.ref) for failure in failures] == [(CallTimeoutError, None)]
+    assert [(type(event.exception), event.ref) for event in events] == [(CallTimeoutError, None)]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@each_row("call", CALLS.values())
 async def test_error_hook_may_replace_the_error(
-    call: Callable[[TestClient], Awaitable[Any]], revision: str, caplog: pytest.LogCaptureFixture
+    call: Any, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_failing_server(BrokenError("secret"))
-    later: list[ErrorEvent] = []
 
     @server.on_error
-    def explain(failure: ErrorEvent) -> ToolError | None:
-        return ToolError("the station is down") if isinstance(failure.exception, BrokenError) else None
+    def explain(event: ErrorEvent) -> ToolError | None:
+        return ToolError("the station is down") if isinstance(event.exception, BrokenError) else None
 
-    server.on_error(later.append)
+    events = events_of(server)
     async with connect(server, protocol_version=revision) as client:
         assert await error_text(client, call) == "the station is down"
-    assert later == []  # to whoever comes after, it is what the author has said
+    assert events == []  # later hooks see a deliberate error
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@each_row("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
+@each_row("call", CALLS.values())
 async def test_failing_error_hook_leaves_the_response_unchanged(
-    call: Callable[[TestClient], Awaitable[Any]],
-    raised: BaseException | str,
-    caplog: pytest.LogCaptureFixture,
+    call: Any, raised: BaseException | str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.clear()
     server = make_failing_server(BrokenError())
-    heard: list[ErrorEvent] = []
 
     @server.on_error
-    def fail(failure: ErrorEvent) -> Any:
+    def fail(event: ErrorEvent) -> Any:
         if isinstance(raised, str):
             return raised
         raise raised
 
-    server.on_error(heard.append)
+    events = events_of(server)
     async with connect(server) as client:
         text = await error_text(client, call)
         assert (await client.list_tools())[0]["name"] == "tool"
-    assert text == f"Internal error (ref {heard[0].ref})"
-    assert "the error hook" in caplog.records[0].getMessage()
-    assert "fail" in caplog.records[0].getMessage()
-    assert f"ref {heard[0].ref}" in caplog.records[1].getMessage()
+    assert text == f"Internal error (ref {events[0].ref})"
+    first, second = (record.getMessage() for record in caplog.records[:2])
+    assert "the error hook" in first
+    assert "fail" in first
+    assert f"ref {events[0].ref}" in second
 
 
-async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_hook_receives_middleware_exceptions() -> None:
     server = Server("s")
-    failures: list[ErrorEvent] = []
-    server.on_error(failures.append)
-
-    @server.tool
-    async def tool() -> str:
-        return "fine"
+    events = events_of(server)
+    server.tool(name="tool")(lambda: "fine")
 
     @server.middleware("tools/call")
     async def broken(call: ToolCall, call_next: CallTool) -> ToolCallResult:
@@ -157,22 +148,20 @@ async def test_error_hook_receives_middleware_exceptions(caplog: pytest.LogCaptu
 
     async with connect(server) as client:
         await error_text(client, CALLS["tool"])
-    assert [type(failure.exception) for failure in failures] == [BrokenError]
+    assert [type(event.exception) for event in events] == [BrokenError]
 
 
-async def test_error_hook_of_the_serving_server_is_called(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_hook_of_the_serving_server_is_called() -> None:
     inner, outer = make_failing_server(BrokenError()), Server("outer")
     outer.include(inner)
-    heard: dict[str, list[ErrorEvent]] = {"inner": [], "outer": []}
-    inner.on_error(heard["inner"].append)
-    outer.on_error(heard["outer"].append)
+    inner_events, outer_events = events_of(inner), events_of(outer)
     async with connect(outer) as client:
         await error_text(client, CALLS["tool"])
-    assert [failure.ctx.server for failure in heard["outer"]] == [outer]
-    assert heard["inner"] == []
+    assert [event.ctx.server for event in outer_events] == [outer]
+    assert inner_events == []
 
 
-@pytest.mark.parametrize("hook", [None, 3, lambda: None, asyncio.sleep])
+@each_row("hook", [None, 3, lambda: None, asyncio.sleep])
 def test_error_hook_wrong_function_is_refused(hook: Any) -> None:
     with pytest.raises(RegistrationError, match="on_error"):
         Server("s").on_error(hook)
