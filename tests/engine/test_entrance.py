@@ -1,33 +1,33 @@
-"""What comes while the lifespan is being entered waits for the components that are registered there."""
+"""Requests that arrive before the lifespan has yielded: they wait for the components that it registers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    ProtocolError,
-    Server,
-    ServerOptions,
-    Timeouts,
-)
+from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.middleware import CallNext, Request
-from tests.helpers.pipe import ImpatientClient
+from tests.helpers.pipe import ImpatientClient, settle
+from tests.helpers.process_client import Host, call
+from tests.helpers.raw_client import PING, Client, initialize, texts_of
 from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
+LISTS = ("tools", "resources", "prompts")
 
 
 class Tables:
-    """A server whose lifespan registers what it finds in its database, once the gate is open."""
+    """A server whose lifespan registers the tables of its database once the gate is open."""
 
     def __init__(self, **options: Any) -> None:
         self.gate = asyncio.Event()
@@ -58,20 +58,19 @@ class Tables:
 
         yield "shop"
 
+    def require_state(self) -> None:
+        """Add a middleware that reads the state, and a tool."""
+
+        @self.server.middleware
+        async def check_state(request: Request, call_next: CallNext) -> Any:
+            assert request.ctx.state == "shop"
+            return await call_next(request)
+
+        self.server.tool(name="early")(lambda: "x")
+
 
 def names(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
-
-
-async def turns() -> None:
-    """Let what is due in the event loop happen."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-async def opened(client: ImpatientClient) -> ImpatientClient:
-    await client.open()
-    return client
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -79,9 +78,9 @@ async def test_early_requests_find_components_of_the_lifespan(revision: str) -> 
     tables = Tables()
     async with tables.server.running():
         client = ImpatientClient(tables.server, revision)
-        opening = asyncio.ensure_future(opened(client))
+        opening = asyncio.ensure_future(client.open())
         await asyncio.sleep(0)
-        asked = asyncio.gather(
+        responses = asyncio.gather(
             client.list_tools(),
             client.list_resources(),
             client.call_tool("orders"),
@@ -94,13 +93,12 @@ async def test_early_requests_find_components_of_the_lifespan(revision: str) -> 
             assert await client.request("ping") == {}
         assert not opening.done()
         tables.gate.set()
-        tools, resources, called, read, got, completed, counted = await asked
+        tools, resources, result, contents, messages, values, count = await responses
         await opening
         assert (names(tools), names(resources)) == (["orders"], ["rows"])
-        assert (called.text, read[0]["text"]) == ("orders of shop", "1,2")
-        assert (got[0]["content"]["text"], completed) == ("id", ["id"])
-        assert counted["count"] == 2
-        assert {"tools", "resources", "prompts", "completions"} <= client.server_capabilities.keys()
+        assert (result.text, contents[0]["text"]) == ("orders of shop", "1,2")
+        assert (messages[0]["content"]["text"], values, count["count"]) == ("id", ["id"], 2)
+        assert {*LISTS, "completions"} <= client.server_capabilities.keys()
         await client.close()
 
 
@@ -112,62 +110,55 @@ async def test_components_after_the_lifespan_wait_are_announced(
     tables = Tables(timeouts=Timeouts(startup=60))
 
     @tables.server.tool
-    def at_once(ctx: Context[str]) -> str:
+    def early(ctx: Context[str]) -> str:
         return ctx.state
 
     async with tables.server.running():
         client = ImpatientClient(tables.server, revision)
-        opening = asyncio.ensure_future(opened(client))
+        opening = asyncio.ensure_future(client.open())
         await until(lambda: client.waiting)
         clock.ahead += 59
-        await turns()
+        await settle()
         assert not opening.done()
         clock.ahead += 2
         await opening
         assert "'tables' did not yield within 60 s" in caplog.text
-        lists = [
-            client.server_capabilities[name]["listChanged"] for name in ("tools", "resources", "prompts")
-        ]
-        assert lists == [True] * 3
+        assert [client.server_capabilities[name]["listChanged"] for name in LISTS] == [True] * 3
         if revision == "2026-07-28":
-            wanted = {f"{name}ListChanged": True for name in ("tools", "resources", "prompts")}
-            listening = asyncio.ensure_future(
-                client.request("subscriptions/listen", {"notifications": wanted})
-            )
+            wanted = {f"{name}ListChanged": True for name in LISTS}
+            stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
             acknowledged = await client.notification("notifications/subscriptions/acknowledged")
             assert acknowledged["notifications"] == wanted
-        assert names(await client.list_tools()) == ["at_once"]
+        assert names(await client.list_tools()) == ["early"]
         assert await client.list_prompts() == []
         with pytest.raises(ProtocolError, match="Unknown tool: orders"):
             await client.call_tool("orders")
-        waits = asyncio.ensure_future(client.call_tool("at_once"))
+        result = asyncio.ensure_future(client.call_tool("early"))
         tables.gate.set()
-        assert (await waits).text == "shop"
-        for name in ("tools", "resources", "prompts"):
+        assert (await result).text == "shop"
+        for name in LISTS:
             await client.notification(f"notifications/{name}/list_changed")
-        assert names(await client.list_tools()) == ["at_once", "orders"]
+        assert names(await client.list_tools()) == ["early", "orders"]
         await client.close()
         if revision == "2026-07-28":
-            listening.cancel()
+            stream.cancel()
 
 
-async def test_failing_lifespan_is_logged_once_and_lists_are_served(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_failing_lifespan_is_logged_once_and_lists_are_served(caplog: pytest.LogCaptureFixture) -> None:
     tables = Tables()
     tables.has_failed = True
-    tables.server.tool(lambda: "x", name="at_once")
+    tables.server.tool(lambda: "x", name="early")
     async with tables.server.running():
         client = ImpatientClient(tables.server, "2026-07-28")
-        listing = asyncio.ensure_future(client.list_tools())
+        tools = asyncio.ensure_future(client.list_tools())
         await asyncio.sleep(0)
         tables.gate.set()
-        assert names(await listing) == ["at_once"]
+        assert names(await tools) == ["early"]
         for _ in range(2):
             with pytest.raises(
                 ProtocolError, match=r"The server failed to start. Its log contains the error"
             ):
-                await client.call_tool("at_once")
+                await client.call_tool("early")
         await client.close()
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
@@ -176,35 +167,103 @@ async def test_failing_lifespan_is_logged_once_and_lists_are_served(
 
 async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -> None:
     tables = Tables(timeouts=Timeouts(startup=0))
-
-    @tables.server.tool
-    def at_once() -> str:
-        return "x"
-
-    @tables.server.middleware
-    async def note(request: Request, call_next: CallNext) -> Any:
-        assert request.ctx.state == "shop"
-        return await call_next(request)
-
+    tables.require_state()
     async with tables.server.running():
         client = ImpatientClient(tables.server, "2026-07-28")
         with pytest.raises(
             ProtocolError, match=r"still starting, its lifespan function has not finished. Try again later"
         ):
             await client.list_tools()
-        call = asyncio.ensure_future(client.call_tool("at_once"))
+        result = asyncio.ensure_future(client.call_tool("early"))
         await asyncio.sleep(0)
         tables.gate.set()
-        assert (await call).text == "x"
+        assert (await result).text == "x"
         await client.close()
 
 
-async def test_a_server_included_from_a_thread_begins_its_life() -> None:
+async def test_server_included_from_a_thread_runs_its_lifespan() -> None:
     plugin, outer = Tables(), Server("outer", options=ServerOptions(capabilities={"tools"}))
     plugin.gate.set()
     async with outer.running():
-        client = await opened(ImpatientClient(outer, "2025-11-25"))
+        client = ImpatientClient(outer, "2025-11-25")
+        await client.open()
         await asyncio.to_thread(outer.include, plugin.server)
         await client.notification("notifications/tools/list_changed")
         assert names(await client.list_tools()) == ["orders"]
         await client.close()
+
+
+# HTTP, in an app that runs no lifespan of those it mounts
+
+
+async def test_http_middleware_state_after_the_lifespan_wait_is_503(schema_dir: Path) -> None:
+    tables = Tables(timeouts=Timeouts(startup=0))
+    tables.require_state()
+    client = Client(tables.server.asgi(), schema_dir)
+    for answer in (client.ask("tools/list"), client.post(initialize())):
+        await answer.whole()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert "still starting" in answer.error()["message"]
+    tables.gate.set()
+    await client.aclose()
+
+
+async def test_http_session_receives_list_changed_after_the_lifespan_wait(schema_dir: Path) -> None:
+    tables = Tables(timeouts=Timeouts(startup=0))
+    client = Client(tables.server.asgi(), schema_dir)
+    session = await client.initialize()
+    assert (await session.ask("tools/list").response())["result"]["tools"] == []
+    stream = await session.listen().head()
+    tables.gate.set()
+    methods = {(await stream.message())["method"] for _ in LISTS}
+    assert methods == {f"notifications/{name}/list_changed" for name in LISTS}
+    assert names((await session.ask("tools/list").response())["result"]["tools"]) == ["orders"]
+    await client.aclose()
+
+
+# Standard streams
+
+PROGRAM = """
+import anyio.to_thread, os, sqlite3
+from contextlib import asynccontextmanager
+from pathlib import Path
+from mcpkit import Context, Server
+
+@asynccontextmanager
+async def lifespan(server):
+    text = await anyio.to_thread.run_sync(Path(os.environ["GATE"]).read_text)  # until the test writes to it
+    if text == "fail":
+        raise OSError("no database")
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.executescript("create table orders (id); insert into orders values (1), (2); create table users (id)")
+    for (table,) in database.execute("select name from sqlite_master where type = 'table'").fetchall():
+        def count(ctx: Context[sqlite3.Connection], table: str = table) -> int:
+            return ctx.state.execute(f"select count(*) from {table}").fetchone()[0]
+        server.tool(name=f"count_{table}")(count)
+    yield database
+
+Server("tables", lifespan=lifespan).run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["succeed", "fail"])
+def test_stdio_host_that_calls_right_after_initialize(text: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with Host(command=(sys.executable, "-c", PROGRAM), GATE=gate) as host:
+        tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        host.send(initialize(), tools, call(2, "count_orders"), call(3, "count_ghosts"), PING | {"id": 4})
+        assert host.receive() == {"jsonrpc": "2.0", "id": 4, "result": {}}
+        gate.write_text(text)
+        if text == "fail":
+            assert host.read_notes().count("OSError: no database") == 1
+            assert host.wait() == 1
+            return
+        responses = {message["id"]: message for message in (host.receive() for _ in range(4))}
+        assert responses["initialize"]["result"]["capabilities"].keys() == {"logging", "tools"}
+        assert names(responses[1]["result"]["tools"]) == ["count_orders", "count_users"]
+        assert texts_of([responses[2]]) == ["2"]
+        assert responses[3]["error"]["message"] == "Unknown tool: count_ghosts"
+        host.close_input()
+        assert host.wait() == 0
