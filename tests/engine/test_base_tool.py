@@ -129,14 +129,14 @@ async def test_base_tool_result_is_adapted_to_older_revisions() -> None:
     link = {"type": "resource_link", "uri": "a://b", "name": "b"}
     sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
     result = {"content": [link, sound], "structuredContent": [1]}
-    server = serving(Fixed(result, output_schema={"type": "array"}, title="All that"))
-    async with connect(server, protocol_version="2024-11-05") as client:
+    tool = Fixed(result, output_schema={"type": "array"}, title="All that")
+    async with connect(serving(tool), protocol_version="2024-11-05") as client:
         blocks = (await client.call_tool("fixed")).raw["content"]
         assert [each["type"] for each in blocks] == ["text", "resource"]
-    async with connect(server, protocol_version="2025-11-25") as client:
+    async with connect(serving(tool), protocol_version="2025-11-25") as client:
         assert "outputSchema" not in (await client.list_tools())[0]  # it can only be an object there
         assert (await client.call_tool("fixed")).structured_content == {"result": [1]}
-    async with connect(server) as client:
+    async with connect(serving(tool)) as client:
         described = {"title": "All that", "inputSchema": ANYTHING, "outputSchema": {"type": "array"}}
         assert await client.list_tools() == [{"name": "fixed", **described}]
         assert (await client.call_tool("fixed")).structured_content == [1]

@@ -181,6 +181,12 @@ async def test_middleware_state_after_the_lifespan_wait_is_a_retryable_error() -
         await client.close()
 
 
+async def test_server_stopped_before_its_lifespan_yields_cancels_it() -> None:
+    async with Tables().server.running():
+        await settle()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-lifespan")]
+
+
 async def test_server_included_from_a_thread_runs_its_lifespan() -> None:
     plugin, outer = Tables(), Server("outer", options=ServerOptions(capabilities={"tools"}))
     plugin.gate.set()
