@@ -232,6 +232,7 @@ async def responses(message: Any, revision: str | None, folder: Path) -> list[An
 @given(MESSAGES, MODES)
 @example({"jsonrpc": "2.0", "id": 1.0, "method": "ping"}, "2025-11-25")
 @example({"jsonrpc": "2.0", "id": 1, "result": {}}, None)
+@example({"id": "a", "result": {}}, "2025-11-25")
 def test_json_value_gets_error_of_the_table(schema_dir: Path, message: Any, revision: str | None) -> None:
     expected = problems(message, revision)
     found = asyncio.run(responses(message, revision, schema_dir))
