@@ -1,4 +1,4 @@
-"""URI templates: expansion as RFC 6570 shows it, and matching."""
+"""URI templates: matching as the inverse of expansion by RFC 6570, and refused templates."""
 
 from __future__ import annotations
 
@@ -10,32 +10,6 @@ from mcpkit.common.errors import RegistrationError
 from mcpkit.content.uri_template import UriTemplate
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
-
-# The variables of RFC 6570 sections 1.2 and 3.2.
-VALUES = {
-    "count": ["one", "two", "three"], "dom": ["example", "com"], "dub": "me/too", "hello": "Hello World!",
-    "half": "50%", "var": "value", "who": "fred", "base": "http://example.com/home/", "path": "/foo/bar",
-    "list": ["red", "green", "blue"], "keys": {"semi": ";", "dot": ".", "comma": ","}, "v": "6", "x": "1024",
-    "y": "768", "empty": "", "empty_keys": {},
-}  # fmt: skip
-
-
-EXPANSIONS = {
-    "{count}": "one,two,three", "{/count*}": "/one/two/three", "{;count*}": ";count=one;count=two;count=three",
-    "{&count*}": "&count=one&count=two&count=three", "{hello}": "Hello%20World%21", "?{x,empty}": "?1024,",
-    "{keys}": "semi,%3B,dot,.,comma,%2C", "{+base}index": "http://example.com/home/index", "{var:3}": "val",
-    "{+keys*}": "semi=;,dot=.,comma=,", "foo{#empty}": "foo#", "{#path:6}/here": "#/foo/b/here",
-    "{.half,who}": ".50%25.fred", "X{.empty_keys*}": "X", "{/var,undef}": "/value", "{/var:1,var}": "/v/value",
-    "{/list*,path:4}": "/red/green/blue/%2Ffoo", "{;v,empty,who}": ";v=6;empty;who=fred", "{?x,undef}": "?x=1024",
-    "{?keys*}": "?semi=%3B&dot=.&comma=%2C", "?fixed=yes{&x}": "?fixed=yes&x=1024",
-    "caf\u00e9/%7B{var}": "caf%C3%A9/%7Bvalue",
-}  # fmt: skip
-
-
-@each_row("template", EXPANSIONS)
-def test_template_expansion_agrees_with_rfc_6570(template: str) -> None:
-    assert expand(template, VALUES) == EXPANSIONS[template]
-
 
 MATCHES = [
     ("weather://stations/{id}", "weather://stations/KSEA", {"id": "KSEA"}),
@@ -187,10 +161,9 @@ def test_template_match_inverts_expansion(data: st.DataObject) -> None:
     assert compiled.match(uri) == values
 
 
-@given(st.data())
-def test_template_match_of_any_text(data: st.DataObject) -> None:
-    template, _ = data.draw(st.sampled_from(ROUND_TRIPS))
-    tail = data.draw(
-        st.text(st.sampled_from("%2fF0.:/?#&;=,-\\rxyzv \0\n") | st.characters(codec=None), max_size=30)
-    )
+@given(
+    st.sampled_from([template for template, _ in ROUND_TRIPS]),
+    st.text(st.sampled_from("%2fF0.:/?#&;=,-\\rxyzv \0\n") | st.characters(codec=None), max_size=30),
+)
+def test_template_match_of_any_text(template: str, tail: str) -> None:
     assert isinstance(UriTemplate(template).match("a://" + tail), dict | None)
