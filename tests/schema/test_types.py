@@ -1,7 +1,9 @@
-"""Types: the published schema, the values that are accepted, and those that are refused."""
+"""Types: the published schema, and the values that are accepted or refused as it says."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import collections
 import datetime as dt
 import enum
@@ -15,12 +17,26 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import annotated_types as at
+import jsonschema_rs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, HttpUrl, NaiveDatetime, PastDatetime
+from pydantic_core import ValidationError
 
 from mcpkit.common.errors import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, formats
-from tests.helpers.schema_cases import Case, Color, arguments_of, check_type
+from tests.helpers.schema_cases import (
+    ANNOTATIONS,
+    Access,
+    Case,
+    Color,
+    arguments_of,
+    check_type,
+    fitting,
+    holds_integer,
+    holds_json,
+)
 from tests.helpers.tables import each_row
 
 
@@ -127,11 +143,6 @@ INTEGER = {"pattern": "^-?[0-9]+$"}
 UUID_TEXT = "123e4567-e89b-12d3-a456-426614174000"
 
 
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
 @dataclass(frozen=True)
 class Spot:
     x: int
@@ -183,15 +194,11 @@ def test_object_key_schema_and_conversion(
     ("annotation", "value", "message"),
     [
         (dict[int, str], {"7": "a", "07": "b"}, '"7" and "07" are the same value'),
-        (
-            dict[str, collections.Counter[int]],
-            {"a": {"1": 1, "01": 2}},
-            'a: the keys "1" and "01" are the same',
-        ),
+        (dict[str, collections.Counter[int]], {"a": {"1": 1, "01": 2}}, 'a: the keys "1" and "01" are the same'),
         (dict[float, str], {"1": "a", "1.0": "b"}, '"1" and "1.0" are the same value'),
         (dict[UUID, int], {UUID_TEXT: 1, UUID_TEXT.upper(): 2}, "are the same value"),
     ],
-)
+)  # fmt: skip
 def test_object_key_two_names_of_one_key_are_refused(annotation: Any, value: Any, message: str) -> None:
     with pytest.raises(ArgumentsError, match=message):
         arguments_of(annotation).validate({"value": value})
@@ -213,3 +220,34 @@ def test_object_key_two_keys_of_one_name_are_refused_in_result(value: Open) -> N
 def test_object_key_that_is_no_scalar_is_refused(key: Any) -> None:
     with pytest.raises(RegistrationError, match="cannot be converted to JSON"):
         arguments_of(dict[key, int])
+
+
+def is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+@given(st.data())
+def test_type_validator_agrees_with_published_schema(data: st.DataObject) -> None:
+    annotation = data.draw(ANNOTATIONS, label="type")
+    arguments = arguments_of(annotation)
+    value = data.draw(fitting(arguments.schema["properties"]["value"], arguments.schema), label="value")
+    # Validators ignore `contentEncoding`, but not formats.
+    text = json.dumps(arguments.schema).replace('"contentEncoding": "base64"', '"format": "base64"')
+    validator = jsonschema_rs.Draft202012Validator(
+        json.loads(text), formats={"base64": is_base64}, validate_formats=True
+    )
+    if validator.is_valid({"value": value}):
+        assert arguments.validate({"value": value}).keys() == {"value"}
+        return
+    with pytest.raises(ValidationError):
+        arguments._validator.validate_python({"value": value}, by_alias=True, by_name=False)
+    if holds_json(value) or holds_integer(value):
+        return
+    with pytest.raises(ArgumentsError, match=r"expected|unknown key|the key is not") as caught:
+        arguments.validate({"value": value})
+    assert all(problem.field.startswith("value") for problem in caught.value.problems)
+    assert "pydantic" not in str(caught.value)
