@@ -87,7 +87,7 @@ function newProvider() {
       registration: { enabled: settings.registers },
       resourceIndicators: {
         enabled: true,
-        defaultResource: () => settings.default_resource ?? undefined,
+        defaultResource: () => undefined,
         getResourceServerInfo: (_, resource) => resourceServer(resource),
         useGrantedResource: () => true,
       },
@@ -96,7 +96,7 @@ function newProvider() {
     findAccount: (_, id) =>
       id in settings.users && { accountId: id, claims: () => ({ sub: id, ...settings.users[id] }) },
     interactions: { url: (_, { uid }) => `${new URL(settings.issuer).pathname.replace(/\/$/, "")}/interaction/${uid}` },
-    issueRefreshToken: (_, client) => settings.refreshes && client.grantTypeAllowed("refresh_token"),
+    issueRefreshToken: (_, client) => client.grantTypeAllowed("refresh_token"),
     jwks: { keys: keys.flat() },
     pkce: { required: () => true },
     rotateRefreshToken: true,

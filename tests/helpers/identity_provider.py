@@ -151,8 +151,6 @@ def providing(
     opaque: bool = False,
     algorithm: str = "RS256",
     token_seconds: float = 3600,
-    default_resource: str | None = None,
-    refreshes: bool = True,
     registers: bool = True,
     reads_documents: bool = True,
     dpop_nonces: bool = False,
@@ -173,9 +171,6 @@ def providing(
         opaque: Access tokens are opaque, to be introspected, rather than JWTs with the resource as their audience.
         algorithm: What signs them: RS256, PS256, ES256, EdDSA.
         token_seconds: How long they are valid.
-        default_resource: The audience where a client names no resource; without it such a token is opaque and for
-            none.
-        refreshes: Whether clients get refresh tokens.
         registers: Whether clients can register dynamically.
         reads_documents: Whether it knows client ID metadata documents.
         dpop_nonces: Whether proofs of DPoP need a nonce of its.
@@ -191,8 +186,6 @@ def providing(
         "opaque": opaque,
         "algorithm": algorithm,
         "token_seconds": token_seconds,
-        "default_resource": default_resource,
-        "refreshes": refreshes,
         "registers": registers,
         "reads_documents": reads_documents,
         "dpop_nonces": dpop_nonces,

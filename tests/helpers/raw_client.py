@@ -588,10 +588,10 @@ async def open_stream(session: Session) -> Answer:
     return stream
 
 
-async def subscribe(session: Session, *names: str, verb: str = "subscribe") -> None:
+async def subscribe(session: Session, *names: str) -> None:
     """Subscribe to resources `towns://{name}`."""
     for name in names:
-        assert (await session.ask(f"resources/{verb}", {"uri": f"towns://{name}"}).whole()).status == 200
+        assert (await session.ask("resources/subscribe", {"uri": f"towns://{name}"}).whole()).status == 200
 
 
 async def log_messages(session: Session) -> list[str]:

@@ -104,10 +104,6 @@ def make_server(
         raise ToolError("not today")
 
     @server.tool
-    async def crash() -> None:
-        raise ValueError("a secret")
-
-    @server.tool
     async def ask_name(ctx: Context) -> str:
         try:
             return (await ctx.elicit("Who?", str)).value
