@@ -78,8 +78,8 @@ def exchange_raw(address: tuple[str, int], sent: list[bytes], size: int) -> list
         connection.makefile("rb") as incoming,
     ):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for start_uvicorn in range(0, len(data), max(size, len(data) // 40)):
-            connection.sendall(data[start_uvicorn : start_uvicorn + max(size, len(data) // 40)])
+        for start in range(0, len(data), max(size, len(data) // 40)):
+            connection.sendall(data[start : start + max(size, len(data) // 40)])
         for _ in sent:
             status, length = incoming.readline().decode().strip(), 0
             while (line := incoming.readline().strip()) != b"":
