@@ -1,10 +1,9 @@
-"""Owners of sessions, states and streams; anonymous clients; caches."""
+"""Owners of sessions, questions and request states; anonymous sessions that a user adopts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,35 @@ from mcpkit import Access, Context, Server
 from mcpkit.auth import AuditEvent
 from mcpkit.storage import Memory
 from tests.helpers.engines import make_engine
-from tests.helpers.raw_client import DECLARED, Judge, Serve, accept, text_of
+from tests.helpers.raw_client import DECLARED, Serve, accept, text_of
 from tests.helpers.servers.protected import bearer, listening, session_of, status_of
 
 pytestmark = pytest.mark.anyio
 
-ADA = bearer("ada")
-
-
-REFRESHED, WIDER, OTHER_CLIENT, EVE = (
-    bearer("ada/2"),
-    bearer("ada/3", ["notes:write"]),
-    bearer("ada~other"),
-    bearer("eve"),
-)
+ADA, REFRESHED, WIDER = bearer("ada"), bearer("ada/2"), bearer("ada/3", ["notes:write"])
+OTHER_CLIENT, EVE = bearer("ada~other"), bearer("eve")
+ANONYMOUS: dict[str, str] = {}
 
 
 @pytest.fixture
-def asking_server(make: Callable[..., Server]) -> Server:
-    asking_server = make()
+def make_open(make: Callable[..., Server]) -> Callable[..., Server]:
+    """Factory of servers with a tool that needs no token, and one that asks a question."""
 
-    @asking_server.tool
-    async def name(ctx: Context) -> str:
-        """Ask who it is."""
-        return (await ctx.elicit("Who?", str)).value
+    def make_server(**options: Any) -> Server:
+        server = make(**options)
+        server.tool(lambda: "open", name="open", access=Access(allow_anonymous=True))
 
-    return asking_server
+        @server.tool
+        async def name(ctx: Context) -> str:
+            return (await ctx.elicit("Who?", str)).value
+
+        return server
+
+    return make_server
 
 
-async def test_session_belongs_to_principal_and_client(asking_server: Server, serve: Serve) -> None:
-    async with serve(asking_server) as client:
+async def test_session_belongs_to_principal_and_client(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
         session = await session_of(client, ADA)
         for token in (ADA, REFRESHED, WIDER):
             assert await status_of(session, token) == 200
@@ -57,40 +55,34 @@ async def test_session_belongs_to_principal_and_client(asking_server: Server, se
         assert text_of(called.json()) == "added"
 
 
-async def test_request_state_belongs_to_principal_and_client(asking_server: Server, serve: Serve) -> None:
-    params = {"name": "name", "arguments": {}}
-    async with serve(asking_server) as client:
-
-        async def round_(token: dict[str, str], **more: object) -> dict[str, object]:
-            answer = client.ask("tools/call", {**params, **more}, headers=token, meta=DECLARED)
-            answer.judge = Judge(client.folder, "2026-07-28")
-            answer.judge.expect({"id": 1, "method": "tools/call"})
-            return (await answer.whole()).json()
-
-        result = (await round_(ADA))["result"]
-        assert isinstance(result, dict)
-        brought = {"inputResponses": {"#1": accept("Ada")}, "requestState": result["requestState"]}
+async def test_question_is_answered_by_its_principal(make_open: Callable[..., Server], serve: Serve) -> None:
+    async with serve(make_open()) as client:
+        session = await session_of(client, ADA, capabilities={"elicitation": {"form": {}}})
+        call = session.call_tool("name", headers=ADA)
+        answer = {"jsonrpc": "2.0", "id": (await call.message())["id"], "result": accept("Eve")}
         for token in (EVE, OTHER_CLIENT):
-            error = (await round_(token, **brought))["error"]
-            assert isinstance(error, dict)
-            assert "it belongs to another request" in error["message"]
+            assert (await session.post(answer, token).whole()).status == 404
+            own = await session_of(client, token, capabilities={"elicitation": {"form": {}}})
+            assert (await own.post(answer, token).whole()).status == 400
+        assert (await session.post(answer | {"result": accept("Ada")}, REFRESHED).whole()).status == 202
+        assert text_of(await call.response()) == "Ada"
+
+
+async def test_request_state_belongs_to_principal_and_client(
+    make_open: Callable[..., Server], serve: Serve
+) -> None:
+    async with serve(make_open()) as client:
+
+        async def call(token: dict[str, str], **more: Any) -> Any:
+            params = {"name": "name", "arguments": {}, **more}
+            return (await client.ask("tools/call", params, headers=token, meta=DECLARED).whole()).json()
+
+        state = (await call(ADA))["result"]["requestState"]
+        answers = {"inputResponses": {"#1": accept("Ada")}, "requestState": state}
+        for token in (EVE, OTHER_CLIENT):
+            assert "it belongs to another request" in (await call(token, **answers))["error"]["message"]
         for token in (REFRESHED, WIDER):
-            assert text_of(await round_(token, **brought)) == "Ada"
-
-
-ANONYMOUS: dict[str, str] = {}
-
-
-@pytest.fixture
-def make_open(make: Callable[..., Server]) -> Callable[..., Server]:
-    """Factory of servers with a tool that needs no token."""
-
-    def make_server(**options: Any) -> Server:
-        server = make(**options)
-        server.tool(lambda: "open", name="open", access=Access(allow_anonymous=True))
-        return server
-
-    return make_server
+            assert text_of(await call(token, **answers)) == "Ada"
 
 
 async def test_anonymous_session_is_adopted_by_first_token(
@@ -98,7 +90,7 @@ async def test_anonymous_session_is_adopted_by_first_token(
 ) -> None:
     server = make_open()
     events: list[AuditEvent] = []
-    server.on_audit(lambda event: events.append(event))
+    server.on_audit(events.append)
     async with serve(server) as client:
         session = await session_of(client, ANONYMOUS)
         assert await status_of(session, ANONYMOUS) == 200
@@ -107,44 +99,34 @@ async def test_anonymous_session_is_adopted_by_first_token(
         for token in (ANONYMOUS, EVE, OTHER_CLIENT):
             assert await status_of(session, token) == 404
             assert (await session.listen(headers=token).whole()).status == 404
-        assert (
-            text_of((await session.call_tool("whoami", headers=bearer("ada/2", ["mail"])).whole()).json())
-            == "ada ['mail']"
-        )
-    assert [event.principal for event in events if event.name == "adoption"] == [
-        "https://id.example.com#sub=ada"
-    ]
+        called = await session.call_tool("whoami", headers=bearer("ada/2", ["mail"])).whole()
+        assert text_of(called.json()) == "ada ['mail']"
+    adopted = [event.principal for event in events if event.name == "adoption"]
+    assert adopted == ["https://id.example.com#sub=ada"]
 
 
 async def test_concurrent_adoption_has_one_owner(make_open: Callable[..., Server], serve: Serve) -> None:
-    names = ["ada", "eve", "bob", "joe"]
-    async with AsyncExitStack() as stack:
-        memory = Memory()
-        apps = [await stack.enter_async_context(serve(make_open(storage=memory))) for _ in range(2)]
-        session = await session_of(apps[0], ANONYMOUS)
-        pending = [(name, session.at(app)) for name in names for app in apps]
-        found = await asyncio.gather(*(status_of(each, bearer(name)) for name, each in pending))
-        statuses = {
-            name: {found[number], found[number + 1]}
-            for number, name in zip(range(0, 8, 2), names, strict=True)
-        }
-        assert sorted(map(sorted, statuses.values())) == [[200], [404], [404], [404]], statuses
-        assert {await status_of(session.at(app), ANONYMOUS) for app in apps} == {404}
+    names, memory = ["ada", "eve", "bob", "joe"], Memory()
+    async with serve(make_open(storage=memory)) as here, serve(make_open(storage=memory)) as there:
+        session = await session_of(here, ANONYMOUS)
+        places = [session, session.at(there)]
+        found = await asyncio.gather(*(status_of(each, bearer(name)) for name in names for each in places))
+        statuses = [{*pair} for pair in zip(found[::2], found[1::2], strict=True)]
+        assert sorted(map(sorted, statuses)) == [[200], [404], [404], [404]]
+        assert {await status_of(place, ANONYMOUS) for place in places} == {404}
 
 
 async def test_adoption_ends_streams_in_other_process_and_lasts(
     make_open: Callable[..., Server], serve: Serve, tmp_path: Path
 ) -> None:
-    async with (
-        serve(make_open(storage=make_engine("sqlite", tmp_path))) as here,
-        serve(make_open(storage=make_engine("sqlite", tmp_path))) as there,
-    ):
+    servers = [make_open(storage=make_engine("sqlite", tmp_path)) for _ in range(3)]
+    async with serve(servers[0]) as here, serve(servers[1]) as there:
         session = await session_of(here, ANONYMOUS)
         streams = [await listening(session, ANONYMOUS), await listening(session.at(there), ANONYMOUS)]
         assert await status_of(session, ADA) == 200
         for stream in streams:
             assert await stream.messages() == []
         assert await status_of(session.at(there), ADA) == 200
-    async with serve(make_open(storage=make_engine("sqlite", tmp_path))) as later:
+    async with serve(servers[2]) as later:
         for token, status in ((EVE, 404), (ANONYMOUS, 404), (bearer("ada/2", ["mail"]), 200)):
             assert await status_of(session.at(later), token) == status
