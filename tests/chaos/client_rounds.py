@@ -189,10 +189,7 @@ class Round:
         log_level = draw.choice([None, "warning"])
         self._wants_log = log_level is not None
         self._client = client = Client(
-            target,
-            elicitation_handler=self._answer,
-            timeout=self.timeout,
-            retries=Retries(attempts=TRIES),
+            target, elicitation_handler=self._answer, timeout=self.timeout, retries=Retries(attempts=TRIES)
         )
         if log_level is not None:
             await client.set_log_level(log_level)

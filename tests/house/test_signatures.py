@@ -199,11 +199,7 @@ def editor_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
             process.kill()
 
 
-HOVERED = {
-    "@extension.method": "Extension.method",
-    "server.asgi": "Server.asgi",
-    "server = Server": "Server",
-}
+HOVERED = {"@extension.method": "Extension.method", "server.asgi": "Server.asgi", "server = Server": "Server"}
 
 
 def test_editor_shows_every_option_with_its_description(editor_view: Editor) -> None:
