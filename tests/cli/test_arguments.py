@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import sys
@@ -17,6 +16,7 @@ from mcpkit.cli.output.written import printable
 from mcpkit.cli.statuses import CommandError, Status
 from mcpkit.cli.targets.target import target_of
 from mcpkit.common.start import mcpkit_command
+from tests.helpers.tables import each_row
 
 RUN = mcpkit_command("run")
 
@@ -25,12 +25,10 @@ RUN = mcpkit_command("run")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "__init__.py").touch()
-    (tmp_path / "shop" / "server.py").touch()
-    (tmp_path / "other").mkdir()
-    (tmp_path / "my server.py").touch()
-    (tmp_path / "server.mjs").touch()
+    for name in ("shop", "other"):
+        (tmp_path / name).mkdir()
+    for name in ("shop/__init__.py", "shop/server.py", "my server.py", "server.mjs"):
+        (tmp_path / name).touch()
     return tmp_path
 
 
@@ -95,56 +93,34 @@ def given(*texts: str, **options: Any) -> dict[str, Any]:
     return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
 
 
-VALUES: list[tuple[list[str], object]] = [
-    (["text=hello"], "hello"),
-    (["text=5"], "5"),
-    (["text=null"], "null"),
-    (["text="], ""),
-    (["text=a=b==c"], "a=b==c"),
-    (['text:="@ada"'], "@ada"),
-    (["text=a:=b"], "a:=b"),
-    (["count=-5"], -5),
-    (["count:=7"], 7),
-    (["size=2"], 2),
-    (["size=2.5e3"], 2500.0),
-    (["limited=4"], 4),
-    (["is-on=true"], True),
-    (["is-on=False"], False),
-    (["kind=tea"], "tea"),
-    (["kind=3"], 3),
-    (["kind=null"], None),
-    (["one=fixed"], "fixed"),
-    (["tags=a"], ["a"]),
-    (["tags=a", "tags=b"], ["a", "b"]),
-    (['tags=["a", "b"]'], ["a", "b"]),
-    (["tags="], []),
-    (["counts=1", "counts=null"], [1, None]),
-    (['point={"x": 1}'], {"x": 1}),
-    (['a.b={"x": 1}'], {"x": 1}),
-    (["maybe=null"], None),
-    (["maybe=nul"], "nul"),
-    (["either=5"], 5),
-    (["either=true"], True),
-    (["either=five"], "five"),
-    (["loose=1", "loose=2"], [1, 2]),
-    (["loose=abc"], "abc"),
-    (["any=5"], 5),
-    (["any=abc"], "abc"),
-    (['any:={"deep": [1, {"x": null}]}'], {"deep": [1, {"x": None}]}),
-]
-
-
-def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
-    faults = []
-    for texts, expected in VALUES:
-        [actual] = given(*texts).values()
-        if (actual, type(actual)) != (expected, type(expected)):
-            faults.append((texts, actual, expected))
-    assert faults == []
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "text=5 count=-5 size=2 limited=4 is-on=true kind=3 one=fixed tags=a maybe=null either=5 any=5",
+            '"5" -5 2 4 true 3 "fixed" ["a"] null 5 5',
+        ),
+        (
+            "text=a=b==c count:=7 size=2.5e3 is-on=False kind=tea maybe=nul either=true any=abc loose=abc",
+            '"a=b==c" 7 2500.0 false "tea" "nul" true "abc" "abc"',
+        ),
+        ('text= kind=null tags=["a","b"] either=five', '"" null ["a","b"] "five"'),
+        (
+            'text:="@ada" tags= a.b={"x":1} any:={"deep":[1,{"x":null}]}',
+            '"@ada" [] {"x":1} {"deep":[1,{"x":null}]}',
+        ),
+        ('text=a:=b tags=a tags=b point={"x":1}', '"a:=b" ["a","b"] {"x":1}'),
+        ("text=null counts=1 counts=null loose=1 loose=2", '"null" [1,null] [1,2]'),
+    ],
+    ids=["types", "other-types", "empty", "json", "repeated", "null"],
+)
+def test_argument_is_parsed_by_the_type_of_its_schema(words: str, expected: str) -> None:
+    found = given(*words.split()).values()
+    assert " ".join(json.dumps(each, separators=(",", ":")) for each in found) == expected
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [
         (["count=five"], 'count: expected integer, got "five"'),
         (["count=1.5"], 'count: expected integer, got "1.5"'),
@@ -161,30 +137,30 @@ def test_argument_is_parsed_by_the_type_of_its_schema() -> None:
         (["txt=a"], "txt: no such argument; did you mean text?"),
     ],
 )
-def test_argument_mismatch_raises_with_expected_type(texts: list[str], told: str) -> None:
+def test_argument_mismatch_raises_with_expected_type(texts: list[str], message: str) -> None:
     with pytest.raises(CommandError) as caught:
         given(*texts)
     assert caught.value.status == Status.TOOL_ERROR
-    message = str(caught.value)
-    assert message.startswith(told)
-    assert "tool takes:\n  text     string" in message
-    assert "count    integer = 1" in message
+    assert str(caught.value).startswith(message)
+    assert "tool takes:\n  text     string" in str(caught.value)
+    assert "count    integer = 1" in str(caught.value)
 
 
 def test_argument_from_file_is_text_or_base64_by_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, data, json_file = tmp_path / "text.txt", tmp_path / "data.bin", tmp_path / "point.json"
-    text.write_text("Blåbær\n", encoding="utf-8")
-    data.write_bytes(b"\xff\x00\xfe")
-    json_file.write_text('{"x": 1}\n', encoding="utf-8")
-    assert given(f"text=@{text}") == {"text": "Blåbær\n"}
-    assert given(f"bytes=@{data}") == {"bytes": base64.b64encode(b"\xff\x00\xfe").decode()}
-    assert given(f"point=@{json_file}") == {"point": {"x": 1}}
+    (tmp_path / "text.txt").write_text("Blåbær\n", encoding="utf-8")
+    (tmp_path / "data.bin").write_bytes(b"\xff\x00\xfe")
+    (tmp_path / "point.json").write_text('{"x": 1}\n', encoding="utf-8")
+    assert given(f"text=@{tmp_path}/text.txt", "bytes=@data.bin", "point=@point.json") == {
+        "text": "Blåbær\n",
+        "bytes": "/wD+",
+        "point": {"x": 1},
+    }
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from here")))
     assert given("text=@-") == {"text": "from here"}
     with pytest.raises(CommandError, match=r"data\.bin is not UTF-8"):
-        given(f"text=@{data}")
+        given("text=@data.bin")
     with pytest.raises(CommandError, match=r"cannot read .*absent\.txt") as caught:
         given("text=@absent.txt")
     assert caught.value.status == Status.NO_SUCH_THING
@@ -196,38 +172,38 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
     for written in (f"@{path}", path.read_text(encoding="utf-8")):
         found = arguments_of("tool", SCHEMA, ["text=b"], written)
         assert found == {"unknown": 1, "text": "b"}
-    for wrong, told in (("[1]", "must be a JSON object"), ("{", "--args: invalid JSON")):
-        with pytest.raises(CommandError, match=told) as caught:
+    for wrong, message in (("[1]", "must be a JSON object"), ("{", "--args: invalid JSON")):
+        with pytest.raises(CommandError, match=message) as caught:
             arguments_of("tool", SCHEMA, [], wrong)
         assert caught.value.status == Status.USAGE
 
 
-FILES: list[tuple[str, str | None, str]] = [
-    ("chart", "image/png", "chart.png"),
-    ("chart.svg", "image/svg+xml", "chart.svg"),
-    ("photo", "image/jpeg; q=1", "photo.jpg"),
-    ("notes", None, "notes.bin"),
-    ("make.order", "image/png", "make.order"),
-    ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
-    ("C:\\windows\\x", "image/png", "C__windows_x.png"),
-    ("..", None, "content.bin"),
-    ("", "audio/wav", "content.wav"),
-    ("CON", "image/png", "_CON.png"),
-    ("nul.txt", None, "_nul.txt"),
-    ("a" * 300, "image/png", "a" * 80 + ".png"),
-    ("snow ☃", "image/png", "snow__.png"),
-    ("x", "no/such-type", "x.bin"),
-]
-
-
-def test_saved_file_has_a_safe_name_in_its_folder(tmp_path: Path) -> None:
-    faults = []
-    for number, (name, mime_type, expected) in enumerate(FILES):
-        folder = tmp_path / str(number)
-        path = saved(b"content", folder, name, mime_type)
-        if path != folder / expected or path.read_bytes() != b"content":
-            faults.append((name, mime_type, expected, path))
-    assert faults == []
+@each_row(
+    ("name", "mime_type", "expected"),
+    [
+        ("chart", "image/png", "chart.png"),
+        ("chart.svg", "image/svg+xml", "chart.svg"),
+        ("photo", "image/jpeg; q=1", "photo.jpg"),
+        ("notes", None, "notes.bin"),
+        ("make.order", "image/png", "make.order"),
+        ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
+        ("C:\\windows\\x", "image/png", "C__windows_x.png"),
+        ("..", None, "content.bin"),
+        ("", "audio/wav", "content.wav"),
+        ("CON", "image/png", "_CON.png"),
+        ("nul.txt", None, "_nul.txt"),
+        ("a" * 300, "image/png", "a" * 80 + ".png"),
+        ("snow ☃", "image/png", "snow__.png"),
+        ("x", "no/such-type", "x.bin"),
+    ],
+)
+def test_saved_file_has_a_safe_name_in_its_folder(
+    name: str, mime_type: str | None, expected: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("saved")
+    path = saved(b"content", folder, name, mime_type)
+    assert path == folder / expected
+    assert path.read_bytes() == b"content"
 
 
 def test_saved_file_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> None:
