@@ -18,6 +18,7 @@ from mcpkit.protocol.eras import CLIENT_CAPABILITIES
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result
 from tests.helpers.scripted_transport import text as text_result
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -70,20 +71,13 @@ async def think(ctx: Context) -> str:
 
 
 @server.tool
-async def act(ctx: Context) -> str:
-    tools = [{"name": "look", "inputSchema": {"type": "object"}}]
-    output = await ctx.sample("Act!", max_tokens=50, tools=tools, tool_choice="required")
-    return str(output.content[0]["name"])
+async def echo() -> str:
+    return "alive"
 
 
 @server.tool
 async def places(ctx: Context) -> list[str]:
     return [f"{root.uri} {root.name}" for root in await ctx.list_roots()]
-
-
-@server.tool
-async def capabilities(ctx: Context) -> dict[str, Any]:
-    return ctx.client.capabilities
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -100,14 +94,11 @@ async def test_elicit_form_has_fields_and_fills_in_defaults(revision: str) -> No
     assert form.message == "Where to?"
     assert form.server["name"] == "asking"
     city, days, pace, guide = form.fields
-    assert (city.name, city.title, city.description, city.kind, city.is_required) == (
-        "city", "City", "Where to", "string", True,
-    )  # fmt: skip
-    assert city.schema["minLength"] == 2
+    assert (city.name, city.title, city.description, city.kind) == ("city", "City", "Where to", "string")
+    assert (city.is_required, city.schema["minLength"]) == (True, 2)
     assert (days.kind, days.is_required, days.schema["maximum"]) == ("integer", False, 30)
-    assert pace.kind == "choice"
+    assert (pace.kind, guide.kind) == ("choice", "boolean")
     assert pace.choices == (FormChoice("s", "Slow"), FormChoice("f", "Fast"))
-    assert guide.kind == "boolean"
 
 
 class Tripped(BaseModel):
@@ -136,25 +127,21 @@ async def test_elicit_handler_return_values_become_answers(
     ({"days": 2}, ValueError, "city: expected .* but it is missing"),
     ({"city": "Rome", "pase": "s"}, ValueError, 'pase: the form has no such field; did you mean "pace"'),
     ({"city": "Rome", "pace": "x"}, ValueError, 'pace: expected .*, got "x"'),
+    (LookupError("no display"), LookupError, "no display"),
     ("Rome", TypeError, r"elicitation_handler must return a dict of the form's fields \(city, days, pace, guide\)"),
 ])  # fmt: skip
 async def test_elicit_answer_not_fitting_form_is_not_sent(
     answer: object, error: type[Exception], problem: str
 ) -> None:
-    async with Client(server, elicitation_handler=lambda form: answer) as client:
+    def respond(form: FormRequest) -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with Client(server, elicitation_handler=respond) as client:
         with pytest.raises(error, match=problem):
             await client.call_tool("plan")
-        assert (await client.call_tool("capabilities")).structured_content is not None
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_elicit_handler_error_is_raised_by_call(revision: str) -> None:
-    def fail(form: FormRequest) -> None:
-        raise LookupError("secret")
-
-    async with Client(server, protocol_version=revision, elicitation_handler=fail) as client:
-        with pytest.raises(LookupError, match="secret"):
-            await client.call_tool("plan")
+        assert (await client.call_tool("echo")).text == "alive"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -188,10 +175,9 @@ async def test_elicit_url_is_passed_to_handler(revision: str) -> None:
     async with Client(server, protocol_version=revision, url_elicitation_handler=visit) as client:
         reported = [(await client.call_tool("pay")).text for _ in range(3)]
     assert reported == ["accept", "decline", "cancel"]
-    assert (seen[0].message, seen[0].url, seen[0].host) == (
-        "Pay, please", "https://pay.example.com/1", "pay.example.com",
-    )  # fmt: skip
-    assert seen[0].server["name"] == "asking"
+    page = seen[0]
+    assert (page.message, page.host, page.server["name"]) == ("Pay, please", "pay.example.com", "asking")
+    assert page.url == "https://pay.example.com/1"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -205,11 +191,9 @@ async def test_sample_request_fields_and_text_answer(revision: str) -> None:
     async with Client(server, protocol_version=revision, sampling_handler=speak) as client:
         assert (await client.call_tool("think")).text == "Hm. (unknown, endTurn)"
     (request,) = seen
-    assert (request.text, request.max_tokens, request.system, request.temperature) == (
-        "Think!", 50, "Be brief", 0.5,
-    )  # fmt: skip
+    assert (request.text, request.system, request.temperature) == ("Think!", "Be brief", 0.5)
+    assert (request.max_tokens, request.messages[0]["role"]) == (50, "user")
     assert request.server["name"] == "asking"
-    assert request.messages[0]["role"] == "user"
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -223,60 +207,48 @@ async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Pa
     assert found == [f"{tmp_path.as_uri()} None", "file:///srv None", "file:///home Home"]
 
 
-def declared_to(revision: str) -> ScriptedTransport:
-    """Be a server of one revision."""
-
-    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        if "id" not in message:
-            return []
-        if revision == "2026-07-28":
-            return [discovered(message)]
-        return [initialized(message, revision)]
-
-    return ScriptedTransport(script)
+Handlers = dict[str, Any]
+PAGES: Handlers = {"url_elicitation_handler": lambda page: False}
+FORMS: Handlers = {"elicitation_handler": FormRequest.cancel}
 
 
-@pytest.mark.parametrize("revision", ["2025-06-18", *REVISIONS])
-async def test_capabilities_follow_from_handlers(revision: str) -> None:
-    async def declared(**handlers: Any) -> Any:
-        transport = declared_to(revision)
+@each_row(("handlers", "expected", "expected_of_old"), [
+    ({}, {}, {}),
+    (FORMS, {"elicitation": {"form": {}}}, {"elicitation": {}}),
+    (PAGES, {"elicitation": {"url": {}}}, {}),
+    ({**FORMS, **PAGES}, {"elicitation": {"form": {}, "url": {}}}, {"elicitation": {}}),
+    ({"sampling_handler": print}, {"sampling": {}}, {"sampling": {}}),
+    ({"sampling_handler": SamplingHandler(print, tools=True, context=True)},
+     {"sampling": {"tools": {}, "context": {}}}, {"sampling": {}}),
+    ({"roots": []}, {"roots": {"listChanged": True}}, {"roots": {"listChanged": True}}),
+])  # fmt: skip
+async def test_capabilities_follow_from_handlers(
+    handlers: Handlers, expected: Message, expected_of_old: Message
+) -> None:
+    for revision in ("2025-06-18", *REVISIONS):
+        transport = asking(revision=revision)
         async with Client(transport, protocol_version=revision, **handlers):
             params = transport.sent[0]["params"]
-        is_stateless = revision == "2026-07-28"
-        return params["_meta"][CLIENT_CAPABILITIES] if is_stateless else params["capabilities"]
-
-    def speak(request: SampleRequest) -> str:
-        return ""
-
-    is_old = revision == "2025-06-18"
-    both = {"elicitation_handler": FormRequest.cancel, "url_elicitation_handler": lambda page: False}
-    assert await declared() == {}
-    assert await declared(elicitation_handler=FormRequest.cancel) == {
-        "elicitation": {} if is_old else {"form": {}}
-    }
-    assert await declared(url_elicitation_handler=lambda page: False) == (
-        {} if is_old else {"elicitation": {"url": {}}}
-    )
-    assert await declared(**both) == {"elicitation": {} if is_old else {"form": {}, "url": {}}}
-    assert await declared(sampling_handler=speak) == {"sampling": {}}
-    assert await declared(sampling_handler=SamplingHandler(speak, tools=True, context=True)) == {
-        "sampling": {} if is_old else {"tools": {}, "context": {}}
-    }
-    assert await declared(roots=[]) == {"roots": {} if revision == "2026-07-28" else {"listChanged": True}}
+        if revision == "2026-07-28":
+            assert params["_meta"][CLIENT_CAPABILITIES] == (
+                {"roots": {}} if "roots" in handlers else expected
+            )
+        else:
+            assert params["capabilities"] == (expected_of_old if revision == "2025-06-18" else expected)
 
 
 FORM: Message = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 SURE: Message = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": FORM}}
 
 
-def asking(*answers: Message) -> ScriptedTransport:
-    """Be a server of the stateless era that answers its calls with these results, one after the other."""
+def asking(*answers: Message, revision: str = "2026-07-28") -> ScriptedTransport:
+    """Be a server that answers its calls with these results, one after the other."""
     left = list(answers)
 
     def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        if message["method"] == "server/discover":
-            return [discovered(message)]
-        return [{"id": message["id"], "result": left.pop(0)}]
+        if message["method"] in ("server/discover", "initialize"):
+            return [discovered(message) if revision == "2026-07-28" else initialized(message, revision)]
+        return [{"id": message["id"], "result": left.pop(0)}] if "id" in message else []
 
     return ScriptedTransport(script)
 
@@ -316,7 +288,7 @@ async def test_input_required_state_is_returned_once_under_new_id() -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize(("answer", "problem"), [
+@each_row(("answer", "problem"), [
     (asks(), "inputRequests or requestState"),
     (asks(requestState=5), "a string as requestState"),
     (asks([]), "an object as inputRequests"),
@@ -330,87 +302,64 @@ async def test_input_required_malformed_is_protocol_error(answer: Message, probl
             await client.call_tool("bake")
 
 
-@pytest.mark.parametrize(("params", "problem"), [
-    ({"requestedSchema": FORM}, "message: expected a string"),
-    ({"message": "Sure?"}, "requestedSchema: expected an object"),
-    ({"message": "Sure?", "requestedSchema": {"type": "object"}}, "requestedSchema: expected an object"),
-    ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": {"type": "strng"}}}},
-     "requestedSchema: unknown type 'strng'"),
-    ({"message": "Sure?", "mode": "url", "url": "https://example.com"}, "elicitation in the mode 'url'"),
-    ({"message": "Sure?", "mode": 5}, "elicitation in the mode 5"),
-])  # fmt: skip
-async def test_elicit_malformed_request_does_not_reach_handler(params: Message, problem: str) -> None:
-    def fail(form: FormRequest) -> None:
-        raise AssertionError
+def refuse(request: FormRequest | UrlRequest) -> bool:
+    raise AssertionError
 
-    transport = asking(asks({"k": {"method": "elicitation/create", "params": params}}))
-    async with Client(transport, elicitation_handler=fail) as client:
+
+def elicit(**params: Any) -> Message:
+    return {"method": "elicitation/create", "params": params}
+
+
+@each_row(("handler", "request_of_server", "code", "problem"), [
+    ("elicitation_handler", elicit(requestedSchema=FORM), -32602, "message: expected a string"),
+    ("elicitation_handler", elicit(message="Sure?"), -32602, "requestedSchema: expected an object"),
+    ("elicitation_handler", elicit(message="Sure?", requestedSchema={"type": "object"}), -32602,
+     "requestedSchema: expected an object"),
+    ("elicitation_handler", elicit(message="?", requestedSchema={"type": "object", "properties": {"a": {"type": "x"}}}),
+     -32602, "requestedSchema: unknown type 'x'"),
+    ("elicitation_handler", elicit(message="Sure?", mode="url", url="https://a.b"), -32602, "in the mode 'url'"),
+    ("elicitation_handler", elicit(message="Sure?", mode=5), -32602, "elicitation in the mode 5"),
+    *[("url_elicitation_handler", elicit(mode="url", message="Look", url=url), -32602, "url: expected an http or https")
+      for url in ("file:///etc/passwd", "https://[", "https://a\nb", 5)],
+    ("sampling_handler", elicit(), -32601, "this client does not answer elicitation/create"),
+    ("sampling_handler", {"method": "other/thing"}, -32601, "this client does not answer other/thing"),
+])  # fmt: skip
+async def test_request_malformed_or_unsupported_does_not_reach_handler(
+    handler: str, request_of_server: Message, code: int, problem: str
+) -> None:
+    transport = asking(asks({"k": request_of_server}))
+    async with Client(transport, **{handler: refuse}) as client:  # type: ignore[arg-type]
         with pytest.raises(ProtocolError, match=problem) as raised:
             await client.call_tool("bake")
-    assert raised.value.code == -32602
+    assert raised.value.code == code
     assert len(transport.sent) == 2
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "https://[", "https://a\nb", 5])
-async def test_elicit_url_not_http_is_refused(url: Any) -> None:
-    def fail(page: UrlRequest) -> bool:
-        raise AssertionError
-
-    params = {"mode": "url", "message": "Look", "url": url}
-    async with Client(
-        asking(asks({"k": {"method": "elicitation/create", "params": params}})), url_elicitation_handler=fail
-    ) as client:
-        with pytest.raises(ProtocolError, match="url: expected an http or https URL"):
-            await client.call_tool("bake")
-
-
-@pytest.mark.parametrize("method", ["elicitation/create", "other/thing"])
-async def test_request_without_handler_is_method_not_found(method: str) -> None:
-    async with Client(asking(asks({"k": {"method": method}}))) as client:
-        with pytest.raises(ProtocolError, match=f"this client does not answer {method}") as raised:
-            await client.call_tool("bake")
-    assert raised.value.code == -32601
-
-
-PAGE: Message = {"mode": "url", "elicitationId": "e1", "url": "https://example.com/1", "message": "Sign in"}
-
-
-def requiring(times: int, *, tells: bool, pages: Any = (PAGE,)) -> ScriptedTransport:
-    """Be a server of the handshake era, whose user has to visit pages before so many calls."""
-    left = times
+async def test_url_elicitation_required_repeats_call_after_completion() -> None:
+    page = {"mode": "url", "elicitationId": "e1", "url": "https://example.com/1", "message": "Sign in"}
+    calls: list[Message] = []
+    seen: list[UrlRequest] = []
 
     def script(transport: ScriptedTransport, message: Message) -> list[Message]:
-        nonlocal left
         if message["method"] == "initialize":
             return [initialized(message)]
         if message["method"] != "tools/call":
             return []
-        left -= 1
-        if left < 0:
+        calls.append(message)
+        if len(calls) == 2:
             return [text_result(message, "done")]
-        if tells:
-            asyncio.get_running_loop().call_soon(transport.say, complete("other"))
-            asyncio.get_running_loop().call_soon(transport.say, complete("e1"))
-        return [error_result(message, -32042, "sign in first", {"elicitations": list(pages)})]
-
-    return ScriptedTransport(script)
-
-
-def complete(id_: str) -> Message:
-    return {"method": "notifications/elicitation/complete", "params": {"elicitationId": id_}}
-
-
-async def test_url_elicitation_required_repeats_call_after_completion() -> None:
-    seen: list[UrlRequest] = []
+        for id_ in ("other", "e1"):
+            completion = {"method": "notifications/elicitation/complete", "params": {"elicitationId": id_}}
+            asyncio.get_running_loop().call_soon(transport.say, completion)
+        return [error_result(message, -32042, "sign in first", {"elicitations": [page]})]
 
     async def visit(page: UrlRequest) -> bool:
         seen.append(page)
         return True
 
-    transport = requiring(1, tells=True)
-    async with Client(transport, protocol_version="2025-11-25", url_elicitation_handler=visit) as client:
+    options = {"protocol_version": "2025-11-25", "url_elicitation_handler": visit}
+    async with Client(ScriptedTransport(script), **options) as client:
         assert (await client.call_tool("files")).text == "done"
     assert [(page.id, page.url) for page in seen] == [("e1", "https://example.com/1")]
-    calls = [message for message in transport.sent if message["method"] == "tools/call"]
     assert calls[0]["params"] == calls[1]["params"]
     assert calls[0]["id"] != calls[1]["id"]
