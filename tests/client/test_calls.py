@@ -1,40 +1,176 @@
-"""Calls of a client: timeouts, progress, cancellation, malformed answers, opening and closing."""
+"""Opening a client and its calls: negotiation, timeouts, progress, cancellation, malformed answers, closing."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server, Timeout
-from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
-from tests.helpers.waiting import until
+from mcpkit import Client, ProtocolError, Retries, Server, Timeout
+from mcpkit.client.link import negotiation
+from mcpkit.protocol.revisions import ALL
+from tests.helpers.scripted_transport import (
+    Message,
+    ScriptedTransport,
+    discovered,
+    error,
+    initialized,
+    text,
+)
+from tests.helpers.tables import each_row
+from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
-
-def scripted(answer: Any) -> ScriptedTransport:
-    """Be a server of the stateless era, and answer everything else as the test says."""
-
-    def script(transport: ScriptedTransport, message: Message) -> Any:
-        return [discovered(message)] if message["method"] == "server/discover" else answer(transport, message)
-
-    return ScriptedTransport(script)
+Answer = Callable[[ScriptedTransport, Message], list[Message]]
+bakery = Server("bakery", version="7")
 
 
-def silent() -> ScriptedTransport:
-    return scripted(lambda transport, message: [])
+@bakery.tool
+def bake() -> str:
+    return "bread"
+
+
+def handshake(transport: ScriptedTransport, message: Message) -> list[Message]:
+    """Answer as a server of the handshake era."""
+    if message["method"] == "initialize":
+        return [initialized(message)]
+    return [error(message, -32601)] if "id" in message else []
+
+
+def nothing(transport: ScriptedTransport, message: Message) -> list[Message]:
+    return []
+
+
+def scripted(method: str, answer: Answer, others: Answer = handshake) -> ScriptedTransport:
+    """Be a server with an answer of the test to one method; the other methods have those of `others`."""
+    return ScriptedTransport(
+        lambda transport, message: (answer if message["method"] == method else others)(transport, message)
+    )
+
+
+def stateless(answer: Answer) -> ScriptedTransport:
+    """Be a server of the stateless era, with answers of the test to all but `server/discover`."""
+    return scripted("server/discover", lambda transport, message: [discovered(message)], answer)
+
+
+@pytest.mark.parametrize("revision", ALL)
+async def test_revision_requested_is_used(revision: str) -> None:
+    async with Client(bakery, protocol_version=revision) as client:
+        assert client.protocol_version == revision
+        assert client.protocol_version_reason == "as requested"
+        assert client.server_info == {"name": "bakery", "version": "7"}
+
+
+def test_revision_unknown_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown revision '2027-01-01'\\. Supported are 2024-11-05"):
+        Client(bakery, protocol_version="2027-01-01")
+
+
+@each_row(("to_discover", "reason"), [
+    *[({"error": {"code": code, "message": "no"}}, f"server/discover with error {code}")
+      for code in (-32601, -32602, -32000, 0)],
+    ({"result": {}}, "without supportedVersions"),
+    ({"result": {"supportedVersions": "2026-07-28"}}, "without supportedVersions"),
+    ({"result": {"supportedVersions": ["2025-11-25"]}}, "the server supports only the protocol versions 2025-11-25"),
+    ({"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18"]}}},
+     "the server supports only the protocol versions 2025-06-18"),
+])  # fmt: skip
+async def test_discover_refused_falls_back_to_initialize(to_discover: Message, reason: str) -> None:
+    transport = scripted("server/discover", lambda _, message: [{"id": message["id"], **to_discover}])
+    async with Client(transport) as client:
+        assert client.protocol_version == "2025-11-25"
+        assert reason in client.protocol_version_reason
+        assert client.server_info == {"name": "scripted", "version": "1"}
+    assert transport.methods() == ["server/discover", "initialize", "notifications/initialized"]
+    assert transport.sent[1]["params"]["protocolVersion"] == "2025-11-25"
+    assert "_meta" not in transport.sent[1]["params"]
+
+
+@each_row(("code", "data"), [
+    (-32020, None), (-32021, None),
+    (-32022, {"supported": ["2030-01-01"]}), (-32022, {"supported": None}), (-32022, {"supported": [7]}),
+])  # fmt: skip
+async def test_discover_stateless_error_does_not_fall_back(code: int, data: Any) -> None:
+    transport = scripted("server/discover", lambda _, message: [error(message, code, "what is wrong", data)])
+    with pytest.raises(ProtocolError, match=r"what is wrong|revision in common"):
+        async with Client(transport):
+            pass
+    assert transport.methods() == ["server/discover"]
+    assert not transport.is_open
+
+
+@pytest.mark.parametrize("agreed", ["2026-07-28", 7])
+async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
+    transport = scripted("initialize", lambda _, message: [initialized(message, agreed)])
+    with pytest.raises(ProtocolError, match="client and server have no revision in common"):
+        async with Client(transport):
+            pass
+    assert "notifications/initialized" not in transport.methods()
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["no answer", "late answer"])
+async def test_discover_ignored_falls_back_unless_answer_is_late(
+    is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(negotiation, "PROBE", 0.01)
+
+    def initialize(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if is_late:
+            return [discovered(transport.sent[0]), error(message, -32601)]
+        return [initialized(message)]
+
+    transport = scripted("initialize", initialize, nothing)
+    async with Client(transport) as client:
+        assert client.server_info["name"] == "scripted"
+        assert client.protocol_version == ("2026-07-28" if is_late else "2025-11-25")
+        if not is_late:
+            assert "did not answer server/discover within" in client.protocol_version_reason
+    assert ("notifications/initialized" in transport.methods()) is not is_late
+
+
+async def test_initialize_is_never_cancelled() -> None:
+    transport = ScriptedTransport(nothing)
+    with pytest.raises(TimeoutError):
+        async with Client(transport, protocol_version="2025-11-25", timeout=Timeout(connect=0.01)):
+            pass
+    assert transport.methods() == ["initialize"]
+
+
+async def test_total_timeout_limits_opening_and_retries() -> None:
+    is_silent = False
+
+    def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if is_silent:
+            return []
+        if message["method"] == "tools/list":
+            transport.die()
+            return []
+        return handshake(transport, message)
+
+    loop = asyncio.get_running_loop()
+    transport = ScriptedTransport(answer)
+    async with Client(transport, timeout=Timeout(total=0.2), retries=Retries(attempts=100)) as client:
+        began = loop.time()
+        with pytest.raises(TimeoutError, match="tools/list"):
+            await client.request("tools/list")
+        is_silent = True
+        transport.die()
+        with pytest.raises(TimeoutError, match="tools/call"):
+            await client.call_tool("bake")
+        assert loop.time() - began < 5
 
 
 async def test_call_timeout_cancels_request() -> None:
-    transport = silent()
+    transport = stateless(nothing)
     async with Client(transport) as client:
         with pytest.raises(TimeoutError, match="the server did not answer tools/call in time"):
             await client.call_tool("bake", timeout=0.01)
         await until(lambda: transport.methods()[-1] == "notifications/cancelled")
-        given_up = transport.sent[-1]["params"]
-        assert given_up == {"requestId": transport.sent[-2]["id"], "reason": "the request timed out"}
+        expected = {"requestId": transport.sent[-2]["id"], "reason": "the request timed out"}
+        assert transport.sent[-1]["params"] == expected
 
 
 async def test_call_progress_extends_timeout_up_to_maximum() -> None:
@@ -45,41 +181,33 @@ async def test_call_progress_extends_timeout_up_to_maximum() -> None:
             tokens.append(message["params"]["_meta"]["progressToken"])
         return []
 
-    transport = scripted(answer)
+    transport = stateless(answer)
     steps: list[tuple[float, float | None, str | None]] = []
+    options: Any = {"progress": lambda *step: steps.append(step), "timeout": Timeout(response=10, total=60)}
     async with Client(transport) as client:
-        call = asyncio.create_task(
-            client.call_tool(
-                "bake", progress=lambda *step: steps.append(step), timeout=Timeout(response=0.2, total=0.6)
-            )
-        )
+        call = asyncio.create_task(client.call_tool("bake", **options))
+        await until(lambda: tokens)
+        clock = LoopClock()
         while not call.done():
-            if tokens:
-                params = {"progressToken": tokens[0], "progress": len(steps) + 1, "total": 9}
-                transport.say({"method": "notifications/progress", "params": params})
-            await asyncio.wait((call,), timeout=0.02)
+            clock.ahead += 9
+            params = {"progressToken": tokens[0], "progress": len(steps) + 1, "total": 9}
+            transport.say({"method": "notifications/progress", "params": params})
+            for _ in range(20):
+                await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
             await call
     assert steps[:2] == [(1, 9, None), (2, 9, None)]
-    assert len(steps) > 12
+    assert len(steps) == 7, "one each 9 of 60 seconds, and that at the end"
 
 
-async def test_initialize_is_never_cancelled() -> None:
-    transport = ScriptedTransport(lambda transport, message: [])
-    with pytest.raises(TimeoutError):
-        async with Client(transport, protocol_version="2025-11-25", timeout=Timeout(connect=0.01)):
-            pass
-    assert transport.methods() == ["initialize"]
-
-
-@pytest.mark.parametrize("answer", [
+@each_row("result", [
     {"content": {}}, {"content": [5]}, {"tools": {}}, {"tools": ["bake"]}, {"contents": 1}, {"messages": 1},
     {"completion": []}, {"completion": {"values": [1]}}, {"completion": {}},
 ])  # fmt: skip
-async def test_answer_malformed_is_protocol_error(answer: Any) -> None:
-    transport = scripted(lambda transport, message: [{"id": message["id"], "result": answer}])
+async def test_answer_malformed_is_protocol_error(result: Any) -> None:
+    transport = stateless(lambda _, message: [{"id": message["id"], "result": result}])
     async with Client(transport) as client:
-        for ask in (
+        for request in (
             lambda: client.call_tool("bake"),
             client.list_tools,
             client.list_resources,
@@ -90,11 +218,11 @@ async def test_answer_malformed_is_protocol_error(answer: Any) -> None:
             lambda: client.complete("plan", "city", "O"),
         ):
             with pytest.raises(ProtocolError) as caught:
-                await ask()
+                await request()
             assert caught.value.code == -32603
 
 
-@pytest.mark.parametrize("line", [
+@each_row("line", [
     {"id": "1", "result": {}}, {"method": "notifications/unheard"},
     {"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}},
     {"method": "notifications/progress", "params": {"progressToken": [], "progress": "x"}},
@@ -103,21 +231,13 @@ async def test_answer_malformed_is_protocol_error(answer: Any) -> None:
     {"method": 5}, {"nothing": True},
 ])  # fmt: skip
 async def test_unsolicited_messages_are_ignored(line: Message) -> None:
-    def answer(transport: ScriptedTransport, message: Message) -> list[Message]:
-        return [line, text(message, "bread")]
-
-    async with Client(scripted(answer), log_handler=lambda *message: None) as client:
+    transport = stateless(lambda _, message: [line, text(message, "bread")])
+    async with Client(transport, log_handler=lambda *message: None) as client:
         assert (await client.call_tool("bake")).text == "bread"
 
 
 async def test_client_closes_twice_and_reopens() -> None:
-    server = Server("bakery")
-
-    @server.tool
-    async def bake() -> str:
-        return "bread"
-
-    client = Client(server)
+    client = Client(bakery)
     for _ in range(2):
         await asyncio.create_task(client.__aenter__())
         assert (await client.call_tool("bake")).text == "bread"
@@ -127,44 +247,17 @@ async def test_client_closes_twice_and_reopens() -> None:
             await client.call_tool("bake")
 
 
-bakery = Server("bakery")
-
-
-@bakery.tool
-def bake() -> str:
-    """Bake."""
-    return "bread"
-
-
 async def test_client_exit_cancels_pending_calls() -> None:
-    ended: list[str] = []
-    slow = Server("slow")
-    begun = asyncio.Event()
-
-    @slow.tool
-    async def wait(ctx: Context) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("cancelled")
-
-    transport = silent()
+    transport = stateless(nothing)
     async with Client(transport) as client:
         call = asyncio.ensure_future(client.call_tool("wait"))
         await until(lambda: transport.methods()[-1] == "tools/call")
     assert transport.methods()[-1] == "notifications/cancelled"
     with pytest.raises(ConnectionError, match="the client is closed"):
         await call
-    async with Client(slow) as client:
-        call = asyncio.ensure_future(client.call_tool("wait"))
-        await begun.wait()
-    assert ended == ["cancelled"]
-    with pytest.raises(ConnectionError, match="the client is closed"):
-        await call
 
 
-@pytest.mark.parametrize(("options", "error", "message"), [
+@each_row(("options", "error", "message"), [
     ({"timeout": "soon"}, TypeError, "must be a number of seconds above 0, or None, got 'soon'"),
     ({"timeout": 0}, ValueError, "must be a number of seconds above 0"),
     ({"progress": 3}, TypeError, "progress must be a function of done, total and message, got 3"),
@@ -172,9 +265,9 @@ async def test_client_exit_cancels_pending_calls() -> None:
      r"the params of tools/call cannot be converted to JSON: .*Pass plain JSON values"),
 ])  # fmt: skip
 async def test_call_invalid_options_are_refused(
-    options: dict[str, object], error: type[Exception], message: str
+    options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     async with Client(bakery) as client:
         with pytest.raises(error, match=message):
-            await client.call_tool("bake", **options)  # type: ignore[call-overload]
+            await client.call_tool("bake", **options)
         assert (await client.call_tool("bake")).text == "bread"

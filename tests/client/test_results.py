@@ -25,16 +25,15 @@ def answering(answers: Message) -> ScriptedTransport:
             return []
         if method == "initialize":
             return [initialized(message)]
-        return (
-            [{"id": message["id"], "result": answers[method]}]
-            if method in answers
-            else [error_result(message, -32601)]
-        )
+        if method not in answers:
+            return [error_result(message, -32601)]
+        return [{"id": message["id"], "result": answers[method]}]
 
     return ScriptedTransport(script)
 
 
 ONE = {"type": "text", "text": "bread"}
+LISTED = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
 READ: list[tuple[Message, Any, Any]] = [  # a result, its text, and what a typed tool returns
     ({"structuredContent": {"loaves": 3}}, '{"loaves": 3}', {"loaves": 3}),
     ({"content": None, "structuredContent": {"loaves": 3}, "isError": None}, '{"loaves": 3}', {"loaves": 3}),
@@ -69,9 +68,7 @@ async def test_prompt_or_resource_with_one_reading_is_read(method: str, result: 
 
 @pytest.mark.parametrize(("result", "text", "value"), READ)
 async def test_result_with_one_reading_is_read(result: Message, text: str, value: Any) -> None:
-    listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
-    transport = answering({"tools/list": listed, "tools/call": result})
-    async with Client(transport) as client:
+    async with Client(answering({"tools/list": LISTED, "tools/call": result})) as client:
         assert (await client.call_tool("bake")).text == text
         assert await (await client.tools())["bake"]() == value
         if value is None:
@@ -86,9 +83,7 @@ async def test_result_with_one_reading_is_read(result: Message, text: str, value
     ({}, "the tool failed, and the server sent no error text"),
 ])  # fmt: skip
 async def test_tool_error_text_comes_from_server(result: Message, output: str) -> None:
-    listed = {"tools": [{"name": "bake", "inputSchema": {"type": "object"}}]}
-    transport = answering({"tools/list": listed, "tools/call": {**result, "isError": True}})
-    async with Client(transport) as client:
+    async with Client(answering({"tools/list": LISTED, "tools/call": {**result, "isError": True}})) as client:
         for ask in (lambda: client.call_tool("bake", result_type=str), (await client.tools())["bake"]):
             with pytest.raises(ToolError) as caught:
                 await ask()
@@ -113,13 +108,9 @@ async def test_result_ambiguous_is_protocol_error_naming_member(
     method: str, result: Message, member: str
 ) -> None:
     async with Client(answering({method: result})) as client:
-        asks = {
-            "tools/call": client.call_tool,
-            "prompts/get": client.get_prompt,
-            "resources/read": client.read_resource,
-        }
+        requests = {"tools/call": client.call_tool, "prompts/get": client.get_prompt}
         with pytest.raises(ProtocolError, match=f"answer to {method} is malformed: expected .*{member}"):
-            await asks[method]("bake")
+            await requests.get(method, client.read_resource)("bake")
 
 
 @each_row("text", ["?", "A", "AAAAA", "AA===", "+_==", "=AAA", "AA=A", "data:AAAA", "ÀAAA", "\ud800AAA"])
