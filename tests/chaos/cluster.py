@@ -10,13 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from tests.helpers.processes import DEFAULT_TIMEOUT, Process, free_port
-from tests.helpers.redis_server import RedisServer
+from tests.helpers.redis_server import RedisProxy, RedisServer
 from tests.helpers.serving import ROOT
 
 KEPT = Path(os.environ.get("MCPKIT_LEDGERS", Path(tempfile.gettempdir()) / "mcpkit-ledgers"))
@@ -40,91 +39,6 @@ class Ledger:
     def lines(self, what: str | None = None) -> list[Line]:
         lines = [json.loads(line) for line in self.path.read_text().splitlines()]
         return [line for line in lines if what is None or line["what"] == what]
-
-
-class RedisProxy:
-    """A TCP proxy before a Redis that delays data, cuts connections, or drops replies.
-
-    Attributes:
-        upstream: The port of the Redis.
-        delay: Seconds that data takes in each direction.
-        drops: The number of replies that are still to be dropped, each with its connection.
-    """
-
-    def __init__(self, upstream: int) -> None:
-        self.upstream = upstream
-        self.port = 0
-        self.delay = 0.0
-        self.drops = 0
-        self._connections: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    async def __aenter__(self) -> RedisProxy:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def cut(self, draw: Random | None = None) -> None:
-        """Close all connections, or about half of them."""
-        for each in self._connections:
-            if draw is None or draw.random() < 0.5:
-                each.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with suppress(OSError, asyncio.CancelledError):
-                redis_reader, redis_writer = await asyncio.open_connection("127.0.0.1", self.upstream)
-                await self._forward_both(reader, writer, redis_reader, redis_writer)
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
-
-    async def _forward_both(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        redis_reader: asyncio.StreamReader,
-        redis_writer: asyncio.StreamWriter,
-    ) -> None:
-        self._connections |= {writer, redis_writer}
-        directions = [
-            asyncio.ensure_future(self._forward(reader, redis_writer, is_reply=False)),
-            asyncio.ensure_future(self._forward(redis_reader, writer, is_reply=True)),
-        ]
-        try:
-            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in directions:
-                each.cancel()
-            await asyncio.gather(*directions, return_exceptions=True)
-            self._connections -= {writer, redis_writer}
-            redis_writer.transport.abort()
-
-    async def _forward(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_reply: bool
-    ) -> None:
-        while data := await reader.read(65536):
-            if is_reply and self.drops:
-                self.drops -= 1
-                return
-            if self.delay:
-                await asyncio.sleep(self.delay)
-            writer.write(data)
-            await writer.drain()
 
 
 class Cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import shutil
 import signal
 import socket
@@ -13,13 +14,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from mcpkit.state.queue import Added, Job, LeasedJobs, Message, QueueStats
+from mcpkit.state.queue import LeasedJobs, QueueStats
 from mcpkit.storage import Redis, StoredValue
 from tests.helpers.waiting import DEFAULT_TIMEOUT
 
@@ -61,14 +63,9 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-                *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *self.options),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command += ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *self.options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + DEFAULT_TIMEOUT
         while not self._answers():
             assert self.process.poll() is None, "redis-server has ended"
@@ -161,7 +158,7 @@ end
 
 
 class Dated(Redis):
-    """A Redis in which time passes when the test says so: what is left to each key is made shorter."""
+    """A Redis engine with the clock of the test."""
 
     def __init__(self, url: str, prefix: str, clock: Callable[[], float]) -> None:
         super().__init__(url, prefix=prefix)
@@ -177,89 +174,37 @@ class Dated(Redis):
                 self._moved = now
                 common_server().ask("EVAL", _MOVE, 0, self._prefix, passed)
 
-    async def read(self, key: str) -> Mapping[str, str]:
+    async def _call(self, method: Any, *args: Any, **options: Any) -> Any:
+        """Call a method of `Redis` with its seconds scaled."""
         self._move()
-        return await super().read(key)
+        bound = inspect.signature(method).bind(self, *args, **options)
+        for name, value in bound.arguments.items():
+            if name in {"ttl", "due", "lease", "ready_for", "every"} and type(value) in {int, float}:
+                bound.arguments[name] = value * SCALE
+        return await method(*bound.args, **bound.kwargs)
 
-    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
-        self._move()
-        await super().write(key, changes, ttl * SCALE)
+    async def take_tokens(self, key: str, **options: Any) -> float:
+        return await self._call(Redis.take_tokens, key, **options) / SCALE
 
-    async def claim(self, key: str, ttl: float) -> bool:
-        self._move()
-        return await super().claim(key, ttl * SCALE)
-
-    async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
-        self._move()
-        return await super().take_tokens(key, every=every * SCALE, burst=burst, cost=cost) / SCALE
-
-    async def get(self, key: str) -> StoredValue | None:
-        self._move()
-        return await super().get(key)
-
-    async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        self._move()
-        is_number = isinstance(ttl, int | float) and not isinstance(ttl, bool)
-        return await super().put(key, value, version=version, ttl=ttl * SCALE if is_number else ttl)
-
-    async def delete(self, key: str, *, version: str) -> bool:
-        self._move()
-        return await super().delete(key, version=version)
-
-    async def add(
-        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
-    ) -> Added:
-        self._move()
-        return await super().add(
-            key, value, queue=queue, owner=owner, max_open=max_open, max_open_per_owner=max_open_per_owner
-        )
-
-    async def get_job(self, key: str) -> Job | None:
-        self._move()
-        return await super().get_job(key)
-
-    async def change(
-        self,
-        key: str,
-        value: bytes,
-        *,
-        version: str,
-        fence: int | None = None,
-        due: float | None = None,
-        ttl: float | None = None,
-        message: Message | None = None,
-    ) -> str | None:
-        self._move()
-        due, ttl = due and due * SCALE, ttl and ttl * SCALE
-        return await super().change(
-            key, value, version=version, fence=fence, due=due, ttl=ttl, message=message
-        )
-
-    async def take(
-        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
-    ) -> LeasedJobs:
-        self._move()
-        taken = await super().take(queues, limit=limit, lease=lease * SCALE, ready_for=ready_for * SCALE)
-        return taken._replace(now=self._clock())
+    async def take(self, queues: Sequence[str], **options: Any) -> LeasedJobs:
+        return (await self._call(Redis.take, queues, **options))._replace(now=self._clock())
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
-        self._move()
-        return await super().renew(
-            {key: (fence, seconds * SCALE) for key, (fence, seconds) in leases.items()}
-        )
-
-    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
-        self._move()
-        return await super().list_jobs(owner, server=server, after=after, limit=limit)
+        scaled = {key: (fence, seconds * SCALE) for key, (fence, seconds) in leases.items()}
+        return await self._call(Redis.renew, scaled)
 
     async def list_queues(self, server: str) -> list[QueueStats]:
-        self._move()
-        return [each._replace(oldest=each.oldest / SCALE) for each in await super().list_queues(server)]
+        found = await self._call(Redis.list_queues, server)
+        return [each._replace(oldest=each.oldest / SCALE) for each in found]
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         self._move()
         async for each in super().items(prefix):
             yield each
+
+
+for _name in ("read", "write", "claim", "get", "put", "delete", "add", "get_job", "change", "list_jobs"):
+    setattr(Dated, _name, partialmethod(Dated._call, getattr(Redis, _name)))
 
 
 async def kept(engine: Redis) -> int:
@@ -271,55 +216,77 @@ async def kept(engine: Redis) -> int:
     return sum(key.startswith(kinds, len(engine._prefix)) for key in keys)
 
 
-class LossyProxy:
-    """What stands between, and lets replies get lost, once something is done there.
+class RedisProxy:
+    """A TCP proxy before a Redis that delays data, cuts connections, or drops replies.
 
     Attributes:
-        port: Where connections lead that are opened from now on.
-        is_cut: Whether a connection breaks when a reply of its gets lost; else nothing more comes by it.
-        drops_next_reply: Whether the next reply gets lost.
-        dropped_replies: How many have been.
+        upstream: The port of the Redis, for connections that are opened from now on.
+        delay: Seconds that data takes in each direction.
+        drops: The number of replies that are still to be dropped, each with its connection.
     """
 
-    def __init__(self, port: int, *, is_cut: bool = False) -> None:
-        self.port = port
-        self.is_cut = is_cut
-        self.drops_next_reply = False
-        self.dropped_replies = 0
+    def __init__(self, upstream: int) -> None:
+        self.upstream = upstream
+        self.port = 0
+        self.delay = 0.0
+        self.drops = 0
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> tuple[asyncio.Server, int]:
-        """Begin to stand between; give what is to be closed, and the port."""
-        listening = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        return listening, listening.sockets[0].getsockname()[1]
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def __aenter__(self) -> RedisProxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self, draw: Random | None = None) -> None:
+        """Close all connections, or about half of them."""
+        for each in self._connections:
+            if draw is None or draw.random() < 0.5:
+                each.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        writers, directions = {writer}, []
         try:
-            behind, before = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
-            writer.close()
-            return
+            with suppress(OSError, asyncio.CancelledError):
+                redis_reader, redis_writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+                writers.add(redis_writer)
+                self._connections |= writers
+                directions = [
+                    asyncio.ensure_future(self._forward(reader, redis_writer, is_reply=False)),
+                    asyncio.ensure_future(self._forward(redis_reader, writer, is_reply=True)),
+                ]
+                await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in directions:
+                each.cancel()
+            self._connections -= writers
+            for each in writers:
+                each.transport.abort()
+            await asyncio.gather(*directions, return_exceptions=True)
+            self._tasks.discard(task)
 
-        async def back() -> None:
-            with suppress(OSError):
-                await forward()
-            writer.close()
-
-        async def forward() -> None:
-            while data := await behind.read(65_536):
-                if self.drops_next_reply:
-                    self.drops_next_reply = False
-                    self.dropped_replies += 1
-                    while not self.is_cut and await behind.read(65_536):
-                        pass
-                    return
-                writer.write(data)
-
-        answering = asyncio.create_task(back())
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                before.write(data)
-        for each in (before, writer):
-            each.close()
-            with suppress(OSError):
-                await each.wait_closed()
-        await answering
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_reply: bool
+    ) -> None:
+        while data := await reader.read(65536):
+            if is_reply and self.drops:
+                self.drops -= 1
+                return
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            writer.write(data)
+            await writer.drain()

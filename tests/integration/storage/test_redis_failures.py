@@ -15,7 +15,7 @@ from mcpkit import Server
 from mcpkit.state.redis_link import DEFAULT_TIMEOUT
 from mcpkit.storage import Redis
 from tests.helpers.raw_client import initialize, serving
-from tests.helpers.redis_server import LossyProxy, RedisServer
+from tests.helpers.redis_server import RedisProxy, RedisServer
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -121,30 +121,28 @@ async def test_pause_raises_timeout_and_loses_no_message(
 
 
 async def test_operation_with_a_lost_reply_runs_once(server: RedisServer) -> None:
-    proxy = LossyProxy(server.port)
-    listening, port = await proxy.start()
     messages: list[str] = []
-    with closing(Redis(server.url, prefix="own:")) as direct:
-        direct.subscribe("t", messages.append)
-        engine = Redis(f"redis://127.0.0.1:{port}", prefix="own:")
-        await publish_and_wait(direct, messages, "before")
-        await engine.publish("t", "known")
+    async with RedisProxy(server.port) as proxy:
+        with closing(Redis(server.url, prefix="own:")) as direct:
+            direct.subscribe("t", messages.append)
+            engine = Redis(proxy.url, prefix="own:")
+            await publish_and_wait(direct, messages, "before")
+            await engine.publish("t", "known")
 
-        async def lose(operation: Any) -> Any:
-            proxy.drops_next_reply = True
-            return await operation
+            async def lose(operation: Any) -> Any:
+                proxy.drops = 1
+                result = await operation
+                assert proxy.drops == 0
+                return result
 
-        assert await lose(engine.claim("a", 60)) is True
-        version = await lose(engine.put("a", b"1", version=None, ttl=60))
-        assert await direct.get("a") == (b"1", version)
-        assert await lose(engine.delete("a", version=version)) is True
-        await lose(engine.publish("t", "once"))
-        assert proxy.dropped_replies == 4
-        await publish_and_wait(direct, messages, "end")
-        assert messages == ["before", "known", "once", "end"]
-        await asyncio.to_thread(engine.close)
-    listening.close()
-    await listening.wait_closed()
+            assert await lose(engine.claim("a", 60)) is True
+            version = await lose(engine.put("a", b"1", version=None, ttl=60))
+            assert await direct.get("a") == (b"1", version)
+            assert await lose(engine.delete("a", version=version)) is True
+            await lose(engine.publish("t", "once"))
+            await publish_and_wait(direct, messages, "end")
+            assert messages == ["before", "known", "once", "end"]
+            await asyncio.to_thread(engine.close)
 
 
 async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,18 +172,14 @@ def replica(server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def proxied(server: RedisServer) -> AsyncIterator[tuple[LossyProxy, str]]:
-    """What leads to the server, whichever that is, and where it is."""
-    proxy = LossyProxy(server.port)
-    listening, port = await proxy.start()
-    yield proxy, f"redis://127.0.0.1:{port}/0"
-    listening.close()
-    await listening.wait_closed()
+async def proxied(server: RedisServer) -> AsyncIterator[RedisProxy]:
+    async with RedisProxy(server.port) as proxy:
+        yield proxy
 
 
-async def take_over(server: RedisServer, replica: RedisServer, proxy: LossyProxy) -> None:
+async def take_over(server: RedisServer, replica: RedisServer, proxy: RedisProxy) -> None:
     server.kill()
-    proxy.port = replica.port
+    proxy.upstream = replica.port
 
 
 async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
@@ -197,9 +191,9 @@ async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
 
 
 async def test_failover_with_lost_messages_is_a_gap(
-    server: RedisServer, replica: RedisServer, proxied: tuple[LossyProxy, str]
+    server: RedisServer, replica: RedisServer, proxied: RedisProxy
 ) -> None:
-    proxy, url = proxied
+    proxy, url = proxied, proxied.url
     messages: list[str] = []
     missed: list[int] = []
     engine, other = Redis(url), Redis(url)
