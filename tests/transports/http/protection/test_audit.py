@@ -1,4 +1,4 @@
-"""Audit events, startup messages and metadata documents."""
+"""Audit events, startup messages, metadata documents, and routes that need a token."""
 
 from __future__ import annotations
 
@@ -14,71 +14,47 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from mcpkit import Access, Context, HttpOptions, Server
-from mcpkit.auth import (
-    AccessToken,
-    AuditEvent,
-    InvalidTokenError,
-    TokenVerifier,
-)
+from mcpkit.auth import AccessToken, AuditEvent, InvalidTokenError, TokenVerifier
 from mcpkit.state.principal import user
+from mcpkit.transports.http import run
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import ISSUER, Table, bearer
 
 pytestmark = pytest.mark.anyio
 
 URL = "https://mcp.example.com/mcp"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+METADATA = {
+    "resource": URL, "authorization_servers": [ISSUER], "scopes_supported": ["notes:read"],
+    "bearer_methods_supported": ["header"], "resource_name": "Notes",
+}  # fmt: skip
 
 
-EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
-
-
-RESOURCE = {"resource": URL}
-
-
-ADA = {"principal": f"{ISSUER}#sub=ada", "client_id": "client", "issuer": ISSUER, **RESOURCE}
-
-
-@pytest.fixture
-def audit_events(server: Server) -> list[dict[str, Any]]:
+async def test_audit_has_logins_and_refusals_with_reason(server: Server, serve: Serve, table: Table) -> None:
     events: list[dict[str, Any]] = []
-
-    @server.on_audit
-    def hear(event: AuditEvent) -> None:
-        events.append({name: value for name, value in event._asdict().items() if value})
-
-    return events
-
-
-async def test_audit_login(server: Server, serve: Serve, audit_events: list[dict[str, Any]]) -> None:
+    server.on_audit(lambda event: events.append({k: v for k, v in event._asdict().items() if v}))
+    eve = {"client": ("203.0.113.7", 50000)}
     async with serve(server) as client:
         for token in (bearer("ada"), bearer("ada"), bearer("bob", ["mail"]), bearer("ada")):
             assert (await client.call_tool("whoami", headers=token).whole()).status == 200
-    assert audit_events == [
-        {"name": "login", **ADA},
-        {"name": "login", **ADA, "principal": f"{ISSUER}#sub=bob", "scopes": ("mail",)},
-    ]
-
-
-async def test_audit_refusal_with_reason(
-    server: Server, serve: Serve, table: Table, audit_events: list[dict[str, Any]]
-) -> None:
-    async with serve(server) as client:
-        assert (await client.post(initialize(), **EVE).whole()).status == 401
-        assert (await client.post(initialize(), bearer("bad"), **EVE).whole()).status == 401
-        assert (await client.post(initialize(), {"authorization": "Bearer a b"}, **EVE).whole()).status == 400
+        ada = {
+            "name": "login", "principal": f"{ISSUER}#sub=ada", "client_id": "client", "issuer": ISSUER,
+            "resource": URL,
+        }  # fmt: skip
+        assert events == [ada, {**ada, "principal": f"{ISSUER}#sub=bob", "scopes": ("mail",)}]
+        events.clear()
+        for headers, status in (({}, 401), (bearer("bad"), 401), ({"authorization": "Bearer a b"}, 400)):
+            assert (await client.post(initialize(), headers, **eve).whole()).status == status
         table.is_down = True
-        assert (await client.post(initialize(), bearer("ada"), **EVE).whole()).status == 503
-    caller = {"name": "refusal", "caller": "address 203.0.113.7", **RESOURCE}
-    assert audit_events == [
-        {**caller, "status": 401, "reason": "no_token"},
-        {**caller, "status": 401, "reason": "invalid_token", "detail": "The access token has expired"},
-        {
-            **caller,
-            "status": 400,
-            "reason": "invalid_request",
-            "detail": "the Authorization header does not contain a Bearer token",
-        },
-        {**caller, "status": 503, "reason": "unavailable", "detail": "the table is locked"},
+        assert (await client.post(initialize(), bearer("new"), **eve).whole()).status == 503
+    assert {(event["name"], event["caller"], event["resource"]) for event in events} == {
+        ("refusal", "address 203.0.113.7", URL)
+    }
+    assert [(event["status"], event["reason"], event.get("detail")) for event in events] == [
+        (401, "no_token", None),
+        (401, "invalid_token", "The access token has expired"),
+        (400, "invalid_request", "the Authorization header does not contain a Bearer token"),
+        (503, "unavailable", "the table is locked"),
     ]
 
 
@@ -97,18 +73,14 @@ async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCapture
 
     @server.tool(access=Access(optional_scopes="mail"))
     async def repeat(text: str, ctx: Context) -> str:
-        """Say something."""
         ctx.require_scopes("mail")
         return text
 
     async with serve(server) as client:
-        arguments = {"text": "argumentsecret"}
         for header in (
-            "Bearer tokensecret",
-            "Bearer forgedsecret",
-            "Bearer broken secret",
-            "Basic basicsecret",
-        ):
+            "Bearer tokensecret", "Bearer forgedsecret", "Bearer broken secret", "Basic basicsecret",
+        ):  # fmt: skip
+            arguments = {"text": "argumentsecret"}
             await client.call_tool("repeat", arguments, headers={"authorization": header}).whole()
     assert [(event.name, event.status) for event in events] == [
         ("login", None), ("refusal", 403), ("refusal", 401), ("refusal", 400), ("refusal", 401),
@@ -122,9 +94,7 @@ async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCapture
 def startup_messages(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], list[tuple[str, str]]]:
-    uvicorn = logging.getLogger(
-        "uvicorn"
-    )  # as a test before this one may have left it, or pytest has set it up
+    uvicorn = logging.getLogger("uvicorn")  # another test, or pytest, may have configured it
     monkeypatch.setattr(uvicorn, "handlers", [])
     monkeypatch.setattr(uvicorn, "propagate", True)
     names = ("mcpkit.transports", "uvicorn.error")
@@ -135,69 +105,44 @@ def startup_messages(
     ]
 
 
-@pytest.mark.parametrize(
-    ("url", "is_warned"),
-    [
+async def test_startup_warns_of_unencrypted_url(
+    make: Callable[..., Server], serve: Serve, startup_messages: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for url, is_warned in (
         ("http://mcp.example.com/mcp", True), ("http://10.0.0.7:8000/mcp", True),
         ("http://localhost.example.com/mcp", True), ("http://localhost:8000/mcp", False),
         ("http://127.0.0.1:8000/mcp", False), ("http://[::1]:8000/mcp", False),
         ("https://mcp.example.com/mcp", False),
-    ],
-)  # fmt: skip
-async def test_startup_warns_of_unencrypted_url(
-    server: Server, serve: Serve, startup_messages: Callable[[], Any], url: str, is_warned: bool
-) -> None:
-    async with serve(server, public_url=url) as client:
-        await client.call_tool("whoami").whole()
-    assert (
-        any(level == "WARNING" and "does not use TLS" in text for level, text in startup_messages())
-        is is_warned
-    )
+    ):  # fmt: skip
+        caplog.clear()
+        async with serve(make(), public_url=url) as client:
+            await client.call_tool("whoami").whole()
+        warnings = [text for level, text in startup_messages() if level == "WARNING"]
+        assert any("does not use TLS" in text for text in warnings) is is_warned, url
 
 
-METADATA_PATH = "/.well-known/oauth-protected-resource"
-
-
-METADATA = {
-    "resource": URL, "authorization_servers": [ISSUER], "scopes_supported": ["notes:read"],
-    "bearer_methods_supported": ["header"], "resource_name": "Notes",
-}  # fmt: skip
-
-
-async def test_metadata_of_each_endpoint(client: Client) -> None:
-    for path, resource in (
-        (f"{METADATA_PATH}/mcp", URL),
-        (f"{METADATA_PATH}/sse", URL[:-3] + "sse"),
-        (METADATA_PATH, URL),
-    ):
-        answer = await client.open("GET", path).whole()
+async def test_metadata_is_of_each_endpoint_and_ignores_forwarded_headers(client: Client) -> None:
+    forged = {"x-forwarded-host": "evil.example", "x-forwarded-proto": "http", "x-forwarded-prefix": "/evil"}
+    for path, resource in (("/mcp", URL), ("/sse", URL[:-3] + "sse"), ("", URL)):
+        answer = await client.open("GET", METADATA_PATH + path, headers=forged).whole()
         assert answer.status == 200
         assert json.loads(answer.body) == {**METADATA, "resource": resource}
+    answer = await client.call_tool("whoami", headers=forged).whole()
+    assert "evil" not in answer.headers["www-authenticate"]
+    evil = await client.call_tool("whoami", headers={"host": "evil.example", **bearer("ada")}).whole()
+    assert evil.status == 421
 
 
 async def test_metadata_is_readable_by_any_page(client: Client) -> None:
+    path = f"{METADATA_PATH}/mcp"
     page = {"origin": "https://anywhere.example", "access-control-request-method": "GET"}
-    answer = await client.open("GET", f"{METADATA_PATH}/mcp", headers=page).whole()
+    answer = await client.open("GET", path, headers=page).whole()
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
-    pending = {**page, "access-control-request-headers": "mcp-protocol-version"}
-    answer = await client.open("OPTIONS", f"{METADATA_PATH}/mcp", headers=pending).whole()
-    assert answer.status == 204
-    assert answer.headers["access-control-allow-headers"] == "mcp-protocol-version"
-    assert (await client.open("HEAD", f"{METADATA_PATH}/mcp").whole()).status == 200
-    assert (await client.open("POST", f"{METADATA_PATH}/mcp").whole()).status == 405
-
-
-async def test_metadata_ignores_forwarded_headers(server: Server, serve: Serve) -> None:
-    forged = {"x-forwarded-host": "evil.example", "x-forwarded-proto": "http", "x-forwarded-prefix": "/evil"}
-    async with serve(server) as client:
-        assert (
-            json.loads((await client.open("GET", f"{METADATA_PATH}/mcp", headers=forged).whole()).body)
-            == METADATA
-        )
-        answer = await client.call_tool("whoami", headers=forged).whole()
-        assert "evil" not in answer.headers["www-authenticate"]
-        evil = await client.call_tool("whoami", headers={"host": "evil.example", **bearer("ada")}).whole()
-        assert evil.status == 421
+    preflight = {**page, "access-control-request-headers": "mcp-protocol-version"}
+    answer = await client.open("OPTIONS", path, headers=preflight).whole()
+    assert (answer.status, answer.headers["access-control-allow-headers"]) == (204, "mcp-protocol-version")
+    assert (await client.open("HEAD", path).whole()).status == 200
+    assert (await client.open("POST", path).whole()).status == 405
 
 
 @pytest.fixture
@@ -229,49 +174,31 @@ async def test_route_scopes_require_token(routed: Server, serve: Serve) -> None:
         assert answer.body == b"exported"
 
 
-def test_run_elsewhere_requires_public_url(server: Server) -> None:
-    with pytest.raises(ValueError, match="needs the public URL of the server"):
-        server.run("http", host="0.0.0.0")
-    with pytest.raises(ValueError, match="needs the public URL of the server"):
-        server.run("http", ssl_certfile="x")
-
-
 async def test_startup_lists_open_routes_and_apps(
-    server: Server, schema_dir: Path, startup_messages: Callable[[], Any]
+    routed: Server, schema_dir: Path, startup_messages: Callable[[], Any]
 ) -> None:
-    def answer(request: Request) -> Response:
-        return PlainTextResponse("x")
-
-    server.route("/open")(answer)
-    server.route("/hook", methods=["POST"])(answer)
-    server.route("/mine", scopes=())(answer)
-    app = server.asgi(
-        public_url=URL, http=HttpOptions(sse=False, readiness_path="/health"), allowed_hosts=["localhost"]
-    )
+    http = HttpOptions(sse=False, readiness_path="/health")
+    app = routed.asgi(public_url=URL, http=http, allowed_hosts=["localhost"])
     app.mount("/other", Starlette())
     client = Client(app, schema_dir)
     await client.open("POST").whole()
     await client.aclose()
+    listed = "route /open, app mounted at /other"
     assert startup_messages() == [
         ("INFO", f"Access tokens issued by {ISSUER} are accepted at {URL}"),
-        (
-            "INFO",
-            "Open without an access token, as they have no scopes=: route /open, route /hook, app mounted at /other",
-        ),
+        ("INFO", f"Open without an access token, as they have no scopes=: {listed}"),
     ]
 
 
-@pytest.mark.parametrize("options", [{"port": 0}])
-def test_run_sets_public_url_on_loopback(
-    server: Server, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_run_sets_public_url_on_loopback_and_requires_it_elsewhere(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import mcpkit.transports.http.run as running
-
-    seen: list[Any] = []
-    monkeypatch.setattr(running, "run_app", lambda app, *rest: seen.append((app, rest[-1])))
-    server.run("http", **options)
-    app, listening = seen[0]
-    port = 8000 if listening is None else listening.getsockname()[1]
-    assert app.settings.public_url == f"http://127.0.0.1:{port}/mcp"
-    if listening is not None:
-        listening.close()
+    started: list[Any] = []
+    monkeypatch.setattr(run, "run_app", lambda app, *rest: started.append((app, rest[-1])))
+    server.run("http", port=0)
+    [(app, listening)] = started
+    assert app.settings.public_url == f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    listening.close()
+    for options in ({"host": "0.0.0.0"}, {"ssl_certfile": "x"}):
+        with pytest.raises(ValueError, match="needs the public URL of the server"):
+            server.run("http", **options)

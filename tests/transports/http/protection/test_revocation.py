@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,11 @@ from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-ADA_TOKEN, PHONE_TOKEN = bearer("ada"), bearer("ada~phone")
-LATER_TOKEN, EVE_TOKEN = bearer("ada/later"), bearer("eve")
-
-
+ADA, PHONE, LATER, EVE = bearer("ada"), bearer("ada~phone"), bearer("ada/later"), bearer("eve")
 ADA_ID = f"{ISSUER}#sub=ada"
-
-
 REVOKED = 'error="invalid_token", error_description="The access token has been revoked"'
-
-
 BEFORE, AFTER = 1000.0, 9e9
+LIST_CHANGED = "notifications/tools/list_changed"
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +36,8 @@ def issued(table: Table) -> None:
 
 
 class SlowServer:
+    """Server with a tool that waits."""
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.running = 0
@@ -50,7 +45,6 @@ class SlowServer:
 
         @server.tool
         async def wait(ctx: Context, notify: bool = False) -> str:
-            """Wait."""
             if notify:
                 await ctx.report_progress(1, 2)
             self.running += 1
@@ -61,43 +55,42 @@ class SlowServer:
             return "waited"
 
 
-@pytest.fixture
-def make_slow(make: Callable[..., Server]) -> Callable[..., SlowServer]:
-    return lambda **options: SlowServer(make(**options))
-
-
 async def listen(client: Client, token: dict[str, str]) -> Answer:
     stream = client.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, headers=token)
     assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
     return stream
 
 
+async def whoami(client: Client, token: dict[str, str]) -> Answer:
+    return await client.call_tool("whoami", headers=token).whole()
+
+
+async def expect_list_change(server: Server, *streams: Answer) -> None:
+    server.catalog.tools.disable("whoami")
+    for stream in streams:
+        assert (await stream.message())["method"] == LIST_CHANGED
+
+
 async def test_revocation_ends_everything_in_all_processes(
-    make_slow: Callable[..., SlowServer], serve: Serve, table: Table
+    make: Callable[..., Server], serve: Serve, table: Table
 ) -> None:
     memory = Memory()
-    async with AsyncExitStack() as stack:
-        slow_servers = [make_slow(storage=memory) for _ in range(2)]
-        apps = [await stack.enter_async_context(serve(slow.server)) for slow in slow_servers]
-        session, phone, other = [
-            await session_of(apps[0], token) for token in (ADA_TOKEN, PHONE_TOKEN, EVE_TOKEN)
-        ]
-        streams = [
-            await listening(each, token)
-            for each, token in ((session, ADA_TOKEN), (phone.at(apps[1]), PHONE_TOKEN))
-        ]
-        listeners = [await listen(app, ADA_TOKEN) for app in apps]
-        remaining = [await listening(other, EVE_TOKEN), await listen(apps[1], EVE_TOKEN)]
+    one, two = (SlowServer(make(storage=memory)) for _ in range(2))
+    async with serve(one.server) as here, serve(two.server) as there:
+        session, phone, other = [await session_of(here, token) for token in (ADA, PHONE, EVE)]
+        streams = [await listening(session, ADA), await listening(phone.at(there), PHONE)]
+        listeners = [await listen(here, ADA), await listen(there, ADA)]
+        remaining = [await listening(other, EVE), await listen(there, EVE)]
         plain = [
-            apps[0].call_tool("wait", headers=ADA_TOKEN),
-            apps[1].call_tool("wait", headers=PHONE_TOKEN),
-            session.call_tool("wait", headers=ADA_TOKEN),
+            here.call_tool("wait", headers=ADA),
+            there.call_tool("wait", headers=PHONE),
+            session.call_tool("wait", headers=ADA),
         ]
-        actual = apps[1].call_tool("wait", {"notify": True}, headers=ADA_TOKEN, meta={"progressToken": 1})
-        others = apps[1].call_tool("wait", headers=EVE_TOKEN)
-        await until(lambda: [slow.running for slow in slow_servers] == [2, 3])
+        streamed = there.call_tool("wait", {"notify": True}, headers=ADA, meta={"progressToken": 1})
+        others = there.call_tool("wait", headers=EVE)
+        await until(lambda: (one.running, two.running) == (2, 3))
 
-        await slow_servers[0].server.revoke(Principal(ADA_ID))
+        await one.server.revoke(Principal(ADA_ID))
         for each in streams:
             assert await each.messages() == []
         for each in listeners:
@@ -105,146 +98,125 @@ async def test_revocation_ends_everything_in_all_processes(
         for each in plain:
             assert (await each.whole()).status == 401
             assert REVOKED in each.headers["www-authenticate"]
-        assert (await actual.messages())[-1]["error"]["message"] == "The access token has been revoked"
-        await until(lambda: [slow.running for slow in slow_servers] == [0, 1])
+        assert (await streamed.messages())[-1]["error"]["message"] == "The access token has been revoked"
+        await until(lambda: (one.running, two.running) == (0, 1))
+        for app in (here, there):
+            for token in (ADA, PHONE):
+                refused = await whoami(app, token)
+                assert (refused.status, REVOKED in refused.headers["www-authenticate"]) == (401, True)
 
-        for app in apps:
-            for token in (ADA_TOKEN, PHONE_TOKEN):
-                refused = await app.call_tool("whoami", headers=token).whole()
-                assert refused.status == 401
-                assert REVOKED in refused.headers["www-authenticate"]
         table.issued = AFTER
-        for app in apps:  # a later login: of what there was before nothing is left
-            assert text_of((await app.call_tool("whoami", headers=LATER_TOKEN).whole()).json()) == "ada []"
-            assert await status_of(session.at(app), LATER_TOKEN) == 404
-        assert await status_of(await session_of(apps[1], LATER_TOKEN), LATER_TOKEN) == 200
-        slow_servers[1].released.set()
+        for app in (here, there):  # a later login does not bring the session back
+            assert text_of((await whoami(app, LATER)).json()) == "ada []"
+            assert await status_of(session.at(app), LATER) == 404
+        assert await status_of(await session_of(there, LATER), LATER) == 200
+        two.released.set()
         assert text_of((await others.whole()).json()) == "waited"
-        for slow, each in zip(slow_servers, remaining, strict=True):
-            slow.server.catalog.tools.disable("whoami")
-            assert (await each.message())["method"] == "notifications/tools/list_changed"
+        await expect_list_change(one.server, remaining[0])
+        await expect_list_change(two.server, remaining[1])
 
 
 async def test_revocation_lasts_for_later_processes_without_names(
-    make_slow: Callable[..., SlowServer], serve: Serve, table: Table, tmp_path: Path
+    make: Callable[..., Server], serve: Serve, table: Table, tmp_path: Path
 ) -> None:
-    async with serve(make_slow(storage=make_engine("sqlite", tmp_path)).server) as client:
-        session = await session_of(client, ADA_TOKEN)
+    async with serve(make(storage=make_engine("sqlite", tmp_path))) as client:
+        session = await session_of(client, ADA)
     (tmp_path / "new").mkdir()
-    for folder in (tmp_path, tmp_path / "new"):  # in the new one there is no session of hers
-        await make_slow(storage=make_engine("sqlite", folder)).server.revoke(ADA_ID)
+    for folder in (tmp_path, tmp_path / "new"):  # the new one has no session of hers
+        await make(storage=make_engine("sqlite", folder)).revoke(ADA_ID)
     assert not any(ADA_ID.encode() in file.read_bytes() for file in (tmp_path / "new").iterdir())
-    async with serve(make_slow(storage=make_engine("sqlite", tmp_path)).server) as later:
-        assert (await later.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 401
+    async with serve(make(storage=make_engine("sqlite", tmp_path))) as later:
+        assert (await whoami(later, ADA)).status == 401
         table.issued = AFTER
-        assert await status_of(session.at(later), LATER_TOKEN) == 404  # it was opened before
-        assert await status_of(await session_of(later, LATER_TOKEN), LATER_TOKEN) == 200
+        assert await status_of(session.at(later), LATER) == 404  # it was opened before
+        assert await status_of(await session_of(later, LATER), LATER) == 200
 
 
-async def test_revocation_refuses_request_in_transit(
-    make_slow: Callable[..., SlowServer], serve: Serve
-) -> None:
-    slow = make_slow()
-    async with serve(slow.server) as client:
-        headers = {"content-type": "application/json", **ADA_TOKEN}
+async def test_revocation_refuses_request_in_transit(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
+        headers = {"content-type": "application/json", **ADA}
         transit = client.open("POST", headers=headers, body=None)
         transit.feed(b'{"jsonrpc": "2.0", ', more=True)
         bodies = client.app.door()._begin().bodies
         await until(lambda: bodies._shares.taken > 0)
-        await slow.server.revoke(ADA_ID)
+        await server.revoke(ADA_ID)
         transit.feed(b'"id": 1, "method": "ping"}')
         assert (await transit.whole()).status == 401
 
 
 async def test_revocation_store_failure_is_503(
-    make_slow: Callable[..., SlowServer], serve: Serve, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Server], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = Memory()
-    slow = make_slow(storage=shared)
+    server = make(storage=shared)
 
     async def broken(*_: object, **__: object) -> Any:
         raise ConnectionError("the store is gone")
 
-    async with serve(slow.server) as client:
+    async with serve(server) as client:
         with monkeypatch.context() as patch:
             patch.setattr(shared, "get", broken)
-            answer = await client.call_tool("whoami", headers=ADA_TOKEN).whole()
+            answer = await whoami(client, ADA)
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert "www-authenticate" not in answer.headers
             patch.setattr(shared, "put", broken)
             with pytest.raises(ConnectionError):
-                await slow.server.revoke(ADA_ID)
-        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
+                await server.revoke(ADA_ID)
+        assert (await whoami(client, ADA)).status == 200
 
 
 @pytest.mark.slow
 @pytest.mark.limit("revocations that a process remembers")
 async def test_revocation_memory_is_bounded() -> None:
-    memory = Memory()
-    revocations = Revocations(memory, "s")
+    revocations = Revocations(Memory(), "s")
     for number in range(MOST_HEARD + 10):
         await revocations.revoke(str(number), 60)
     assert len(revocations._heard) == MOST_HEARD
-    assert await revocations.covers(Principal("0"), 1.0)  # the store knows
+    assert await revocations.covers(Principal("0"), 1.0), "the store has it"
 
 
-async def test_revocation_is_found_after_lost_message(
-    make: Callable[..., Server], serve: Serve, table: Table
-) -> None:
-    table.issued = 1000.0
+async def test_revocation_is_found_after_lost_message(make: Callable[..., Server], serve: Serve) -> None:
     shared = LossyMemory()
     here, there = make(storage=shared), make(storage=shared)
     async with serve(here), serve(there) as app:
-        session, other = [await session_of(app, token) for token in (ADA_TOKEN, EVE_TOKEN)]
-        stream, remaining = await listening(session, ADA_TOKEN), await listening(other, EVE_TOKEN)
+        stream = await listening(await session_of(app, ADA), ADA)
+        remaining = await listening(await session_of(app, EVE), EVE)
         shared.loses_messages = True
-        await here.revoke(Principal(f"{ISSUER}#sub=ada"))
-        assert (
-            await app.call_tool("whoami", headers=ADA_TOKEN).whole()
-        ).status == 200  # the message was lost
+        await here.revoke(Principal(ADA_ID))
+        assert (await whoami(app, ADA)).status == 200, "the message was lost"
         shared.report_gap()
         lists = {f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")}
-        assert {each["method"] for each in await stream.messages()} <= lists  # and then it has ended
-        assert (await app.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 401
+        assert {each["method"] for each in await stream.messages()} <= lists, "and then it has ended"
+        assert (await whoami(app, ADA)).status == 401
         assert {(await remaining.message())["method"] for _ in lists} == lists
-        there.catalog.tools.disable("whoami")
-        assert (await remaining.message())["method"] == "notifications/tools/list_changed"
+        await expect_list_change(there, remaining)
 
 
 async def test_revocation_refuses_token_without_issue_time(
-    make_slow: Callable[..., SlowServer], serve: Serve, table: Table
+    make: Callable[..., Server], serve: Serve, table: Table
 ) -> None:
     clock = Clock()
-    slow = make_slow(storage=Memory(clock))
-    revocations = slow.server.engine.revocations
-    assert revocations is not None
-    revocations._clock = clock
+    server = make(storage=Memory(clock))
+    assert server.engine.revocations is not None
+    server.engine.revocations._clock = clock
     table.issued = None
-    async with serve(slow.server) as client:
-        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
-        await slow.server.revoke(ADA_ID, ttl=60)
+    async with serve(server) as client:
+        assert (await whoami(client, ADA)).status == 200
+        await server.revoke(ADA_ID, ttl=60)
         clock.now += 59
-        for token in (ADA_TOKEN, LATER_TOKEN):
-            assert (await client.call_tool("whoami", headers=token).whole()).status == 401
+        assert [(await whoami(client, token)).status for token in (ADA, LATER)] == [401, 401]
         clock.now += 2
-        assert (await client.call_tool("whoami", headers=ADA_TOKEN).whole()).status == 200
+        assert (await whoami(client, ADA)).status == 200
 
 
-@pytest.mark.parametrize(
-    ("principal", "options", "error"),
-    [
+async def test_revoke_checks_arguments_and_requires_auth(server: Server) -> None:
+    cases: list[tuple[Any, dict[str, Any], type[Exception]]] = [
         (Principal(), {}, ValueError), ("", {}, ValueError), (7, {}, TypeError),
         (ADA_ID, {"ttl": 0}, ValueError), (ADA_ID, {"ttl": "long"}, TypeError),
-    ],
-)  # fmt: skip
-async def test_revoke_checks_arguments(
-    make_slow: Callable[..., SlowServer], principal: Any, options: Any, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        await make_slow().server.revoke(principal, **options)
-
-
-async def test_revoke_requires_auth() -> None:
+    ]  # fmt: skip
+    for principal, options, error in cases:
+        with pytest.raises(error):
+            await server.revoke(principal, **options)
     with pytest.raises(RuntimeError, match="auth="):
         await Server("s").revoke("ada")
 
@@ -265,50 +237,35 @@ async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixtur
     assert len(received) == 2
 
 
-ADA, LATER = bearer("ada"), bearer("ada/later")
-
-
-SOON = 0.3
-
-
 def leases_of(client: Client) -> Leases:
-    waiting = client.app.door()._begin().environment.leases
-    assert waiting is not None
-    return waiting
+    found = client.app.door()._begin().environment.leases
+    assert found is not None
+    return found
 
 
 async def test_stream_ends_with_its_token(server: Server, serve: Serve, table: Table) -> None:
     async with serve(server) as client:
         session = await session_of(client, LATER)
-        table.expires = time.time() + SOON
+        table.expires = time.time() + 0.3
         ending = [await listening(session, ADA), await listen(client, ADA)]
         table.expires = None
         remaining = [await listening(session, LATER), await listen(client, LATER)]
         ended, result = [await each.messages() for each in ending]
         assert ended == []
         assert [each["result"]["resultType"] for each in result] == ["complete"]
-        server.catalog.tools.disable("whoami")
-        for each in remaining:
-            assert (await each.message())["method"] == "notifications/tools/list_changed"
+        await expect_list_change(server, *remaining)
 
 
-@pytest.fixture
-def short_lived(table: Table) -> Table:
+async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve, table: Table) -> None:
     table.fresh = 0.05
-    return table
-
-
-async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve, short_lived: Table) -> None:
     async with serve(server) as client:
         session = await session_of(client, ADA)
         streams = [await listening(session, ADA), *[await listen(client, ADA) for _ in range(5)]]
-        assert len(leases_of(client)._tokens) == 1  # and not one for each
-        before = len(short_lived.asked)
-        await until(lambda: len(short_lived.asked) >= before + 3)
-        server.catalog.tools.disable("whoami")
-        for each in streams:
-            assert (await each.message())["method"] == "notifications/tools/list_changed"
-        short_lived.revoked.add("ada")
+        assert len(leases_of(client)._tokens) == 1, "not one for each stream"
+        before = len(table.asked)
+        await until(lambda: len(table.asked) >= before + 3)
+        await expect_list_change(server, *streams)
+        table.revoked.add("ada")
         for each in streams:
             assert [message.get("id") for message in await each.messages()] in ([], [1])
 
@@ -317,41 +274,37 @@ async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve,
 async def test_stream_survives_verifier_outage_for_grace_period(
     server: Server,
     serve: Serve,
-    short_lived: Table,
+    table: Table,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(leases, "AGAIN", 0.02)
+    table.fresh = 0.05
     async with serve(server) as client:
         stream = await listening(await session_of(client, ADA), ADA)
-        short_lived.is_down = True
-        before = len(short_lived.asked)
-        await until(lambda: len(short_lived.asked) > before + 3)
-        short_lived.is_down = False
-        before = len(short_lived.asked)
-        await until(lambda: len(short_lived.asked) > before + 3)
-        server.catalog.tools.disable("whoami")
-        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        for is_down in (True, False):
+            table.is_down = is_down
+            before = len(table.asked)
+            await until(lambda before=before: len(table.asked) > before + 3)
+        await expect_list_change(server, stream)
         monkeypatch.setattr(leases, "GRACE", 0.1)
-        short_lived.is_down = True
+        table.is_down = True
         assert await stream.messages() == []
         assert "their access token could not be verified again" in caplog.text
 
 
-def let_pass(client: Client, seconds: float) -> None:
-    leases_of(client)._clock = lambda: time.time() + seconds
-    leases_of(client)._look()
-
-
 async def test_sse_stream_lasts_for_latest_token(server: Server, serve: Serve, table: Table) -> None:
     async with serve(server) as client:
-        table.expires = time.time() + 3600
+        waiting = leases_of(client)
+        now = time.time()
+        table.expires = now + 3600
         old = await old_of(client, ADA)
-        table.expires += 3600
-        await old.ask("ping", {}, LATER)
-        table.expires -= 5400
-        await old.ask("ping", {}, bearer("ada/sooner"))
-        let_pass(client, 3601)
+        for token, expires in ((LATER, now + 7200), (bearer("ada/sooner"), now + 1800)):
+            table.expires = expires
+            await old.ask("ping", {}, token)
+        waiting._clock = lambda: now + 3601
+        waiting._look()
         assert "result" in await old.ask("ping", {}, LATER)
-        let_pass(client, 7201)
+        waiting._clock = lambda: now + 7201
+        waiting._look()
         assert await old.stream.messages() == []

@@ -1,14 +1,15 @@
-"""Sessions over HTTP: opening, messages, cancellation and end; failures of `initialize`."""
+"""Sessions over HTTP, and HTTP with SSE of 2024-11-05: opening, messages, cancellation and end."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from mcpkit import HttpOptions, Server
+from mcpkit import HttpOptions, Limits, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.storage import Memory
 from mcpkit.transports.http.sessions.token import MAX_LENGTH
@@ -19,27 +20,20 @@ from tests.helpers.raw_client import (
     Client,
     Judge,
     Serve,
+    first_event,
     initialize,
     log_messages,
+    message_of,
     session_keys,
+    text_of,
     within,
 )
 from tests.helpers.servers.full import make_server
+from tests.helpers.servers.protected import old_of
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import Work
+from tests.helpers.waiting import Work, until
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_session_id_is_unique_visible_ascii(client: Client) -> None:
-    long = {"name": "ü" * 5000, "version": "1", "title": "😀" * 500}
-    ids = [(await client.initialize(clientInfo=info)).id for info in ({"name": "a", "version": "1"}, long)]
-    ids.append((await client.initialize()).id)
-    assert len(set(ids)) == 3
-    for id_ in ids:
-        assert id_ is not None
-        assert len(id_) <= MAX_LENGTH
-        assert all(0x21 <= ord(character) <= 0x7E for character in id_)
 
 
 @pytest.mark.limit("session id")
@@ -75,15 +69,13 @@ async def test_delete_cancels_calls_and_ends_streams(work: Work, client: Client)
     assert await other.text("envelope") == "2025-11-25 test"
 
 
-@pytest.mark.parametrize("revision", ["2025-03-26", "2025-11-25"])
-async def test_stateless_option_opens_no_session(revision: str, server: Server, serve: Serve) -> None:
+async def test_stateless_option_opens_no_session(server: Server, serve: Serve) -> None:
     async with serve(server, stateless=True) as client:
-        session = await client.initialize(revision)
-        assert session.id is None
-        assert session.result["capabilities"]["tools"] == {}
-        named = revision if revision >= "2025-06-18" else "2025-03-26"
-        assert await session.text("envelope") == f"{named} None"
-        assert await log_messages(session) == ["quiet", "loud"]
+        for revision in ("2025-03-26", "2025-11-25"):
+            session = await client.initialize(revision)
+            assert (session.id, session.result["capabilities"]["tools"]) == (None, {})
+            assert await session.text("envelope") == f"{revision} None"
+            assert await log_messages(session) == ["quiet", "loud"]
         for method in ("GET", "DELETE"):
             answer = await client.open(method, headers={"mcp-protocol-version": HANDSHAKE[-1]}).whole()
             assert (answer.status, answer.headers["allow"]) == (405, "POST")
@@ -117,7 +109,7 @@ async def test_session_keeps_negotiated_version(
     answer = session.call_tool("envelope", headers={"mcp-protocol-version": named})
     assert (await answer.head()).status == status
     if status == 200:
-        assert (await answer.response())["result"]["content"][0]["text"] == f"{negotiated} test"
+        assert text_of(await answer.response()) == f"{negotiated} test"
         assert (await session.listen(headers={"mcp-protocol-version": named}).head()).status == 200
 
 
@@ -218,3 +210,53 @@ async def test_disconnect_while_session_is_stored_leaves_none(serve: Serve) -> N
         answer.disconnect()
         await answer.whole()
         assert session_keys(store) == []
+
+
+# HTTP with SSE
+
+
+async def test_sse_responses_are_message_events_of_their_client(client: Client) -> None:
+    sse, other = await old_of(client, {}), await old_of(client, {})
+    assert re.fullmatch(r"/messages\?session_id=[0-9a-f]{32}", sse.endpoint)
+    assert (sse.stream.status, sse.stream.headers["x-accel-buffering"]) == (200, "no")
+    assert (await sse.post(PING, {}).whole()).status == 202
+    event = await first_event(sse.stream)
+    assert (event.type, event.id, event.retry) == ("message", None, None)
+    assert message_of(event) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    for each in (sse, other):
+        assert text_of(await each.ask("tools/call", {"name": "envelope"}, {})) == "2024-11-05 test"
+    assert sse.stream.waiting() == other.stream.waiting() == []
+
+
+async def test_sse_post_is_checked(server: Server, serve: Serve) -> None:
+    async with serve(server, limits=Limits(max_request_body_size=1000)) as client:
+        sse = await old_of(client, {})
+        for message, headers, status in (
+            (PING, {"content-type": "text/plain"}, 415),
+            (b" " * 1001, {}, 413),
+            (PING, {"host": "evil.example.com"}, 421),
+            (PING, {"origin": "https://evil.example.com"}, 403),
+        ):
+            assert (await sse.post(message, headers).whole()).status == status
+        for query in ("", "?session_id=unknown"):
+            assert (await client.post(PING, path=f"/messages{query}").whole()).status == 404
+        assert sse.stream.waiting() == []
+
+
+async def test_sse_disconnect_ends_session(server: Server, client: Client, work: Work) -> None:
+    sse = await old_of(client, {})
+    await sse.post(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait"}}, {}
+    ).whole()
+    await work.started.wait()
+    sse.stream.disconnect()
+    await within(work.cancelled.wait())
+    await sse.stream.whole()
+    assert (await sse.post(PING, {}).whole()).status == 404
+    await until(lambda: not server.engine.runtime.running.taken)
+
+
+async def test_sse_option_disables_endpoints(server: Server, serve: Serve) -> None:
+    async with serve(server, http=HttpOptions(sse=False)) as client:
+        assert (await client.open("GET", "/sse").whole()).status == 404
+        assert (await client.post(PING, path="/messages?session_id=x").whole()).status == 404
