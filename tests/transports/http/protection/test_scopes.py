@@ -39,6 +39,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def empty() -> dict[str, Any]:
+    return {}
+
+
 @pytest.fixture
 def open_server(make: Callable[..., Server]) -> Server:
     options = ServerOptions(capabilities=["completions"], cache={"tools/list": CacheHint(60)})
@@ -51,8 +55,8 @@ def open_server(make: Callable[..., Server]) -> Server:
     server.tool(lambda: "hello", name="hello", access=anonymous)
     server.resource(CLOSED, name="diary")(lambda: "diary")
     server.prompt(name="greet", access=anonymous)(lambda: "Hello")
-    server.method("example/open", access=anonymous)(lambda: {})
-    server.method("example/closed")(lambda: {})
+    server.method("example/open", access=anonymous)(empty)
+    server.method("example/closed")(empty)
 
     @server.resource("secret://{id}", access=Access(visible=lambda who: who.subject == "eve"))
     def secret(id: str) -> str:
