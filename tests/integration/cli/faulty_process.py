@@ -23,6 +23,11 @@ LISTS = {
     "resources/templates/list": ("resourceTemplates", []),
     "prompts/list": ("prompts", [{"name": "greet", "arguments": [{"name": "name"}]}]),
 }
+for fault in FAULTS:
+    if fault.startswith("tools="):  # a file with the tools of a server that has nothing else
+        LISTS = {method: (key, []) for method, (key, _) in LISTS.items()}
+        with open(fault.removeprefix("tools=")) as file:
+            LISTS["tools/list"] = ("tools", json.load(file))
 
 
 class RefusedError(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from typing import Annotated, Any, Literal
 
@@ -27,7 +26,6 @@ PIXEL = bytes.fromhex(
 )
 
 server = Server("workbench", version="1.0.0", instructions="Use it for tests.\nSecond line.")
-made: list[str] = []
 ended = threading.Event()
 
 
@@ -51,8 +49,7 @@ def add(first: int, second: int = 1) -> int:
 
 @server.tool(name="make.order")
 def make_order(item: str) -> str:
-    """Make an order, which has effects."""
-    made.append(item)
+    """Make an order."""
     return f"{item} is ordered"
 
 
@@ -149,12 +146,6 @@ async def wait_long(ctx: Context) -> None:
         await asyncio.Event().wait()
     finally:
         ended.set()
-
-
-@server.tool
-def variable(name: str) -> str | None:
-    """Read a variable of the environment."""
-    return os.environ.get(name, "unset")
 
 
 @server.resource("note://hello", mime_type="text/plain")
