@@ -6,82 +6,58 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import HttpOptions, Principal, RegistrationError, Server
-from mcpkit.engine.routes import CustomRoute
-from mcpkit.transports.http.app import HttpApp
-from mcpkit.transports.http.intake.guard import Guard
-from mcpkit.transports.http.options import Settings
-from mcpkit.transports.http.routes import Routes
 
 PAGE = "http://localhost:6274"
-
-
+EVIL = "https://evil.example"
 PREFLIGHT = {
     "Origin": PAGE,
     "Access-Control-Request-Method": "POST",
     "Access-Control-Request-Headers": "authorization,content-type,last-event-id,mcp-method,mcp-name,"
     "mcp-param-region,mcp-protocol-version,mcp-session-id",
 }
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 async def hello(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(f"Hello, {request.path_params.get('name', 'world')}")
-
-
-def blocking(request: Request) -> PlainTextResponse:
-    return PlainTextResponse("from a thread")
-
-
-async def where(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(str(request.url_for("where")))
-
-
-async def teapot(request: Request) -> PlainTextResponse:
-    raise HTTPException(418, "short and stout")
+    return PlainTextResponse("Hello")
 
 
 async def broken(request: Request) -> PlainTextResponse:
     raise RuntimeError("secret detail")
 
 
-async def change(request: Request) -> JSONResponse:
-    return JSONResponse({"method": request.method, "body": (await request.body()).decode()})
+async def metadata(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{request.path_params.get('name', 'all')} at {request.url_for('place')}")
 
 
-OWN = [
-    CustomRoute("/hello", hello, ["GET"], None), CustomRoute("/hello/{name}", hello, None, "greet"),
-    CustomRoute("/blocking", blocking, ["GET"], None), CustomRoute("/where", where, ["GET"], None),
-    CustomRoute("/teapot", teapot, ["GET"], None), CustomRoute("/broken", broken, ["GET"], None),
-    CustomRoute("/change", change, ["PUT", "POST"], None),
-]  # fmt: skip
+def make_app(**options: Any) -> Any:
+    server = Server("s")
+    server.route("/hello")(hello)
+    server.route("/broken")(broken)
+    server.route(WELL_KNOWN, name="place", outside_mount=True)(metadata)
+    server.route(WELL_KNOWN + "/{name:path}", outside_mount=True)(metadata)
+    return server.asgi(**options)
 
 
-async def no_hindrance(is_shared_needed: bool) -> str | None:
-    return None
+def client(app: Any, **options: Any) -> TestClient:
+    return TestClient(app, "http://localhost:8000", follow_redirects=False, **options)
 
 
-def make_routes(
-    own=OWN, guard=None, cors=True, health="/health", live=None, hindrance=no_hindrance, mounts=()
-) -> Routes:
-    settings = Settings(http=HttpOptions(cors=cors, readiness_path=health, liveness_path=live))
-    return Routes(own, mounts, guard or Guard(), settings, None, hindrance=hindrance)
-
-
-def client(app, base_url="http://localhost:8000", **options) -> TestClient:
-    return TestClient(app, base_url, follow_redirects=False, **options)
+def cors_headers(answer: Any) -> list[str]:
+    return [name for name in answer.headers if name.startswith("access-control-")]
 
 
 def test_site_root_names_endpoint():
     app = Server("travel").asgi()
-    actual = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert (actual.status_code, actual.text) == (404, "Not Found. The MCP endpoint is at /mcp")
+    answer = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert (answer.status_code, answer.text) == (404, "Not Found. The MCP endpoint is at /mcp")
     below = client(Starlette(routes=[Mount("/travel", app)])).get("/travel/")
     assert below.text == "Not Found. The MCP endpoint is at /travel/mcp"
     hidden = client(Server("travel").asgi(path="/hard-to-guess")).get("/")
@@ -90,8 +66,10 @@ def test_site_root_names_endpoint():
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_route_at_endpoint_path_is_refused(path):
+    server = Server("s")
+    server.route(path, methods=["POST"])(hello)
     with pytest.raises(RegistrationError, match=rf"route\('{path}'\): path='/mcp' of server.asgi"):
-        make_routes([CustomRoute(path, hello, ["POST"], None)])
+        server.asgi()
 
 
 def test_route_added_later_at_reserved_path_stops_start():
@@ -104,30 +82,14 @@ def test_route_added_later_at_reserved_path_stops_start():
 
 def test_route_exception_is_not_disclosed():
     with pytest.raises(RuntimeError, match="secret detail"):
-        client(make_routes()).get("/broken")
-    answer = client(make_routes(), raise_server_exceptions=False).get("/broken")
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
+        client(make_app()).get("/broken")
+    answer = client(make_app(), raise_server_exceptions=False).get("/broken")
+    assert (answer.status_code, "secret" in answer.text) == (500, False)
 
 
-def test_route_is_guarded():
-    http = client(
-        make_routes(guard=Guard(allowed_hosts=["example.com"], allowed_origins=["https://app.example"]))
-    )
-    refused = http.get("/hello", headers={"Host": "evil.example"})
-    assert refused.status_code == 421
-    assert 'server.asgi(allowed_hosts=["evil.example"])' in refused.text
-    refused = http.get("/hello", headers={"Origin": "https://evil.example"})
-    assert refused.status_code == 403
-    assert 'server.asgi(allowed_origins=["https://evil.example"])' in refused.text
-    assert refused.headers["content-type"].startswith("text/plain")
-    allowed = http.get("/hello", headers={"Host": "example.com", "Origin": "https://app.example"})
-    assert allowed.status_code == 200
-
-
-def test_mounted_app_has_own_guard():
-    inner = make_routes(guard=Guard(allowed_hosts=["inner.example"]))
-    outer = make_routes(guard=Guard(allowed_hosts=["outer.example"]), mounts=[("/inner", inner)])
+def test_routes_and_mounted_apps_have_their_own_guard():
+    outer = make_app(allowed_hosts=["outer.example"], allowed_origins=["https://app.example"])
+    outer.mount("/inner", make_app(allowed_hosts=["inner.example"]))
     http = client(outer)
     for path, host, status in (
         ("/inner/hello", "inner.example", 200),
@@ -135,11 +97,18 @@ def test_mounted_app_has_own_guard():
         ("/hello", "outer.example", 200),
         ("/hello", "inner.example", 421),
     ):
-        assert http.get(path, headers={"Host": host}).status_code == status
+        answer = http.get(path, headers={"Host": host})
+        assert answer.status_code == status
+        assert (f'server.asgi(allowed_hosts=["{host}"])' in answer.text) == (status == 421)
+    refused = http.get("/hello", headers={"Origin": EVIL})
+    assert (refused.status_code, refused.headers["content-type"]) == (403, "text/plain; charset=utf-8")
+    assert f'server.asgi(allowed_origins=["{EVIL}"])' in refused.text
+    assert http.get("/hello", headers={"Origin": "https://app.example"}).status_code == 200
 
 
 def test_cors_preflight_is_answered():
-    answer = client(make_routes()).options("/hello", headers=PREFLIGHT)
+    http = client(make_app())
+    answer = http.options("/hello", headers=PREFLIGHT)
     assert answer.status_code == 200
     headers = answer.headers
     assert headers["access-control-allow-origin"] == PAGE
@@ -149,21 +118,16 @@ def test_cors_preflight_is_answered():
     assert "Origin" in headers["vary"].split(", ")
     assert "access-control-allow-credentials" not in headers
     assert "access-control-allow-private-network" not in headers
-
-
-def test_cors_preflight_of_other_origin_is_refused():
-    answer = client(make_routes()).options("/hello", headers=PREFLIGHT | {"Origin": "https://evil.example"})
-    assert answer.status_code == 403
-    assert "allowed_origins" in answer.text
-    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    refused = http.options("/hello", headers=PREFLIGHT | {"Origin": EVIL})
+    assert (refused.status_code, cors_headers(refused)) == (403, [])
+    assert "allowed_origins" in refused.text
 
 
 def test_cors_wildcard_does_not_echo_origin():
-    guard = Guard(allowed_origins=["*"])
-    http = client(make_routes(guard=guard))
+    http = client(make_app(allowed_origins=["*"]))
     for answer in (
-        http.get("/hello", headers={"Origin": "https://any.example", "Cookie": "a=b"}),
-        http.options("/hello", headers=PREFLIGHT | {"Origin": "https://any.example"}),
+        http.get("/hello", headers={"Origin": EVIL, "Cookie": "a=b"}),
+        http.options("/hello", headers=PREFLIGHT | {"Origin": EVIL}),
     ):
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "*"
@@ -171,71 +135,44 @@ def test_cors_wildcard_does_not_echo_origin():
 
 
 def test_cors_disabled_sends_no_headers():
-    http = client(make_routes(cors=False))
+    http = client(make_app(http=HttpOptions(cors=False)))
     answer = http.get("/hello", headers={"Origin": PAGE})
-    assert answer.status_code == 200
-    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    assert (answer.status_code, cors_headers(answer)) == (200, [])
     assert http.options("/hello", headers=PREFLIGHT).status_code == 405
 
 
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
-
-
-async def metadata(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(f"{request.path_params.get('name', 'all')} at {request.url_for('place')}")
-
-
-async def below(request: Request) -> PlainTextResponse:
-    return PlainTextResponse("below")
-
-
-@pytest.fixture
-def outside_server() -> Server:
-    outside_server = Server("s")
-    outside_server.route(WELL_KNOWN, name="place", outside_mount=True)(metadata)
-    outside_server.route(WELL_KNOWN + "/{name:path}", outside_mount=True)(metadata)
-    outside_server.route("/below")(below)
-    return outside_server
-
-
-def site_client(app: Any, **options: Any) -> TestClient:
-    return TestClient(app, "http://localhost:8000", follow_redirects=False, **options)
-
-
-def mounted(app: HttpApp, at: str = "/api") -> Starlette:
-    return Starlette(routes=[Mount(at, app), Route("/", lambda request: PlainTextResponse("home"))])
-
-
-METADATA_TEXT = f"all at http://localhost:8000{WELL_KNOWN}"
+def around(app: Any, at: str) -> Any:
+    home = Route("/", lambda request: PlainTextResponse("home"))
+    return app.around(Starlette(routes=[Mount(at, app), home]))
 
 
 @pytest.mark.parametrize("at", ["/api", "/"])
-def test_outside_route_is_at_site_root_only(outside_server: Server, at: str) -> None:
-    app = outside_server.asgi()
-    with site_client(app.around(mounted(app, at))) as client:
-        assert client.get(WELL_KNOWN).text == METADATA_TEXT
-        assert client.get(f"{WELL_KNOWN}/api/mcp").text == METADATA_TEXT.replace("all", "api/mcp")
-        assert client.get(f"{at.rstrip('/')}/below").text == "below"
+def test_outside_route_is_at_site_root_only(at: str) -> None:
+    with client(around(make_app(), at)) as http:
+        for path, name in ((WELL_KNOWN, "all"), (f"{WELL_KNOWN}/api/mcp", "api/mcp")):
+            assert http.get(path).text == f"{name} at http://localhost:8000{WELL_KNOWN}"
+        assert http.get(f"{at.rstrip('/')}/hello").text == "Hello"
         if at != "/":
-            assert client.get(at + WELL_KNOWN).status_code == 404
-            assert client.get("/below").status_code == 404
-            assert client.get("/").text == "home"
+            assert http.get(at + WELL_KNOWN).status_code == 404
+            assert http.get("/hello").status_code == 404
+            assert http.get("/").text == "home"
 
 
-def test_outside_route_is_guarded_without_principal(outside_server: Server) -> None:
+def test_outside_route_is_guarded_without_principal() -> None:
     def refuse(scope: Any) -> Principal:
         raise AssertionError("no principal is needed")
 
-    app = outside_server.asgi(http=HttpOptions(principal=refuse))
-    client = site_client(app.around(mounted(app)))
-    assert client.get(WELL_KNOWN, headers={"Host": "evil.example"}).status_code == 421
-    assert client.get(WELL_KNOWN, headers={"Origin": "https://evil.example"}).status_code == 403
-    page = {"Origin": "http://localhost:6274"}
-    assert client.get(WELL_KNOWN, headers=page).headers["access-control-allow-origin"] == page["Origin"]
-    preflight = client.options(WELL_KNOWN, headers={**page, "Access-Control-Request-Method": "GET"})
-    assert preflight.headers["access-control-allow-origin"] == page["Origin"]
+    http = client(around(make_app(http=HttpOptions(principal=refuse)), "/api"))
+    assert http.get(WELL_KNOWN, headers={"Host": "evil.example"}).status_code == 421
+    assert http.get(WELL_KNOWN, headers={"Origin": EVIL}).status_code == 403
+    preflight = {"Origin": PAGE, "Access-Control-Request-Method": "GET"}
+    for answer in (
+        http.get(WELL_KNOWN, headers={"Origin": PAGE}),
+        http.options(WELL_KNOWN, headers=preflight),
+    ):
+        assert answer.headers["access-control-allow-origin"] == PAGE
 
 
 def test_websocket_is_closed():
-    with pytest.raises(WebSocketDisconnect), client(make_routes()).websocket_connect("/hello"):
+    with pytest.raises(WebSocketDisconnect), client(make_app()).websocket_connect("/hello"):
         pass
