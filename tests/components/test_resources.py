@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from datetime import date
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
@@ -12,16 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from mcpkit import (
-    Context,
-    Image,
-    ProtocolError,
-    RegistrationError,
-    ResourceLink,
-    Server,
-    assistant,
-    user,
-)
+from mcpkit import Context, Image, ProtocolError, RegistrationError, ResourceLink, Server, assistant, user
 from mcpkit.common.errors import OutputError
 from mcpkit.components.prompts import to_messages
 from mcpkit.testing import TestClient, connect
@@ -33,58 +23,60 @@ pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
-class Unit(Enum):
-    CELSIUS = "c"
+class Scale(Enum):
+    CELSIUS = "celsius"
+    FAHRENHEIT = "fahrenheit"
 
 
-async def test_prompt_arguments_are_listed() -> None:
-    server = Server("s")
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
 
+
+def empty() -> str:
+    return ""
+
+
+async def test_prompt_arguments_are_listed_and_converted(server: Server) -> None:
     @server.prompt(title="Plan")
-    def plan_trip(city: str, days: Annotated[int, Field(title="Days")] = 3) -> str:
-        """Plan a trip.
-
-        Args:
-            city: Where to go.
-            days: How long.
-        """
-        return ""
-
-    async with connect(server) as client:
-        (prompt,) = await client.list_prompts()
-        assert prompt == {"name": "plan_trip", "title": "Plan", "description": "Plan a trip.",
-            "arguments": [{"name": "city", "description": "Where to go.", "required": True},
-            {"name": "days", "title": "Days", "description": "How long."}]}  # fmt: skip
-
-
-async def test_prompt_arguments_are_converted() -> None:
-    server = Server("s")
-
-    @server.prompt
     def plan(
         days: int,
-        start: date,
-        unit: Unit,
+        start: Annotated[date, Field(title="Start")],
+        unit: Scale,
         kind: Literal["short", 1],
         warm: bool = False,
         tags: list[str] = [],
     ) -> str:
+        """Plan a trip.
+
+        Args:
+            days: How long.
+        """
         return f"{days + 1} {start.year} {unit.name} {kind!r} {warm} {tags}"
 
+    arguments = {
+        "days": "3",
+        "start": "2026-01-02",
+        "unit": "celsius",
+        "kind": "1",
+        "warm": "true",
+        "tags": '["a"]',
+    }
     async with connect(server) as client:
-        (message,) = await client.get_prompt(
-            "plan",
-            {"days": "3", "start": "2026-01-02", "unit": "c", "kind": "1", "warm": "true", "tags": '["a"]'},
-        )
+        (prompt,) = await client.list_prompts()
+        assert (prompt["name"], prompt["title"], prompt["description"]) == ("plan", "Plan", "Plan a trip.")
+        assert prompt["arguments"][:2] == [
+            {"name": "days", "description": "How long.", "required": True},
+            {"name": "start", "title": "Start", "required": True},
+        ]
+        assert [each.get("required", False) for each in prompt["arguments"]] == [True] * 4 + [False] * 2
+        (message,) = await client.get_prompt("plan", arguments)
         assert message["content"]["text"] == "4 2026 CELSIUS 1 True ['a']"
 
 
 @each_row(
     ("arguments", "named"),
-    [
-        ({}, "days"), ({"days": "three"}, "days"), ({"days": "3", "dayz": "4"}, "dayz"),
-        ({"days": "3.5"}, "days"),
-    ],
+    [({}, "days"), ({"days": "three"}, "days"), ({"days": "3", "dayz": "4"}, "dayz"), ({"days": "3.5"}, "days")],
 )  # fmt: skip
 async def test_prompt_wrong_arguments_are_invalid_params(arguments: dict[str, str], named: str) -> None:
     server = Server("s")
@@ -103,11 +95,6 @@ def text_message(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "content": {"type": "text", "text": text}}
 
 
-def generate_messages() -> Iterator[Any]:
-    yield "a"
-    yield assistant("b")
-
-
 IMAGE = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
 
 
@@ -120,15 +107,13 @@ LINK = {"type": "resource_link", "uri": "a:b", "name": "c"}
 @each_row(
     ("value", "messages"),
     [
-        ("a", [text_message("user", "a")]), (assistant("a"), [text_message("assistant", "a")]),
+        ("a", [text_message("user", "a")]),
         ({"role": "assistant", "content": "a"}, [text_message("assistant", "a")]),
         (["a", {"role": "assistant", "content": "b"}, user("c")],
          [text_message("user", "a"), text_message("assistant", "b"), text_message("user", "c")]),
-        (({"role": "user", "content": {"type": "text", "text": "a"}}), [text_message("user", "a")]),
         ({"role": "user", "content": IMAGE}, [{"role": "user", "content": IMAGE}]),
         ({"role": "user", "content": RESOURCE}, [{"role": "user", "content": RESOURCE}]),
         ({"role": "user", "content": LINK}, [{"role": "user", "content": LINK}]),
-        ({"role": "user", "content": Image(data=PNG)}, [{"role": "user", "content": IMAGE}]),
         ({"role": "user", "content": ["a", {"type": "text", "text": "b"}, Image(data=PNG)]},
          [text_message("user", "a"), text_message("user", "b"), {"role": "user", "content": IMAGE}]),
         ({"role": "user", "content": ResourceLink("a:b", "c")}, [{"role": "user", "content": LINK}]),
@@ -136,7 +121,7 @@ LINK = {"type": "resource_link", "uri": "a:b", "name": "c"}
         # What has no role and content is data.
         ({"content": "a"}, [text_message("user", '{"content":"a"}')]),
         ([{"role": "admin", "name": "Ada"}], [text_message("user", '{"role":"admin","name":"Ada"}')]),
-        (generate_messages(), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
+        (iter(["a", assistant("b")]), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
         (None, []),
     ],
 )  # fmt: skip
@@ -172,45 +157,30 @@ def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str)
         to_messages(value)
 
 
-@pytest.fixture
-def server() -> Server:
-    return Server("s")
-
-
-class Kind(Enum):
-    RAIN = "rain"
-
-
-def empty() -> str:
-    return ""
-
-
 async def test_template_values_are_converted(server: Server) -> None:
-    @server.resource("data://{station}/{day}/{kind}{?limit,exact}")
-    def observations(
-        station: str, day: int, kind: Kind, limit: float = 1.5, exact: bool = False
-    ) -> dict[str, Any]:
-        return {"station": station, "day": day + 1, "kind": kind.name, "limit": limit, "exact": exact}
+    @server.resource("data://{station}/{day}/{unit}{?limit,exact}")
+    def read(station: str, day: int, unit: Scale, limit: float = 1.5, exact: bool = False) -> list[Any]:
+        return [station, day + 1, unit.name, limit, exact]
 
     async with connect(server) as client:
-        (contents,) = await client.read_resource("data://KNYC/3/rain?limit=2&exact=true")
-        assert json.loads(contents["text"]) == {"station": "KNYC", "day": 4, "kind": "RAIN", "limit": 2.0,
-            "exact": True}  # fmt: skip
-        (contents,) = await client.read_resource("data://a%20b/3/rain")
-        assert json.loads(contents["text"])["station"] == "a b"
+        (contents,) = await client.read_resource("data://KNYC/3/celsius?limit=2&exact=true")
+        assert json.loads(contents["text"]) == ["KNYC", 4, "CELSIUS", 2.0, True]
+        (contents,) = await client.read_resource("data://a%20b/3/celsius")
+        assert json.loads(contents["text"])[0] == "a b"
 
 
-async def test_template_wrong_value_is_invalid_params(server: Server) -> None:
+@each_row("value", ["x", "0", "1.5"])
+async def test_template_wrong_value_is_invalid_params(value: str) -> None:
+    server = Server("s")
+
     @server.resource("data://days/{day}")
     def day(day: Annotated[int, Field(ge=1)]) -> str:
         return str(day)
 
     async with connect(server) as client:
-        for wrong in ("x", "0", "1.5"):
-            with pytest.raises(ProtocolError, match="day") as caught:
-                await client.read_resource(f"data://days/{wrong}")
-            assert caught.value.code == -32602
-            assert caught.value.data == {"uri": f"data://days/{wrong}"}
+        with pytest.raises(ProtocolError, match="day") as caught:
+            await client.read_resource(f"data://days/{value}")
+    assert (caught.value.code, caught.value.data) == (-32602, {"uri": f"data://days/{value}"})
 
 
 @each_row("value", ["..", "%2e%2e", "a%2Fb", "%00", "%2Fetc", "..%5Cx", "C%3A%5Cx"])
@@ -227,14 +197,8 @@ async def test_template_path_traversal_is_not_found(value: str) -> None:
 
 
 async def test_resource_precedence_over_templates(server: Server) -> None:
-    @server.resource("data://{name}")
-    def first(name: str) -> str:
-        return f"first {name}"
-
-    @server.resource("data://{other}")
-    def second(other: str) -> str:
-        return f"second {other}"
-
+    server.resource("data://{name}", name="first")(lambda name: f"first {name}")
+    server.resource("data://{other}", name="second")(lambda other: f"second {other}")
     server.resource("data://fixed", name="fixed")(lambda: "fixed")
     async with connect(server) as client:
         assert (await client.read_resource("data://fixed"))[0]["text"] == "fixed"
@@ -246,13 +210,10 @@ async def test_resource_precedence_over_templates(server: Server) -> None:
 async def test_template_entries_are_listed(server: Server) -> None:
     items = ["b", "a"]
 
-    @server.resource(
-        "data://items/{name}",
-        list_entries=lambda: [{"uri": f"data://items/{item}", "name": item} for item in items],
-    )
-    def item(name: str) -> str:
-        return name
+    def entries() -> list[Any]:
+        return [{"uri": f"data://items/{item}", "name": item} for item in items]
 
+    server.resource("data://items/{name}", name="item", list_entries=entries)(lambda name: name)
     server.resource("data://last")(empty)
     async with connect(server) as client:
         assert [each["name"] for each in await client.list_resources()] == ["a", "b", "empty"]
@@ -260,21 +221,19 @@ async def test_template_entries_are_listed(server: Server) -> None:
         assert [each["name"] for each in await client.list_resources()] == ["a", "b", "c", "empty"]
 
 
-def test_template_parameter_without_expression_is_refused(server: Server) -> None:
-    def station(station_id: str) -> str:
-        return station_id
-
-    with pytest.raises(RegistrationError, match=r"\{station_id\}"):
-        server.resource("data://stations")(station)
-    with pytest.raises(RegistrationError, match=r"\{station_id\}"):
-        server.resource("data://stations/{id}", name="x")(lambda id, station_id: station_id)
-
-
-def test_resource_and_template_options_are_separate(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="size="):
-        server.resource("data://{name}", size=3)(empty)
-    with pytest.raises(RegistrationError, match="complete="):
-        server.resource("data://x", complete={})(empty)
+@each_row(
+    ("uri", "function", "options", "message"),
+    [
+        ("data://stations", lambda station: station, {}, r"\{station\}"),
+        ("data://stations/{id}", lambda id, station: station, {}, r"\{station\}"),
+        ("data://{name}", empty, {"size": 3}, "size="), ("data://x", empty, {"complete": {}}, "complete="),
+    ],
+)  # fmt: skip
+def test_resource_wrong_parameter_or_option_is_refused(
+    uri: str, function: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        Server("s").resource(uri, name="x", **options)(function)
 
 
 async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
@@ -285,19 +244,9 @@ async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
     assert caught.value.message == "Resource not found: data://" + "a" * 193
 
 
-async def complete(client: TestClient, argument: str, value: str, **arguments: str) -> dict[str, Any]:
-    params: dict[str, Any] = {
-        "ref": {"type": "ref/prompt", "name": "plan"},
-        "argument": {"name": argument, "value": value},
-    }
-    if arguments:
-        params["context"] = {"arguments": arguments}
-    return (await client.request("completion/complete", params))["completion"]
-
-
-class Scale(Enum):
-    CELSIUS = "celsius"
-    FAHRENHEIT = "fahrenheit"
+async def complete(client: TestClient, argument: str, value: str) -> dict[str, Any]:
+    ref, sent = {"type": "ref/prompt", "name": "plan"}, {"name": argument, "value": value}
+    return (await client.request("completion/complete", {"ref": ref, "argument": sent}))["completion"]
 
 
 class Size(IntEnum):
@@ -316,46 +265,41 @@ async def test_completion_of_choices(server: Server) -> None:
         return ""
 
     async with connect(server) as client:
-        assert (await complete(client, "unit", ""))["values"] == ["celsius", "fahrenheit"]
-        assert (await complete(client, "unit", "F"))["values"] == ["fahrenheit"]
-        assert (await complete(client, "size", "1"))["values"] == ["1", "12"]
-        assert (await complete(client, "kind", "lo"))["values"] == ["long"]
-        assert (await complete(client, "exact", "t"))["values"] == ["true"]
+        for argument, value, expected in [
+            ("unit", "", ["celsius", "fahrenheit"]), ("unit", "F", ["fahrenheit"]), ("size", "1", ["1", "12"]),
+            ("kind", "lo", ["long"]), ("exact", "t", ["true"]),
+        ]:  # fmt: skip
+            assert (await complete(client, argument, value))["values"] == expected
         assert (await complete(client, "kind", "x")) == {"values": [], "total": 0, "hasMore": False}
 
 
 @each_row(("count", "has_more"), [(0, False), (100, False), (101, True)])
 async def test_completion_sends_at_most_100_values(count: int, has_more: bool) -> None:
     server = Server("s")
-    server.prompt(
-        lambda n: "", name="plan", complete={"n": lambda value: (str(number) for number in range(count))}
-    )
+    server.prompt(lambda n: "", name="plan", complete={"n": lambda value: map(str, range(count))})
     async with connect(server) as client:
-        completion = await complete(client, "n", "")
-        assert completion["values"] == [str(number) for number in range(min(count, 100))]
-        assert completion["total"] == count
-        assert completion["hasMore"] is has_more
+        values = [str(number) for number in range(min(count, 100))]
+        assert await complete(client, "n", "") == {"values": values, "total": count, "hasMore": has_more}
+
+
+PLAN = {"type": "ref/prompt", "name": "plan"}
 
 
 @each_row(
     "params",
     [
-        {}, {"ref": {}}, {"ref": {"type": "ref/prompt"}}, {"ref": {"type": "ref/prompt", "name": "unheard"}},
-        {"ref": {"type": "ref/resource", "uri": "data://unheard/{x}"}},
-        {"ref": {"type": "ref/tool", "name": "plan"}},
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "town", "value": ""}},
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city"}},
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city", "value": 3}},
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": []}, {"context": []},
-        {"context": {"arguments": {"x": 3}}}, {"context": {"arguments": []}},
+        {}, {"ref": {}}, {"ref": {"type": "ref/prompt"}}, {"ref": {**PLAN, "name": "unheard"}},
+        {"ref": {"type": "ref/resource", "uri": "data://unheard/{x}"}}, {"ref": {**PLAN, "type": "ref/tool"}},
+        {"ref": PLAN, "argument": {"name": "town", "value": ""}}, {"ref": PLAN, "argument": {"name": "city"}},
+        {"ref": PLAN, "argument": {"name": "city", "value": 3}}, {"ref": PLAN, "argument": []},
+        {"ref": PLAN, "context": []}, {"ref": PLAN, "context": {"arguments": {"x": 3}}},
+        {"ref": PLAN, "context": {"arguments": []}},
     ],
 )  # fmt: skip
 async def test_completion_malformed_request_is_invalid_params(params: dict[str, Any]) -> None:
     server = Server("s")
     server.prompt(lambda city: "", name="plan", complete={"city": ["Rome"]})
     given: dict[str, Any] = {"argument": {"name": "city", "value": ""}}
-    if "context" in params:
-        given["ref"] = {"type": "ref/prompt", "name": "plan"}
     async with connect(server) as client:
         with pytest.raises(ProtocolError) as caught:
             await client.request("completion/complete", given | params)
@@ -367,25 +311,18 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     seen: list[Context] = []
 
     @server.tool
-    async def look(ctx: Context, x: int = 0) -> str:
+    async def look(ctx: Context, x: int) -> None:
         seen.append(ctx)
-        return ""
 
     info = {"name": "tests", "version": "1.2"}
-    async with connect(
-        server, protocol_version=revision, client_info=info, capabilities={"roots": {}}
-    ) as client:
-        await client.request(
-            "tools/call", {"name": "look", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
-        )
+    options = {"protocol_version": revision, "client_info": info, "capabilities": {"roots": {}}}
+    async with connect(server, **options) as client:
+        call = {"name": "look", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
+        await client.request("tools/call", call)
     (ctx,) = seen
-    assert ctx.method == "tools/call"
-    assert ctx.params["arguments"] == {"x": 1}
+    assert (ctx.method, ctx.params["arguments"], ctx.request_id) == ("tools/call", {"x": 1}, 2)
     assert ctx.meta["example.com/trace"] == "abc"
-    assert ctx.client.info == info
-    assert (ctx.client.name, ctx.client.version) == ("tests", "1.2")
+    assert (ctx.client.info, ctx.client.name, ctx.client.version) == (info, "tests", "1.2")
     assert ctx.client.capabilities == {"roots": {}}
     assert ctx.protocol_version == revision
-    assert ctx.server is server
-    assert ctx.state is None
-    assert ctx.request_id == 2
+    assert (ctx.server, ctx.state) == (server, None)
