@@ -45,17 +45,11 @@ async def client_of(app: App) -> AsyncIterator[httpx2.AsyncClient]:
     assert asyncio.all_tasks() - before == set()
 
 
-def response_start(status: int = 200, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
-    return {"type": "http.response.start", "status": status, "headers": headers}
+START = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 def body_part(part: bytes = b"", *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": part, "more_body": more}
-
-
-async def disconnected(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def test_asgi_scope_and_request() -> None:
@@ -64,7 +58,8 @@ async def test_asgi_scope_and_request() -> None:
     @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.extend((scope, await receive()))
-        await send(response_start(201, (b"x-answer", b"1"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")))
+        headers = [(b"x-answer", b"1"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
+        await send({**START, "status": 201, "headers": headers})
         await send(body_part(b"made"))
 
     async with client_of(app) as client:
@@ -97,7 +92,7 @@ async def test_asgi_send_waits_for_reader() -> None:
     @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
         nonlocal sent
-        await send(response_start())
+        await send(START)
         while sent < 1000:
             await send(body_part(PIECE, more=True))
             sent += 1
@@ -121,10 +116,11 @@ async def test_asgi_response_closed_disconnects_app() -> None:
 
     @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(response_start())
+        await send(START)
         await send(body_part(b"first", more=True))
-        await disconnected(receive)
-        ended.append("heard")
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        ended.append("disconnected")
         with pytest.raises(ConnectionResetError):
             await send(body_part(b"second", more=True))
         ended.append("refused")
@@ -132,61 +128,48 @@ async def test_asgi_response_closed_disconnects_app() -> None:
     async with client_of(app) as client:
         async with client.stream("GET", "/") as response:
             assert await anext(response.aiter_raw()) == b"first"
-        await until(lambda: ended == ["heard", "refused"])
+        await until(lambda: ended == ["disconnected", "refused"])
 
 
-class Life:
-    """An app that says what its lifespan does.
-
-    Attributes:
-        seen: What it has done.
-        tasks: The tasks that it was entered and left in.
-    """
+class AppWithLifespan:
+    """An app that keeps the steps of its lifespan, and the tasks that entered and left it."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
-        self.seen: list[str] = []
+        self.steps: list[str] = []
         self.tasks: list[object] = []
-        self.app = Starlette(routes=[Route("/", self.page)], lifespan=self.lifespan)
+        app = Starlette(routes=[Route("/", self.page)], lifespan=self.lifespan)
+        self.client = httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost")
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[dict[str, str]]:
-        self.seen.append("starting")
+        self.steps.append("starting")
         self.tasks.append(asyncio.current_task())
         if self.fails:
             raise ValueError("no such table")
-        async with anyio.create_task_group() as group:  # has to be left by the task that has entered it
-            group.start_soon(asyncio.sleep, 0)
-            self.seen.append("started")
+        async with anyio.create_task_group():  # the task that entered it has to leave it
             yield {"word": "here"}
         self.tasks.append(asyncio.current_task())
-        self.seen.append("ended")
+        self.steps.append("ended")
 
     async def page(self, request: Request) -> PlainTextResponse:
         word = request.state.word
         request.state.word = "changed"
         return PlainTextResponse(word)
 
-    def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=AsgiTransport(self.app), base_url="http://localhost")
-
 
 async def test_lifespan_runs_with_client() -> None:
-    life = Life()
-    async with life.client() as client:
-        assert life.seen == ["starting", "started"]
+    app = AppWithLifespan()
+    async with app.client as client:
+        assert app.steps == ["starting"]
         assert [(await client.get("/")).text for _ in range(2)] == ["here", "here"]
-    assert life.seen == ["starting", "started", "ended"]
-    assert life.tasks[0] is life.tasks[1]
+    assert app.steps == ["starting", "ended"]
+    assert app.tasks[0] is app.tasks[1]
 
 
 async def test_lifespan_startup_failure_is_error() -> None:
-    life = Life(fails=True)
-    for _ in range(2):
-        with pytest.raises(TransportError) as reported:
-            async with life.client():
-                pass
-        assert str(reported.value) == "the app could not start: ValueError: no such table"
-        assert isinstance(reported.value.__cause__, ValueError)
-        assert not reported.value.may_have_begun
-    assert life.seen == ["starting"] * 2
+    app = AppWithLifespan(fails=True)
+    with pytest.raises(TransportError, match="the app could not start: ValueError: no such table") as raised:
+        await app.client.__aenter__()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert not raised.value.may_have_begun

@@ -41,9 +41,8 @@ def test_sync_client_has_operations_of_client(revision: str) -> None:
         assert client.server_info["name"] == "bakery"
         assert "tools" in client.server_capabilities
         assert client.instructions == "Ask for bread."
-        assert (
-            client.call_tool("bake", {"number": 3}, progress=lambda *step: steps.append(step[0])).text == "3"
-        )
+        result = client.call_tool("bake", {"number": 3}, progress=lambda *step: steps.append(step[0]))
+        assert result.text == "3"
         assert [tool["name"] for tool in client.list_tools()] == ["bake"]
         assert [each["uri"] for each in client.list_resources()] == ["bread://rye"]
         assert client.list_resource_templates() == []
@@ -58,12 +57,8 @@ def test_sync_client_has_operations_of_client(revision: str) -> None:
 
 
 def test_sync_client_has_all_coroutine_methods() -> None:
-    names = {
-        name
-        for name, value in vars(Client).items()
-        if asyncio.iscoroutinefunction(value) and not name.startswith("_")
-    }
-    assert {name for name in names if not hasattr(SyncClient, name)} == set()
+    methods = {name for name, value in vars(Client).items() if asyncio.iscoroutinefunction(value)}
+    assert {name for name in methods if name[0] != "_" and not hasattr(SyncClient, name)} == set()
 
 
 def loops() -> int:
@@ -106,8 +101,5 @@ def test_sync_watch_yields_changes(revision: str) -> None:
                 break
         assert list(changes) == []
         changes.close()
-        with (
-            pytest.raises(ProtocolError, match="the list of prompts"),
-            client.listen(prompts_list_changed=True),
-        ):
-            pass
+        with pytest.raises(ProtocolError, match="the list of prompts"):
+            client.listen(prompts_list_changed=True).__enter__()

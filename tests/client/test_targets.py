@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def command(target: object) -> list[str]:
+def process(target: object) -> Process:
     found = meant(target)
     assert isinstance(found, Process)
-    return list(found.command)
+    return found
 
 
 def test_target_package_runs_as_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,12 +40,10 @@ def test_target_package_runs_as_module(folder: Path, monkeypatch: pytest.MonkeyP
     (package := folder / "weather").mkdir()
     (package / "__init__.py").touch()
     (package / "__main__.py").touch()
-    found = meant(package)
-    assert isinstance(found, Process)
-    assert found.command == module_command("weather")
-    assert found.env == {"PYTHONPATH": f"{folder}{os.pathsep}/other"}
+    assert process(package).command == module_command("weather")
+    assert process(package).env == {"PYTHONPATH": f"{folder}{os.pathsep}/other"}
     (package / "server.py").touch()
-    assert command(package) == module_command("weather.server")
+    assert process(package).command == module_command("weather.server")
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -90,7 +87,6 @@ def test_target_wrong_type_is_error(target: object, message: str) -> None:
 
 
 @each_row(("target", "message"), [
-    ("", "the target is empty"),
     ("  ", "the target is empty"),
     ('{"mcpServers": {}}', "the target is the text of a configuration"),
     ("sh", "sh is a program. Pass the command as a list with one item per word: ['sh']"),
@@ -99,7 +95,6 @@ def test_target_wrong_type_is_error(target: object, message: str) -> None:
     ("example.com/mcp", "no such file: example.com/mcp. For a URL, write https://example.com/mcp"),
     ("localhost:8000/mcp", "no such file: localhost:8000/mcp. For a URL, write http://localhost:8000/mcp"),
     ("server:app", "a client cannot import an object by name from a file. Import app, and write Client(app)"),
-    ("server.py:app", "a client cannot import an object by name from a file. Import app, and write Client(app)"),
     ("ws://example.com", "URL scheme 'ws' is not supported. Use http or https"),
     ("https:///mcp", "the URL has no host. Write https://HOST/mcp"),
     ("notes.txt", "notes.txt is not a Python or Node.js script, an executable"),
@@ -115,7 +110,7 @@ def test_target_not_connectable_is_error(folder: Path, target: object, message: 
         meant(target)
 
 
-@pytest.mark.parametrize(("target", "message"), [
+@each_row(("target", "message"), [
     ("sevrer.py", "sevrer.py does not exist in {folder}; did you mean server.py?"),
     ("else.py", "else.py does not exist in {folder}"),
     ("nowhere/server.py", "nowhere/server.py does not exist, nor does the folder {folder}/nowhere"),
@@ -123,17 +118,13 @@ def test_target_not_connectable_is_error(folder: Path, target: object, message: 
 ])  # fmt: skip
 def test_target_missing_file_is_error(folder: Path, target: str, message: str) -> None:
     (folder / "server.py").touch()
-    (folder / "empty").mkdir()
+    (folder / "empty").mkdir(exist_ok=True)
     with pytest.raises(FileNotFoundError) as raised:
         meant(target)
     assert str(raised.value) == message.format(folder=folder)
 
 
 server = Server("weather")
-
-
-def everything(target: Any, **options: Any) -> None:
-    transports_of(target, **options)
 
 
 @each_row(("target", "options", "message"), [
@@ -146,29 +137,24 @@ def everything(target: Any, **options: Any) -> None:
     ({"mcpServers": {"a": server}}, {"token": "t"}, "a server object does not have the option token=. Use headers="),
     ({"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b.c"}}}, {"token": "secret"},
      "token= would apply to all 2 servers of the configuration. Set it in the entry of one server"),
-    ({"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}, {"proxy": "http://a"},
-     "a process does not have the option proxy=. Use env="),
 ])  # fmt: skip
 def test_option_not_of_target_is_error(target: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match="=") as raised:
-        everything(target, **options)
+        transports_of(target, **options)
     assert str(raised.value).startswith(message)
 
 
 def test_documented_host_configurations_have_transports(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("API_KEY", "AUTH_TOKEN", "DB_CONNECTION_STRING", "EXTERNAL_API_KEY"):
         monkeypatch.setenv(name, "value")
-    hosts = Path(__file__).parent / "hosts"
-    for path in sorted(hosts.glob("*.json")):
+    for path in sorted((Path(__file__).parent / "hosts").glob("*.json")):
         assert all(entry.transports for entry in transports_of(path)), path
 
 
 @each_row(("target", "names"), [
     ("https://example.com/mcp", ["HttpTransport", "SseTransport"]),
-    ("https://example.com/sse", ["SseTransport", "HttpTransport"]),
     ("https://example.com/sse/a?b", ["SseTransport", "HttpTransport"]),
     ({"type": "sse", "url": "https://example.com/mcp"}, ["SseTransport"]),
-    ({"type": "http", "url": "https://example.com/sse"}, ["HttpTransport", "SseTransport"]),
     ({"httpUrl": "https://example.com/sse"}, ["HttpTransport", "SseTransport"]),
     ({"command": "uvx"}, ["StdioTransport"]),
     (server, ["MemoryTransport"]),
@@ -177,10 +163,6 @@ def test_documented_host_configurations_have_transports(monkeypatch: pytest.Monk
 def test_transports_of_target_are_in_order(target: Any, names: list[str]) -> None:
     [entry] = transports_of(target)
     assert [type(transport).__name__ for transport in entry.transports] == names
-
-
-server = Server("bakery")
-URL = "http://127.0.0.1:9/mcp"
 
 
 @each_row(("options", "error", "message"), [
@@ -196,7 +178,6 @@ URL = "http://127.0.0.1:9/mcp"
     ({"trace": "log.txt"}, TypeError, r"trace must be a function of a direction .* and a string, or True, got"),
     ({"telemetry": True}, TypeError, "telemetry must be a ClientTelemetry, got True"),
     ({"timout": 3}, TypeError, "has no option 'timout'. Did you mean 'timeout'"),
-    ({"elicitation_handlr": 3}, TypeError, "Did you mean 'elicitation_handler'"),
     ({"headers": 3}, TypeError, "headers= must be a mapping of names to values, got an int"),
 ])  # fmt: skip
 def test_client_option_invalid_is_error(
@@ -205,11 +186,10 @@ def test_client_option_invalid_is_error(
     with pytest.raises(error, match=message):
         Client(server, **options)
     with pytest.raises(error, match=message):
-        ClientGroup({"mcpServers": {"bakery": server, "empty": Server("empty")}}, **options)
+        ClientGroup({"mcpServers": {"weather": server, "empty": Server("empty")}}, **options)
 
 
 @each_row(("make", "error", "message"), [
-    (lambda: Timeout(total=0), ValueError, "must be a number of seconds above 0"),
     (lambda: Timeout(connect=-1), ValueError, "must be a number of seconds above 0"),
     (lambda: Timeout(respons=1), TypeError, "Did you mean 'response'"),
     (lambda: Retries(attempts=0), ValueError, "must be at least 1, got 0"),
@@ -224,9 +204,9 @@ def test_client_option_group_invalid_is_error(make: Any, error: type[Exception],
 SECRET = "very-secret"
 
 
-@each_row("url", [
-    "example.com/mcp", "ftp://example.com", "http://", "", "http://u:very-secret/x@b", "http://[x",
-])  # fmt: skip
+@each_row(
+    "url", ["example.com/mcp", "ftp://example.com", "http://", "", f"http://u:{SECRET}/x@b", "http://[x"]
+)
 def test_http_url_invalid_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="must begin with http://") as caught:
         HttpTransport(url)
@@ -235,7 +215,6 @@ def test_http_url_invalid_is_refused(url: str) -> None:
 
 @each_row(("options", "message"), [
     ({"headers": {"a b": "x"}}, "not a valid header name"),
-    ({"headers": {"": "x"}}, "not a valid header name"),
     ({"headers": {"x": f"{SECRET}\r\nY: 1"}}, "value of the header x"),
     ({"headers": {"x": f" {SECRET}"}}, "value of the header x"),
     ({"headers": {"x": f"{SECRET}\u20ac"}}, "value of the header x"),
@@ -256,7 +235,6 @@ def test_http_transport_option_invalid_is_refused(options: dict[str, Any], messa
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @each_row(("command", "options", "error", "words"), [
     ("python server.py", {}, TypeError, "sequence of strings"),
     ([Path("server.py")], {}, TypeError, "sequence of strings"),
@@ -271,14 +249,14 @@ def test_http_transport_option_invalid_is_refused(options: dict[str, Any], messa
     (["python"], {"env": {"A": "\0"}}, ValueError, "null"),
     (["python"], {"env": {"A=B": ""}}, ValueError, "env"),
 ])  # fmt: skip
-async def test_stdio_option_invalid_is_refused(
+def test_stdio_option_invalid_is_refused(
     command: Any, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         StdioTransport(command, **options)
 
 
-@pytest.mark.parametrize(("options", "error", "message"), [
+@each_row(("options", "error", "message"), [
     ({"verify": "/no/such.pem"}, FileNotFoundError, "verify='/no/such.pem': the file does not exist"),
     ({"cert": "/no/such.pem"}, FileNotFoundError, "cert='/no/such.pem': the file does not exist"),
     ({"cert": (__file__, "/no/key.pem")}, FileNotFoundError, "cert='/no/key.pem': the file does not exist"),
@@ -290,5 +268,4 @@ async def test_certificate_files_are_checked(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        async with Client("https://127.0.0.1:9/mcp", **options):
-            pass
+        await Client("https://127.0.0.1:9/mcp", **options).__aenter__()

@@ -7,7 +7,6 @@ import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -16,11 +15,6 @@ from mcpkit.client import Change
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, over, until
-
-
-async def _all(changes: Subscription) -> list[Change]:
-    return [change async for change in changes]
-
 
 pytestmark = pytest.mark.anyio
 
@@ -34,11 +28,11 @@ class Observed:
         self.server = Server("observed")
         self.watched: set[str] = set()
         self._numbers = count()
-        self.server.tool(name="a")(_nothing)
-        self.server.prompt(name="a")(_text)
+        self.server.resource("x://all/{part}", name="parts")(_part)
+        for kind in ("tools", "prompts"):
+            self.add(kind)
         for name in "abc":
             self.server.resource(f"x://{name}", name=name, watch=self._watched(name))(_text)
-        self.server.resource("x://all/{part}", name="parts")(_part)
 
     def _watched(self, name: str) -> Callable[[], AsyncGenerator[None]]:
         async def watch() -> AsyncGenerator[None]:
@@ -53,17 +47,11 @@ class Observed:
 
     def add(self, kind: str) -> None:
         """Change a list."""
-        added = f"added{next(self._numbers)}"
-        if kind == "tools":
-            self.server.tool(name=added)(_nothing)
-        elif kind == "prompts":
-            self.server.prompt(name=added)(_text)
+        name = f"added{next(self._numbers)}"
+        if kind == "resources":
+            self.server.resource(f"x://{name}", name=name)(_text)
         else:
-            self.server.resource(f"x://{added}", name=added)(_text)
-
-
-def _nothing() -> None:
-    """Do nothing."""
+            getattr(self.server, kind.removesuffix("s"))(name=name)(_text)
 
 
 def _text() -> str:
@@ -83,8 +71,7 @@ async def next_change(changes: Subscription) -> Change:
     return await asyncio.wait_for(anext(changes), DEFAULT_TIMEOUT)
 
 
-async def nothing_waits(changes: Subscription) -> None:
-    """Make sure that whatever was told before has been taken."""
+async def assert_no_change(changes: Subscription) -> None:
     waiting = asyncio.ensure_future(anext(changes))
     for _ in range(20):
         await asyncio.sleep(0)
@@ -109,7 +96,7 @@ async def test_watch_list_change_yields_once_and_only_watched_kind(revision: str
         for each in ("tools", "prompts", "resources"):
             observed.add(each)
         assert await next_change(changes) == Change(kind)
-        await nothing_waits(changes)
+        await assert_no_change(changes)
         observed.add(kind)
         assert await next_change(changes) == Change(kind)
 
@@ -124,11 +111,9 @@ async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
             observed.server.notify_resource_updated(uri)
             await asyncio.sleep(0)
         observed.add("resources")
-        assert {await next_change(changes), await next_change(changes)} == {
-            Change("resource", "x://a"),
-            Change("resource", "x://b"),
-        }
-        await nothing_waits(changes)
+        received = {await next_change(changes), await next_change(changes)}
+        assert received == {Change("resource", "x://a"), Change("resource", "x://b")}
+        await assert_no_change(changes)
 
 
 async def test_watch_template_yields_matching_resources(revision: str) -> None:
@@ -142,7 +127,7 @@ async def test_watch_template_yields_matching_resources(revision: str) -> None:
             observed.server.notify_resource_updated(f"x://all/{part}")
             assert await next_change(all_) == Change("resource", f"x://all/{part}")
         assert await next_change(one) == Change("resource", "x://all/1")
-        await nothing_waits(one)
+        await assert_no_change(one)
         observed.server.notify_resource_updated("x://a")
         assert (await next_change(other)).uri == "x://a"
 
@@ -157,11 +142,9 @@ async def test_watch_pending_equal_changes_are_merged(revision: str) -> None:
             observed.server.notify_resource_updated("x://a")
             for _ in range(20):
                 await asyncio.sleep(0)
-        assert {await next_change(changes), await next_change(changes)} == {
-            Change("tools"),
-            Change("resource", "x://a"),
-        }
-        await nothing_waits(changes)
+        received = {await next_change(changes), await next_change(changes)}
+        assert received == {Change("tools"), Change("resource", "x://a")}
+        await assert_no_change(changes)
 
 
 @pytest.mark.slow
@@ -197,9 +180,9 @@ async def test_watch_ends_when_client_closes(revision: str) -> None:
     observed, before = Observed(), asyncio.all_tasks()
     async with Client(observed.server, protocol_version=revision) as client:
         changes = client.listen(resource_subscriptions="x://a")
-        waiting = asyncio.create_task(_all(changes))
+        waiting = asyncio.create_task(anext(changes, None))
         await until(lambda: observed.watched == {"a"})
-    assert await asyncio.wait_for(waiting, DEFAULT_TIMEOUT) == []
+    assert await asyncio.wait_for(waiting, DEFAULT_TIMEOUT) is None
     await until(lambda: asyncio.all_tasks() == before)
     with pytest.raises(ConnectionError, match="is not open"):
         async with client.listen(tools_list_changed=True):
@@ -208,68 +191,43 @@ async def test_watch_ends_when_client_closes(revision: str) -> None:
 
 async def test_watch_unsupported_changes_raise_protocol_error(revision: str) -> None:
     server = Server("without resources")
-    server.tool(name="a")(_nothing)
+    server.tool(name="a")(_text)
     async with Client(server, protocol_version=revision) as client:
+        resources = {"resource_subscriptions": "x://a", "resources_list_changed": True}
         with pytest.raises(
-            ProtocolError, match=r"about the list of resources, x://a\. Watch only what it notifies"
+            ProtocolError, match=r"the list of resources, x://a\. Watch only what it notifies"
         ):
-            async with client.listen(
-                tools_list_changed=True, resource_subscriptions="x://a", resources_list_changed=True
-            ):
+            async with client.listen(tools_list_changed=True, **resources):
                 pass
         with pytest.raises(ProtocolError, match="the list of prompts"):
             async for _ in client.listen(prompts_list_changed=True):
                 pass
         async with client.listen() as changes:
-            server.tool(name="b")(_nothing)
+            server.tool(name="b")(_text)
             assert await next_change(changes) == Change("tools")
 
 
-class Session:
-    """A server of the handshake era that can be told how to answer subscriptions.
-
-    Attributes:
-        answer: What becomes of `resources/subscribe`: None holds the answer back.
-        held: Takes each `resources/unsubscribe`, which is not answered then; None where it is.
-    """
-
-    def __init__(self) -> None:
-        self.answer: Callable[[Message], Message | None] = lambda message: {"id": message["id"], "result": {}}
-        self.held: list[Message] | None = None
-        self.transport = ScriptedTransport(self._script)
-
-    def _script(self, _: ScriptedTransport, message: Message) -> Any:
-        method = message["method"]
-        if method == "initialize":
-            answer = initialized(message)
-            answer["result"]["capabilities"] = {"resources": {"subscribe": True}}
-            return [answer]
-        if method == "resources/unsubscribe" and self.held is not None:
-            self.held.append(message)
-            return None
-        if method == "resources/subscribe":
-            return [each for each in [self.answer(message)] if each is not None]
-        return [{"id": message["id"], "result": {}}] if "id" in message else None
-
-    def asked(self) -> list[str]:
-        """Return what has been subscribed to, and unsubscribed from."""
-        return [
-            f"{sent['method'].removeprefix('resources/')} {sent['params']['uri']}"
-            for sent in self.transport.sent
-            if sent.get("method", "").startswith("resources/")
-        ]
-
-
 async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
-    session = Session()
-    async with Client(session.transport, protocol_version="2025-11-25") as client:
+    def answer(_: ScriptedTransport, message: Message) -> list[Message]:
+        if message["method"] == "initialize":
+            handshake = initialized(message)
+            handshake["result"]["capabilities"] = {"resources": {"subscribe": True}}
+            return [handshake]
+        return [{"id": message["id"], "result": {}}] if "id" in message else []
+
+    def sent() -> list[str]:
+        found = [f"{each['method']} {each['params'].get('uri')}" for each in transport.sent[2:]]
+        return [each.removeprefix("resources/") for each in found]
+
+    transport = ScriptedTransport(answer)
+    async with Client(transport, protocol_version="2025-11-25") as client:
         async with (
             client.listen(resource_subscriptions=["x://a", "x://a", "x://b"]),
             client.listen(resource_subscriptions="x://a"),
         ):
-            assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
-        await until(lambda: len(session.asked()) == 4)
-        assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
+            assert sorted(sent()) == ["subscribe x://a", "subscribe x://b"]
+        await until(lambda: len(sent()) == 4)
+        assert sorted(sent()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
 
 
 @pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])

@@ -23,65 +23,46 @@ from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 pytestmark = pytest.mark.anyio
 
 
-class Restarted:
-    """A pipe to a server that ends, and is another one of the same kind when the pipe is opened again.
+class RestartingTransport:
+    """A connection to a server that ends, and to another one of the same kind when it is opened again.
 
     Attributes:
-        server: The one that runs now, or ran last.
-        opened: How often the pipe has been opened.
-        failures: How often it is not to be opened from now on.
-        retry_after: For how long it asks then to be left alone.
-        is_final: Whether that would be the same the next time.
-        is_forgotten: Whether the server knows the session no more, which the next message finds out.
+        server: The server that runs now, or ran last.
+        opened: How often the connection has been opened.
+        failures: The errors of the next attempts to open it.
     """
 
     def __init__(self, make: Callable[[], Server]) -> None:
         self.server = make()
         self.opened = 0
-        self.failures = 0
-        self.retry_after: float | None = None
-        self.is_final = False
-        self.is_forgotten = False
+        self.failures: list[TransportError] = []
         self._make = make
-        self._way: MemoryTransport | None = None
+        self._transport: MemoryTransport | None = None
         self._receiver: TransportListener | None = None
 
     async def open(self, receiver: TransportListener) -> None:
-        """Start a server."""
         if self.failures:
-            self.failures -= 1
-            raise TransportError(
-                "it does not start",
-                may_have_begun=False,
-                may_pass=not self.is_final,
-                retry_after=self.retry_after,
-            )
+            raise self.failures.pop(0)
         self.opened += 1
         self.server = self._make()
         self._receiver = receiver
-        self._way = MemoryTransport(self.server)
-        await self._way.open(receiver)
+        self._transport = MemoryTransport(self.server)
+        await self._transport.open(receiver)
 
     async def send(self, message: OutgoingMessage) -> None:
-        """Send a message to the server that runs."""
-        if self.is_forgotten and message.method != "initialize":
-            self.is_forgotten = False
-            raise TransportError("nobody knows the session", may_have_begun=False, session_is_gone=True)
-        if self._way is None:
+        if self._transport is None:
             raise TransportError("it has ended", may_have_begun=False)
-        self._way.send(message)
+        self._transport.send(message)
 
     async def die(self) -> None:
-        """End the server."""
         await self.close()
         assert self._receiver is not None
         self._receiver.connection_lost(TransportError("it has ended", may_have_begun=True))
 
     async def close(self) -> None:
-        """End the server, as the client wants it."""
-        if self._way is not None:
-            way, self._way = self._way, None
-            await way.close()
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            await transport.close()
 
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -123,94 +104,93 @@ async def next_change(changes: Subscription) -> Change:
 
 
 @asynccontextmanager
-async def watching(revision: str) -> AsyncGenerator[tuple[Restarted, Client, Subscription]]:
-    way = Restarted(small_server)
+async def watching(revision: str) -> AsyncGenerator[tuple[RestartingTransport, Subscription]]:
+    transport = RestartingTransport(small_server)
     async with (
-        Client(way, protocol_version=revision) as client,
+        Client(transport, protocol_version=revision) as client,
         client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
     ):
-        yield way, client, changes
+        yield transport, changes
+
+
+async def both_missed(changes: Subscription) -> bool:
+    return [await next_change(changes) for _ in range(2)] == MISSED
 
 
 async def test_watch_reconnects_and_yields_possible_changes(revision: str) -> None:
-    async with watching(revision) as (way, _, changes):
+    async with watching(revision) as (transport, changes):
         for restarts in (1, 2):
-            await way.die()
-            assert [await next_change(changes) for _ in range(2)] == MISSED
-            assert way.opened == 1 + restarts
-            way.server.notify_resource_updated("x://a")
+            await transport.die()
+            assert await both_missed(changes)
+            assert transport.opened == 1 + restarts
+            transport.server.notify_resource_updated("x://a")
             assert await next_change(changes) == Change("resource", "x://a")
-            way.server.tool(name="b")(_text)
+            transport.server.tool(name="b")(_text)
             assert await next_change(changes) == Change("tools")
 
 
+def failure(**members: Any) -> TransportError:
+    return TransportError("it does not start", may_have_begun=False, **members)
+
+
 async def test_watch_reconnect_backs_off(revision: str, no_pauses: list[float]) -> None:
-    async with watching(revision) as (way, _, changes):
-        way.failures = listening.TRIES - 2
-        await way.die()
-        assert [await next_change(changes) for _ in range(2)] == MISSED
-        assert no_pauses[0] == 0
-        assert sorted(no_pauses[1:6]) == no_pauses[1:6]
-        assert 30 < sum(no_pauses) < 300
+    async with watching(revision) as (transport, changes):
+        transport.failures = [failure() for _ in range(listening.TRIES - 2)]
+        await transport.die()
+        assert await both_missed(changes)
+    assert no_pauses[0] == 0
+    assert sorted(no_pauses[1:6]) == no_pauses[1:6]
+    assert 30 < sum(no_pauses) < 300
 
 
-@pytest.mark.parametrize(("asked", "left"), [(7, 7), (10**6, 300)])
+@pytest.mark.parametrize(("retry_after", "pause"), [(7, 7), (10**6, 300)])
 async def test_watch_reconnect_waits_for_retry_after(
-    revision: str, asked: float, left: float, no_pauses: list[float]
+    revision: str, retry_after: float, pause: float, no_pauses: list[float]
 ) -> None:
-    async with watching(revision) as (way, _, changes):
-        way.failures, way.retry_after = 1, asked
-        await way.die()
-        assert [await next_change(changes) for _ in range(2)] == MISSED
-        assert no_pauses == [0, left]
+    async with watching(revision) as (transport, changes):
+        transport.failures = [failure(retry_after=retry_after)]
+        await transport.die()
+        assert await both_missed(changes)
+    assert no_pauses == [0, pause]
 
 
 async def test_watch_reconnect_final_error_is_raised_at_once(revision: str, no_pauses: list[float]) -> None:
-    async with watching(revision) as (way, _, changes):
-        way.failures, way.is_final = 1, True
-        await way.die()
+    async with watching(revision) as (transport, changes):
+        transport.failures = [failure(may_pass=False)]
+        await transport.die()
         with pytest.raises(TransportError, match="it does not start"):
             await next_change(changes)
-        assert no_pauses == [0]
+    assert no_pauses == [0]
 
 
 async def test_watch_reconnect_gives_up_after_repeated_breaks(revision: str) -> None:
     clock = LoopClock()
-    async with watching(revision) as (way, _, changes):
+    async with watching(revision) as (transport, changes):
         for _ in range(2 * listening.TRIES):
             clock.ahead += 6
-            await way.die()
-            assert [await next_change(changes) for _ in range(2)] == MISSED
-        ended = 0
-        while await _breaks_and_joins(way, changes):
-            ended += 1
-        assert ended == listening.TRIES - 2  # the last of those that lasted counts, too
+            await transport.die()
+            assert await both_missed(changes)
+        for _ in range(listening.TRIES - 2):  # the last of the connections that lasted counts, too
+            await transport.die()
+            assert await both_missed(changes)
+        await transport.die()
+        with pytest.raises(TransportError):
+            await next_change(changes)
 
 
-async def _breaks_and_joins(way: Restarted, changes: Subscription) -> bool:
-    await way.die()
-    try:
-        return [await next_change(changes) for _ in range(2)] == MISSED
-    except TransportError:
-        return False
+def acknowledging(streams: list[Message]) -> ScriptedTransport:
+    """Be a server that acknowledges subscriptions, and add their requests to a list."""
 
-
-def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTransport:
     def script(transport: ScriptedTransport, message: Message) -> Any:
         if message["method"] == "server/discover":
             return [discovered(message)]
-        return listen(transport, message) if "id" in message else None
+        if "id" not in message:
+            return None
+        streams.append(message)
+        accepted = {"notifications": message["params"]["notifications"]}
+        return [notification_of(message, "subscriptions/acknowledged", **accepted)]
 
     return ScriptedTransport(script)
-
-
-def acknowledged(message: Message, **honoured: Any) -> Message:
-    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-    notifications = honoured or message["params"]["notifications"]
-    return {
-        "method": "notifications/subscriptions/acknowledged",
-        "params": {"_meta": meta, "notifications": notifications},
-    }
 
 
 def notification_of(message: Message, method: str, **params: Any) -> Message:
@@ -220,18 +200,12 @@ def notification_of(message: Message, method: str, **params: Any) -> Message:
 
 async def test_watch_stream_ended_by_server_is_joined_again() -> None:
     streams: list[Message] = []
-
-    def listen(transport: ScriptedTransport, message: Message) -> Any:
-        streams.append(message)
-        return [acknowledged(message)]
-
-    transport = stateless(listen)
+    transport = acknowledging(streams)
     async with Client(transport) as client, client.listen(tools_list_changed=True) as changes:
         transport.say({"id": streams[0]["id"], "result": {"resultType": "complete"}})
         assert await next_change(changes) == MISSED[0]
-        transport.say(
-            {"method": "notifications/cancelled", "params": {"requestId": streams[1]["id"], "reason": "slow"}}
-        )
+        params = {"requestId": streams[1]["id"], "reason": "slow"}
+        transport.say({"method": "notifications/cancelled", "params": params})
         assert await next_change(changes) == MISSED[0]
         assert [stream["params"]["notifications"] for stream in streams] == [{"toolsListChanged": True}] * 3
         assert transport.opened == 1
@@ -242,12 +216,7 @@ async def test_watch_stream_ended_by_server_is_joined_again() -> None:
 
 async def test_watch_ignores_notifications_of_other_streams() -> None:
     streams: list[Message] = []
-
-    def listen(transport: ScriptedTransport, message: Message) -> Any:
-        streams.append(message)
-        return [acknowledged(message)]
-
-    transport = stateless(listen)
+    transport = acknowledging(streams)
     async with (
         Client(transport) as client,
         client.listen(tools_list_changed=True, resource_subscriptions="x://a") as first,
@@ -267,24 +236,14 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         assert await next_change(second) == Change("tools")
 
 
-def with_tool(name: str) -> Server:
-    server = Server(name)
-    server.tool(name="a")(_text)
-    return server
-
-
-def with_resource(name: str) -> Server:
-    server = Server(name)
-    server.resource(f"{name}://a", name="a")(_text)
-    return server
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_watch_of_several_servers_yields_changes_of_each(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, two, three = with_tool("one"), with_tool("two"), with_resource("three")
-    servers = {"one": one, "two": two, "three": three, "empty": Server("empty")}
+    servers = {name: Server(name) for name in ("one", "two", "three", "empty")}
+    one, two, three, _ = servers.values()
+    for server in (one, two):
+        server.tool(name="a")(_text)
+    three.resource("three://a", name="a")(_text)
     async with (
         ClientGroup({"mcpServers": servers}, protocol_version=revision) as client,
         client.listen(tools_list_changed=True, resource_subscriptions="three://a") as changes,
@@ -301,7 +260,9 @@ async def test_watch_of_several_servers_yields_changes_of_each(
 
 
 async def test_watch_missing_acknowledgement_times_out() -> None:
-    transport = stateless(lambda *_: None)
+    transport = ScriptedTransport(
+        lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
+    )
     async with Client(transport, timeout=0.01) as client:
         with pytest.raises(TimeoutError, match="did not acknowledge subscriptions/listen within"):
             async with client.listen(tools_list_changed=True):

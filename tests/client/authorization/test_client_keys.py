@@ -19,6 +19,7 @@ from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.presented import Presented
 from mcpkit.client.authorization.private_key_jwt import PrivateKeyJwt, SigningKey
 from mcpkit.client.authorization.roles import TokenRequest
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -49,12 +50,6 @@ def test_dpop_stored_key_shows_public_members_only() -> None:
     assert (header["typ"], set(header["jwk"])) == ("dpop+jwt", {"kty", "crv", "x", "y"})
     assert (claims["htm"], claims["htu"]) == ("GET", SERVER)
     assert claims["ath"] == urlsafe_b64encode(sha256(b"a-token").digest()).rstrip(b"=").decode()
-
-
-def test_dpop_key_is_not_shown() -> None:
-    proofs = Proofs()
-    assert proofs.key["d"] not in repr(proofs)
-    assert proofs.key["d"] not in repr(vars(proofs))
 
 
 ISSUER = "https://id.example.com"
@@ -91,34 +86,28 @@ async def test_client_assertion_claims_and_algorithms(algorithm: str, form: str,
     tokens = [jwt.decode(each["client_assertion"], key, algorithms=[algorithm]) for each in sent]
     for form_sent, token in zip(sent, tokens, strict=True):
         assert form_sent["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-        assert form_sent["client_id"] == "reports"
+        assert form_sent["client_id"] == token.claims["iss"] == token.claims["sub"] == "reports"
         assert token.header == {"typ": "JWT", "alg": algorithm}
-        assert (token.claims["iss"], token.claims["sub"], token.claims["aud"]) == (
-            "reports",
-            "reports",
-            ISSUER,
-        )
+        assert token.claims["aud"] == ISSUER
         assert time.time() - 60 < token.claims["iat"] <= token.claims["exp"] - 60 < time.time() + 600
     assert tokens[0].claims["jti"] != tokens[1].claims["jti"]
 
 
-@pytest.mark.parametrize("key", [
-    "", "SECRET",
-    "-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----",
+@each_row("key", [
+    "", "SECRET", "-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----",
     KEYS["ES256"].as_pem(private=False).decode(), OctKey.generate_key(256).as_dict(private=True),
     {"kty": "EC", "crv": "P-256", "d": "SECRET"}, {},
-], ids=["empty", "text", "broken PEM", "public PEM", "octets", "incomplete JWK", "no JWK"])  # fmt: skip
+])  # fmt: skip
 def test_signing_key_invalid_is_refused_and_not_quoted(key: Any) -> None:
-    with pytest.raises(
-        ValueError, match="private_key= must be an unencrypted private key: the text of a PEM file"
-    ) as raised:
+    with pytest.raises(ValueError, match="must be an unencrypted private key: the text of a PEM") as raised:
         SigningKey(key)
     assert "SECRET" not in str(raised.value)
-    assert raised.value.__cause__ is None
-    assert raised.value.__context__ is None
+    assert raised.value.__cause__ is raised.value.__context__ is None
 
 
-def test_signing_key_is_not_shown() -> None:
+def test_keys_are_not_shown() -> None:
+    proofs = Proofs()
+    assert proofs.key["d"] not in repr(proofs) + repr(vars(proofs))
     key = KEYS["ES256"].as_dict(private=True)
     authentication = PrivateKeyJwt("reports", SigningKey(key))
     assert key["d"] not in repr(authentication) + repr(vars(authentication)) + repr(SigningKey(key))
@@ -129,30 +118,27 @@ async def test_presented_token_from_text_file_or_function(tmp_path: Path) -> Non
         return "later"
 
     (tmp_path / "token").write_text("filed\n")
-    for source, expected in (
-        ("plain", "plain"),
-        (tmp_path / "token", "filed"),
-        (lambda: "made", "made"),
-        (later, "later"),
-    ):
-        assert await Presented("token", source).value() == expected  # type: ignore[arg-type]  # each is one of these
+    sources: dict[Any, str] = {
+        "plain": "plain",
+        tmp_path / "token": "filed",
+        (lambda: "made"): "made",
+        later: "later",
+    }
+    for source, expected in sources.items():
+        assert await Presented("token", source).value() == expected
 
 
 async def test_presented_token_invalid_is_error_without_secret(tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing", tmp_path / "binary"
     binary.write_bytes(b"\xff\xfeSECRET")
-    with pytest.raises(
-        AuthorizationFailedError, match=r"token cannot be read from .*missing: No such file"
-    ) as raised:
+    with pytest.raises(AuthorizationFailedError, match=r"cannot be read from .*missing: No such") as raised:
         await Presented("token", missing).value()
     assert raised.value.may_pass
     with pytest.raises(AuthorizationFailedError, match="it is not UTF-8 text"):
         await Presented("token", binary).value()
-    for odd in ("SECRET\nmore", "SECRET\x00", "", None, 5):
-        with pytest.raises(
-            AuthorizationFailedError, match=r"token did not yield a token\. It must be a single line"
-        ) as raised:
-            await Presented("token", lambda odd=odd: odd).value()  # type: ignore[misc]  # the mistake
+    for malformed in ("SECRET\nmore", "SECRET\x00", "", None, 5):
+        with pytest.raises(AuthorizationFailedError, match=r"did not yield a token.* a single line") as raised:
+            await Presented("token", lambda malformed=malformed: malformed).value()  # type: ignore[misc]
         assert "SECRET" not in str(raised.value)
     with pytest.raises(TypeError, match="not bytes"):
         Presented("token", b"SECRET")  # type: ignore[arg-type]  # the mistake

@@ -13,7 +13,7 @@ from typing import Any
 
 import keyring
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.client.authorization.file_tokens import FileTokens
@@ -32,20 +32,13 @@ JSON_VALUES = st.recursive(
 pytestmark = pytest.mark.anyio
 
 RESOURCE, ISSUER = "https://mcp.example.com/mcp", "https://id.example.com"
+PROOF_KEY = {"kty": "EC", "d": "key-SECRET"}
+SCOPES = frozenset({"notes:read", "notes:write"})
 TOKENS = Tokens(
-    RESOURCE,
-    ISSUER,
-    "client-1",
-    "access-SECRET",
-    "refresh-SECRET",
-    "DPoP",
-    1_800_000_000.5,
-    frozenset({"notes:read", "notes:write"}),
-    {"kty": "EC", "d": "key-SECRET"},
-)
-REGISTRATION = Registration(
-    ISSUER, "client-1", "client-SECRET", "client_secret_basic", ("http://127.0.0.1:1/callback",), None
-)
+    RESOURCE, ISSUER, "client-1", "access-SECRET", "refresh-SECRET", "DPoP", 1_800_000_000.5, SCOPES, PROOF_KEY
+)  # fmt: skip
+REDIRECT_URIS = ("http://127.0.0.1:1/callback",)
+REGISTRATION = Registration(ISSUER, "client-1", "client-SECRET", "client_secret_basic", REDIRECT_URIS, None)
 
 
 @pytest.fixture
@@ -106,27 +99,20 @@ async def test_storage_reads_previous_version_and_keeps_later_one(
     assert "SECRET" not in caplog.text
 
 
-async def test_storage_renewing_is_exclusive_per_resource(storage: TokenStorage) -> None:
+async def test_storage_refresh_lock_is_exclusive_per_resource(storage: TokenStorage) -> None:
     order: list[str] = []
-    is_within, may_leave = asyncio.Event(), asyncio.Event()
-
-    async def first() -> None:
-        async with storage.refresh_lock(RESOURCE):
-            is_within.set()
-            await may_leave.wait()
-            order.append("first")
 
     async def second() -> None:
         async with storage.refresh_lock(RESOURCE):
             order.append("second")
 
-    one = asyncio.ensure_future(first())
-    await is_within.wait()
-    two = asyncio.ensure_future(second())
-    async with storage.refresh_lock("https://other.example"):
-        order.append("other")
-    may_leave.set()
-    await asyncio.gather(one, two)
+    async with storage.refresh_lock(RESOURCE):
+        waiting = asyncio.ensure_future(second())
+        async with storage.refresh_lock("https://other.example"):
+            order.append("other")
+        await asyncio.sleep(0)
+        order.append("first")
+    await waiting
     assert order == ["other", "first", "second"]
 
 
@@ -136,12 +122,8 @@ def test_storage_repr_has_no_secret() -> None:
     assert "notes:read" in displayed
 
 
-@pytest.mark.usefixtures("backend")
-async def test_default_storage_is_keyring() -> None:
-    assert isinstance(default_storage(), KeyringTokens)
-
-
 async def test_keyring_splits_long_tokens(backend: MemoryKeyring) -> None:
+    assert isinstance(default_storage(), KeyringTokens)
     storage = KeyringTokens("my program")
     long = replace(TOKENS, access_token="ä€😀" * 4_000)
     await storage.set_tokens(long)
@@ -158,9 +140,7 @@ async def test_keyring_splits_long_tokens(backend: MemoryKeyring) -> None:
 async def test_keyring_error_has_no_secret(backend: MemoryKeyring) -> None:
     storage = KeyringTokens()
     backend.problem = RuntimeError("locked, with access-SECRET in it")
-    with pytest.raises(
-        TokenStorageError, match=r"the system keyring failed \(RuntimeError\)\. Unlock it"
-    ) as raised:
+    with pytest.raises(TokenStorageError, match=r"keyring failed \(RuntimeError\)\. Unlock it") as raised:
         await storage.get_tokens(RESOURCE)
     assert raised.value.__suppress_context__
 
@@ -170,40 +150,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "tokens.json"
 
 
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
-
-
 async def test_file_tokens_are_readable_by_owner_only(path: Path) -> None:
     before = os.umask(0)
     try:
         await FileTokens(path).set_tokens(TOKENS)
     finally:
         os.umask(before)
-    assert mode(path) == 0o600
-    assert mode(path.parent) == 0o700
+    assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
     assert [each.name for each in path.parent.iterdir()] == [path.name]  # no lock, no half of a file
 
 
-@pytest.mark.parametrize(("what", "bits", "cure"), [
-    ("file", 0o640, "chmod 600"),
-    ("folder", 0o702, "chmod 700"),
-])  # fmt: skip
-async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, bits: int, cure: str) -> None:
+@pytest.mark.parametrize(("what", "right", "wrong"), [("file", 0o600, 0o640), ("folder", 0o700, 0o702)])
+async def test_file_tokens_open_to_others_are_refused(path: Path, what: str, right: int, wrong: int) -> None:
     storage = FileTokens(path)
     await storage.set_tokens(TOKENS)
-    open_to_others = path if what == "file" else path.parent
-    open_to_others.chmod(bits)
-    for attempt in (
-        storage.get_tokens(RESOURCE),
-        storage.set_tokens(TOKENS),
-        storage.delete_tokens(RESOURCE),
-    ):
-        with pytest.raises(
-            TokenStorageError, match=rf"other users can access .* \(mode {bits:04o}\)\. Run {cure}"
-        ):
-            await attempt
-    open_to_others.chmod(0o600 if what == "file" else 0o700)
+    target = path if what == "file" else path.parent
+    target.chmod(wrong)
+    message = rf"other users can access .* \(mode {wrong:04o}\)\. Run chmod {right:o}"
+    for attempt in (lambda: storage.get_tokens(RESOURCE), lambda: storage.set_tokens(TOKENS)):
+        with pytest.raises(TokenStorageError, match=message):
+            await attempt()
+    target.chmod(right)
     assert await storage.get_tokens(RESOURCE) == TOKENS
 
 
@@ -235,13 +202,10 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
     assert path.read_text() == text
 
 
-FIELDS = st.dictionaries(
-    st.sampled_from([*TOKENS.record(), "secret", "method", "redirect_uris"]), JSON_VALUES
-)
+NAMES = st.sampled_from([*TOKENS.record(), "secret", "method", "redirect_uris"])
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(FIELDS, JSON_VALUES)
+@given(st.dictionaries(NAMES, JSON_VALUES), JSON_VALUES)
 def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
     for record in ({**TOKENS.record(), **changed}, changed, value):
         tokens, registration = Tokens.read(record), Registration.read(record)
