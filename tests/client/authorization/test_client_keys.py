@@ -137,7 +137,9 @@ async def test_presented_token_invalid_is_error_without_secret(tmp_path: Path) -
     with pytest.raises(AuthorizationFailedError, match="it is not UTF-8 text"):
         await Presented("token", binary).value()
     for malformed in ("SECRET\nmore", "SECRET\x00", "", None, 5):
-        with pytest.raises(AuthorizationFailedError, match=r"did not yield a token.* a single line") as raised:
+        with pytest.raises(
+            AuthorizationFailedError, match=r"did not yield a token.* a single line"
+        ) as raised:
             await Presented("token", lambda malformed=malformed: malformed).value()  # type: ignore[misc]
         assert "SECRET" not in str(raised.value)
     with pytest.raises(TypeError, match="not bytes"):
