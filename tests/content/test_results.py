@@ -142,7 +142,6 @@ NOT_JSON = "cannot be converted to JSON:"
 NOT_AWAITED = f"{NOT_JSON} a coroutine that was not awaited"
 TWO_KEYS = f"{NOT_JSON} two keys"
 SURROGATE = f"{NOT_JSON} a lone surrogate"
-BYTES = "expected text, got bytes; decode them"
 
 UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [1, Hidden()]}, f"result.a[1] {NOT_JSON} a Hidden; return its data as a dict"),

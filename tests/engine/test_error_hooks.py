@@ -12,13 +12,7 @@ from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
 from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from tests.helpers.servers.middleware import (
-    CALLS,
-    REVISIONS,
-    BrokenError,
-    error_text,
-    make_failing_server,
-)
+from tests.helpers.servers.middleware import CALLS, REVISIONS, BrokenError, error_text, make_failing_server
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 

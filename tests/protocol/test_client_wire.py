@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import types
-from mcpkit.protocol.client import (
-    Answered,
-    ClientWire,
-    Misasked,
-    Notified,
-    Progressed,
-    Refused,
-    Unreadable,
-)
+from mcpkit.protocol.client import Answered, ClientWire, Misasked, Notified, Progressed, Refused, Unreadable
 from mcpkit.protocol.revisions import ALL
 from tests.helpers.tables import each_row
 

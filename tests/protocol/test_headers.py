@@ -236,9 +236,7 @@ def expected_host(value: str) -> tuple[str, int | None] | None:
 NAMES = ["localhost", "Example.com", "127.0.0.1", "[::1]", "[0:0:0:0:0:0:0:1]", "[2001:DB8::1]"]
 PORTS = ["", "", ":", ":80", ":443", ":8000", ":65535", ":65536", ":x", ":80:80", ":²", ":080"]
 HOSTS = st.builds(
-    str.__add__,
-    st.sampled_from(NAMES) | st.text("aB.-_%2Ff*,@/[]:é ", max_size=8),
-    st.sampled_from(PORTS),
+    str.__add__, st.sampled_from(NAMES) | st.text("aB.-_%2Ff*,@/[]:é ", max_size=8), st.sampled_from(PORTS)
 )
 
 

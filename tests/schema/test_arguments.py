@@ -177,16 +177,6 @@ class Dog(BaseModel):
     age: int
 
 
-class Left(BaseModel):
-    children: list[Union[Left, Right]] = []
-    left: int = 0
-
-
-class Right(BaseModel):
-    children: list[Union[Left, Right]] = []
-    right: int = 0
-
-
 def lines(annotation: Any, value: Any) -> list[str]:
     with pytest.raises(ArgumentsError) as caught:
         arguments_of(annotation).validate({"value": value})

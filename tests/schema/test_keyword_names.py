@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import keyword
-import os
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -34,9 +33,6 @@ readOnly required then title type unevaluatedItems unevaluatedProperties uniqueI
 
 
 IDENTIFIERS = [name for name in KEYWORDS.split() if name.isidentifier() and not keyword.iskeyword(name)]
-
-
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 class Color(BaseModel):

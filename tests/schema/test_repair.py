@@ -7,7 +7,6 @@ import dataclasses
 import datetime as dt
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from mcpkit.schema.form import Form
 from mcpkit.schema.parameters import parameter
 from tests.helpers.schema_cases import Color, Place, Point, arguments_of, fitting
 from tests.helpers.tables import each_row
-
-EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 
 
 @dataclass

@@ -47,25 +47,6 @@ def plain(city: str, days: int = 3, *, unit: str = "c") -> bool:
 async def coroutine(ctx: Ctx, city: str) -> None: ...
 
 
-class Weather:
-    """Weather of one place."""
-
-    def method(self, city: str) -> int:
-        """Ask."""
-        return 1
-
-    @classmethod
-    def of_class(cls, city: str) -> int:
-        return 1
-
-    @staticmethod
-    def static(city: str) -> int:
-        return 1
-
-    async def __call__(self, city: str) -> int:
-        return 1
-
-
 def test_signature_of_function() -> None:
     signature = signature_of(plain)
     assert signature.name == "plain"

@@ -116,17 +116,6 @@ def test_work_recursive_union_is_linear_in_depth(
     assert visits[0] < 1000
 
 
-class Tagged(BaseModel, extra="forbid"):
-    tags: frozenset[int] = frozenset()
-    child: Union[Tagged, Marked, int]
-
-
-class Marked(BaseModel, extra="forbid"):
-    tags: frozenset[int] = frozenset()
-    child: Union[Tagged, Marked, int]
-    mark: int = 0
-
-
 class Left1(BaseModel):
     x: int
     y: str

@@ -4,319 +4,163 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import dataclasses
-import datetime as dt
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Annotated, Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import pydantic
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from typing_extensions import TypedDict
 
-from mcpkit.schema.formats import SIGNED_DURATION
 from mcpkit.schema.hints import describe
 from mcpkit.schema.patterns import read
-from mcpkit.schema.values import DECIMAL_PATTERN, is_unique, matches
+from mcpkit.schema.values import matches
 from tests.helpers.node import NodeJudge, node_judge
 from tests.helpers.supported_types import EVERY, REVISIONS, Echo, Supported, is_same
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.long
 
-_DEEPEST = 4
 
-
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-
-
-_DATES = st.dates().map(dt.date.isoformat)
-
-
-_TIMES = st.builds(
-    "{:02}:{:02}:{:02}{}{}".format,
-    st.integers(0, 23),
-    st.integers(0, 59),
-    st.integers(0, 59),
-    st.sampled_from(["", ".5", ".123456789"]),
-    st.sampled_from(["Z", "z", "+00:00", "-05:30", "+23:59"]),
-)
-
-
-_FORMATS: dict[str, st.SearchStrategy[str]] = {
-    "date": _DATES, "time": _TIMES,
-    "date-time": st.builds("{}{}{}".format, _DATES, st.sampled_from("Tt"), _TIMES),
-    "duration": st.from_regex(
-        r"P([0-9]{1,2}W|([0-9]Y)?([0-9]M)?[0-9]D|([0-9]Y)?T([0-9]H)?([0-9]M)?[0-9]S|[0-9]Y[0-9]D)",
-        fullmatch=True,
-    ),
-    "uuid": st.uuids().flatmap(lambda uuid: st.sampled_from([str(uuid), str(uuid).upper()])),
-    "uri": st.builds("https://{}.org/{}".format, st.text("abc", min_size=1), st.text("abc-._~")),
-    "ipv4": st.ip_addresses(v=4).map(str),
-    "ipv6": st.ip_addresses(v=6).flatmap(lambda ip: st.sampled_from([str(ip), ip.exploded.upper()])),
-    "ipv4network": st.ip_addresses(v=4).map(str), "regex": st.text("abc+", min_size=1).map(re.escape),
-    "password": _TEXT,
-}  # fmt: skip
-"""Texts of each format, without the limits that the documentation names, such as leap seconds."""
-
-
-_LONG = re.compile("[0-9]{6}")
-
-
-_NUMBERS = st.from_regex(r"-?[0-9]{1,9}(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
-
-
-def allowed(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[Any]:
-    """Return what draws values that a schema allows.
-
-    Args:
-        schema: A schema of the keywords that the package writes.
-        root: What holds its `$defs`.
-        depth: How deep it stands; beyond some depth only what holds nothing is drawn.
-    """
-    if "$ref" in schema:
-        return st.deferred(lambda: allowed(root["$defs"][schema["$ref"].rpartition("/")[2]], root, depth + 1))
-    if "anyOf" in schema:
-        return st.one_of([allowed(branch, root, depth) for branch in schema["anyOf"]])
-    if "enum" in schema:
-        return st.sampled_from(schema["enum"])
-    if "type" not in schema:
-        return st.none() | st.booleans() | st.integers() | _TEXT
-    return _OF_KIND[schema["type"]](schema, root, depth)
-
-
-def _string(schema: Any, root: Any, depth: int) -> st.SearchStrategy[Any]:
-    if schema.get("contentEncoding") == "base64":
-        return st.binary(max_size=6).map(lambda data: base64.b64encode(data).decode())
-    if "format" in schema:
-        pattern = re.compile(schema.get("pattern", ""))
-        return _FORMATS[schema["format"]].filter(lambda text: pattern.search(text) is not None)
-    if "pattern" in schema:
-        if schema["pattern"] == DECIMAL_PATTERN:
-            return _NUMBERS
-        pattern = schema["pattern"].replace("$", r"\Z")
-        drawn = st.from_regex(pattern, alphabet="abcxyz0123456789-+.:=PTYMWDHS_")
-        # A duration of a million days may be beyond Python's.
-        is_duration = schema["pattern"] == SIGNED_DURATION
-        return drawn.filter(lambda text: _LONG.search(text) is None) if is_duration else drawn
-    return _TEXT
-
-
-def _integer(schema: Any, root: Any, depth: int) -> st.SearchStrategy[Any]:
-    least = schema.get("minimum")
-    most = schema["exclusiveMaximum"] - 1 if "exclusiveMaximum" in schema else schema.get("maximum")
-    whole = st.integers(least, most)
-    return whole | whole.filter(lambda number: abs(number) < 2**53).map(float)
-
-
-def _array(schema: Any, root: Any, depth: int) -> st.SearchStrategy[Any]:
-    if "prefixItems" in schema:
-        items = [allowed(item, root, depth + 1) for item in schema["prefixItems"]]
-        lengths = st.integers(schema.get("minItems", 0), len(items))
-        return lengths.flatmap(lambda length: st.tuples(*items[:length]).map(list))
-    if depth > _DEEPEST or schema.get("maxItems") == 0:
-        return st.just([])
-    drawn = st.lists(allowed(schema.get("items", {}), root, depth + 1), max_size=2)
-    return drawn.filter(is_unique) if schema.get("uniqueItems") else drawn
-
-
-def _object(schema: Any, root: Any, depth: int) -> st.SearchStrategy[Any]:
-    members = {name: allowed(inner, root, depth + 1) for name, inner in schema.get("properties", {}).items()}
-    required = schema.get("required", [])
-    if members:
-        optional = {name: inner for name, inner in members.items() if name not in required}
-        return st.fixed_dictionaries(
-            {name: members[name] for name in required}, optional={} if depth > _DEEPEST else optional
-        )
-    rest = schema.get("additionalProperties", True)
-    names = allowed({"type": "string", **schema.get("propertyNames", {})}, root, depth)
-    # Two names may stand for the same key, which no schema can say: one is drawn where they are no texts.
-    most = 1 if "propertyNames" in schema else 3
-    return st.dictionaries(
-        names, allowed(rest if isinstance(rest, dict) else {}, root, depth + 1), max_size=most
-    )
-
-
-_OF_KIND: dict[str, Callable[[Any, Any, int], st.SearchStrategy[Any]]] = {
-    "string": _string, "integer": _integer,
-    "number": lambda *_: st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53),
-    "boolean": lambda *_: st.booleans(), "null": lambda *_: st.none(), "array": _array, "object": _object,
-}  # fmt: skip
-
-
-def _container(
-    name: str, annotation: Any, values: st.SearchStrategy[Any], *inner: Supported, **options: Any
+def container(
+    annotation: Any, values: st.SearchStrategy[Any], *inner: Supported, **options: Any
 ) -> Supported:
+    """Return a type that contains others."""
     options.setdefault("is_field", all(each.is_field for each in inner))
-    options["is_exact"] = all(each.is_exact for each in inner)
-    return Supported(name, annotation, values, None, **options)
+    return Supported(str(annotation), annotation, values, None, **options)
 
 
-def _list(inner: Supported) -> Supported:
-    return _container("list", list[inner.annotation], st.lists(inner.values, max_size=3), inner)
+def list_of(inner: Supported) -> Supported:
+    return container(list[inner.annotation], st.lists(inner.values, max_size=3), inner)
 
 
-def _pair(first: Supported, second: Supported) -> Supported:
-    annotation = tuple[first.annotation, second.annotation]
-    is_hashable = first.is_hashable and second.is_hashable
-    return _container(
-        "tuple", annotation, st.tuples(first.values, second.values), first, second, is_hashable=is_hashable
-    )
+def tuple_of(*inner: Supported) -> Supported:
+    annotation = tuple[tuple(each.annotation for each in inner)]
+    is_hashable = all(each.is_hashable for each in inner)
+    return container(annotation, st.tuples(*(each.values for each in inner)), *inner, is_hashable=is_hashable)
 
 
-def _tuple(inner: Supported) -> Supported:
+def any_tuple_of(inner: Supported) -> Supported:
     values = st.lists(inner.values, max_size=3).map(tuple)
-    return _container("tuple", tuple[inner.annotation, ...], values, inner, is_hashable=inner.is_hashable)
+    return container(tuple[inner.annotation, ...], values, inner, is_hashable=inner.is_hashable)
 
 
-def _optional(inner: Supported) -> Supported:
-    return inner._replace(name="Optional", annotation=Optional[inner.annotation], values=st.none() | inner.values,
-                          is_key=False)  # fmt: skip
+def set_of(inner: Supported) -> Supported:
+    return container(set[inner.annotation], st.sets(inner.values, max_size=3), inner)
 
 
-def _mapping(key: Supported, inner: Supported) -> Supported:
+def dict_of(key: Supported, inner: Supported) -> Supported:
     values = st.dictionaries(key.values, inner.values, max_size=3)
-    return _container("dict", dict[key.annotation, inner.annotation], values, key, inner)
+    return container(dict[key.annotation, inner.annotation], values, key, inner)
 
 
-def _set(inner: Supported) -> Supported:
-    return _container("set", set[inner.annotation], st.sets(inner.values, max_size=3), inner)
+def optional(inner: Supported) -> Supported:
+    annotation = Optional[inner.annotation]
+    return inner._replace(annotation=annotation, values=st.none() | inner.values, is_key=False)
 
 
-def _union(first: Supported, second: Supported) -> Supported:
-    annotation = Union[first.annotation, second.annotation]
-    return _container("union", annotation, first.values | second.values, first, second,
-                 is_content=first.is_content or second.is_content,
-                 is_hashable=first.is_hashable and second.is_hashable)  # fmt: skip
+def union_of(*both: Supported) -> Supported:
+    annotation, values = Union[tuple(each.annotation for each in both)], both[0].values | both[1].values
+    is_content, is_hashable = any(each.is_content for each in both), all(each.is_hashable for each in both)
+    return container(annotation, values, *both, is_content=is_content, is_hashable=is_hashable)
 
 
-def _model(inner: Supported) -> Supported:
+def model_of(inner: Supported) -> Supported:
     config = pydantic.ConfigDict(arbitrary_types_allowed=True)
     model = pydantic.create_model(
         "Model", __config__=config, value=(inner.annotation, ...), note=(str, "none")
     )
     # Not by its own `__init__`: that takes some types in another form.
     values = inner.values.map(lambda value: model.model_construct(value=value, note="a"))
-    return _container("model", model, values, inner)
+    return container(model, values, inner)
 
 
-def _dataclass(inner: Supported) -> Supported:
+def dataclass_of(inner: Supported) -> Supported:
     cls: Any = dataclasses.make_dataclass("Data", [("value", inner.annotation), ("note", str, "none")])
-    return _container("dataclass", cls, inner.values.map(cls), inner)
+    return container(cls, inner.values.map(cls), inner)
 
 
-def _typed_dict(inner: Supported) -> Supported:
+def typed_dict_of(inner: Supported) -> Supported:
     cls: Any = TypedDict("Record", {"value": inner.annotation}, total=False)
-    return _container("TypedDict", cls, st.fixed_dictionaries({}, optional={"value": inner.values}), inner)
+    return container(cls, st.fixed_dictionaries({}, optional={"value": inner.values}), inner)
 
 
-def _named_tuple(inner: Supported) -> Supported:
+def named_tuple_of(inner: Supported) -> Supported:
     cls: Any = NamedTuple("Entry", [("value", inner.annotation)])
-    return _container("NamedTuple", cls, inner.values.map(cls), inner)
+    return container(cls, inner.values.map(cls), inner)
 
 
-def _annotated(inner: Supported) -> Supported:
-    return inner._replace(annotation=Annotated[inner.annotation, "a note"])
-
-
-def kinds(annotation: Any) -> set[str]:
-    """Return the types that JSON values of a type may have."""
-    described = describe(annotation)
-    return set(_kinds(described.schema, described.definitions))
-
-
-def _kinds(schema: Any, definitions: Any) -> Iterator[str]:
+def json_types(schema: Any, definitions: Any) -> set[str]:
+    """Return the types of the JSON values that a schema allows."""
     if "$ref" in schema:
-        yield from _kinds(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    elif "anyOf" in schema:
-        for branch in schema["anyOf"]:
-            yield from _kinds(branch, definitions)
-    elif "type" in schema:
-        yield "number" if schema["type"] == "integer" else schema["type"]
-    else:
-        names = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
-        yield from (names[type(value)] for value in schema["enum"])
+        return json_types(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in schema:
+        return set().union(*(json_types(branch, definitions) for branch in schema["anyOf"]))
+    if "type" in schema:
+        return {"number" if schema["type"] == "integer" else schema["type"]}
+    names = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    return {names[type(value)] for value in schema["enum"]}
 
 
-def _are_apart(both: tuple[Supported, Supported]) -> bool:
+def have_different_types(both: tuple[Supported, Supported]) -> bool:
     """Return whether a JSON value belongs to one of two types only."""
-    return not kinds(both[0].annotation) & kinds(both[1].annotation)
+    first, second = (describe(each.annotation) for each in both)
+    return not json_types(first.schema, first.definitions) & json_types(second.schema, second.definitions)
 
 
-class Holder(NamedTuple):
-    """A container for a type.
-
-    Args:
-        hold: Makes the entry of the holder.
-        may_hold: Tells whether it may hold an entry.
-    """
-
-    hold: Callable[[Supported], Supported]
-    may_hold: Callable[[Supported], bool]
-
-
-def _is_data(each: Supported) -> bool:
-    """Return whether a list of it is an array: a list of `bytes` is content."""
+def is_data(each: Supported) -> bool:
+    """Return whether a list of the type is an array: a list of `bytes` is content."""
     return not each.is_content
 
 
-def _is_field(each: Supported) -> bool:
+def is_field(each: Supported) -> bool:
     return each.is_field
 
 
-_NAMES = EVERY[0]
+def is_key(each: Supported) -> bool:
+    return each.is_key and each.is_field
 
 
-HOLDERS = {
-    "list": Holder(_list, _is_data), "tuple": Holder(_tuple, _is_data),
-    "set": Holder(_set, lambda each: each.is_hashable and not each.is_content),
-    "Optional": Holder(_optional, lambda each: True), "Annotated": Holder(_annotated, lambda each: True),
-    "values of dict": Holder(lambda each: _mapping(_NAMES, each), _is_field),
-    "keys of dict": Holder(lambda each: _mapping(each, _NAMES), lambda each: each.is_key and _is_field(each)),
-    "model": Holder(_model, _is_field), "dataclass": Holder(_dataclass, _is_field),
-    "TypedDict": Holder(_typed_dict, _is_field), "NamedTuple": Holder(_named_tuple, _is_field),
+NAMES = EVERY[0]
+
+CONTAINERS: dict[str, tuple[Callable[[Supported], Supported], Callable[[Supported], bool]]] = {
+    # a function that makes the container, and the condition for its type
+    "list": (list_of, is_data), "Optional": (optional, lambda each: True),
+    "keys of dict": (lambda each: dict_of(each, NAMES), is_key), "model": (model_of, is_field),
+}  # fmt: skip
+"""Containers that each type is tried in."""
+
+OTHERS = {
+    "tuple": (any_tuple_of, is_data), "set": (set_of, lambda each: each.is_hashable and is_data(each)),
+    "values of dict": (lambda each: dict_of(NAMES, each), is_field), "dataclass": (dataclass_of, is_field),
+    "TypedDict": (typed_dict_of, is_field), "NamedTuple": (named_tuple_of, is_field),
 }  # fmt: skip
 
-
-LEAF_TYPES = st.sampled_from(EVERY)
-
-
-KEYS = st.sampled_from([each for each in EVERY if each.is_key and _is_field(each)])
+KEYS = st.sampled_from([each for each in EVERY if is_key(each)])
 
 
-def _holding(name: str, inner: st.SearchStrategy[Supported]) -> st.SearchStrategy[Supported]:
-    if name == "pair":
-        return st.tuples(inner.filter(_is_data), inner.filter(_is_data)).map(lambda both: _pair(*both))
-    if name == "union":
-        return st.tuples(inner, inner).filter(_are_apart).map(lambda both: _union(*both))
-    if name == "dict":
-        return st.tuples(KEYS, inner.filter(_is_field)).map(lambda both: _mapping(*both))
-    return inner.filter(HOLDERS[name].may_hold).map(HOLDERS[name].hold)
+def containers(inner: st.SearchStrategy[Supported]) -> st.SearchStrategy[Supported]:
+    """Draw a container for one type or for two."""
+    data, fields = inner.filter(is_data), inner.filter(is_field)
+    return st.one_of(
+        *(inner.filter(may_contain).map(make) for make, may_contain in {**CONTAINERS, **OTHERS}.values()),
+        st.tuples(data, data).map(lambda both: tuple_of(*both)),
+        st.tuples(inner, inner).filter(have_different_types).map(lambda both: union_of(*both)),
+        st.tuples(KEYS, fields).map(lambda both: dict_of(*both)),
+    )
 
 
-TYPES: st.SearchStrategy[Supported] = st.recursive(
-    LEAF_TYPES,
-    lambda inner: st.sampled_from([*HOLDERS, "pair", "union", "dict"]).flatmap(
-        lambda name: _holding(name, inner)
-    ),
-    max_leaves=4,
-)
+TYPES = st.recursive(st.sampled_from(EVERY), containers, max_leaves=4)
 
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 
 
-QUICKLY = settings(
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-)
+QUICKLY = settings(derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
 
 
 @pytest.fixture(scope="module")
@@ -337,17 +181,14 @@ def check(entry: Supported, echo: Echo, value: Any, revision: str, judge: NodeJu
         assert judge.objection(schema, data) is None, (schema, data)
 
 
-CONTAINERS = ("list", "Optional", "keys of dict", "model")
-"""Containers that each type is tried in; random nested types are tried in all of them."""
-
-
 @pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_round_trip_of_each_type_alone_and_in_containers(entry: Supported, judge: NodeJudge) -> None:
-    containers = [HOLDERS[name] for name in CONTAINERS]
-    held = (holder.hold(entry) for holder in containers if holder.may_hold(entry))
-    for each in chain(
-        [entry], held
-    ):  # one after the other: a model is made once its member has been registered
+    # One after the other: a model is made once its member has been registered.
+    for make in (
+        lambda each: each,
+        *(make for make, may_contain in CONTAINERS.values() if may_contain(entry)),
+    ):
+        each = make(entry)
         echo = Echo(each.annotation)
 
         @settings(QUICKLY, max_examples=3)
@@ -368,20 +209,6 @@ def test_round_trip_of_nested_types(
 ) -> None:
     value = data.draw(entry.values, label=str(entry.annotation))
     check(entry, Echo(entry.annotation), value, revision, judge)
-
-
-def accepted(entry: Supported, judge: NodeJudge, times: int) -> None:
-    echo = Echo(entry.annotation)
-
-    @settings(QUICKLY, max_examples=times)
-    @given(allowed(echo.schema, echo.schema))
-    def run(data: Any) -> None:
-        Draft202012Validator(echo.schema, format_checker=CHECKER).validate(data)
-        assert judge.objection(echo.schema, data) is None
-        result = asyncio.run(echo.take(data))
-        assert not result.is_error or (not entry.is_exact and result.text.startswith("x")), result.text
-
-    run()
 
 
 TEXTS = [
