@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
 
 from mcpkit import (
     Annotations,
@@ -32,31 +30,11 @@ from mcpkit.auth import (
     VerifierContext,
 )
 from mcpkit.client import (
-    EnterpriseManaged,
-    FileTokens,
-    FormChoice,
-    FormField,
-    FormRequest,
     KeyringTokens,
     LocalCallbackServer,
-    OutgoingMessage,
-    TokenStorage,
-    Transport,
-    TransportListener,
-    WorkloadIdentity,
 )
-from mcpkit.doctor import Finding
-from mcpkit.elicitation import ListRootsRequest, SamplingRequest, UrlElicitRequest
-from mcpkit.exceptions import (
-    ElicitationError,
-    InputRequired,
-    InsufficientScopeError,
-    LoginNeededError,
-    ProcessEndedError,
-    ProviderUnavailableError,
-    TokenStorageError,
-)
-from mcpkit.extensions import BaseTool, CustomMethod, Inclusion
+from mcpkit.elicitation import ListRootsRequest, SamplingRequest
+from mcpkit.extensions import CustomMethod, Inclusion
 from mcpkit.middleware import (
     CallTool,
     DetachedCall,
@@ -67,10 +45,8 @@ from mcpkit.middleware import (
     Timing,
     ToolCall,
 )
-from mcpkit.storage import Memory, PubSub, Queue, Storage, Store
 from mcpkit.testing import ProgressCallback, ServerRequestHandler, connect
 from mcpkit.transports import Channel, Connection, OpenQuestions
-from mcpkit.types import Email, Uri
 from public_names import TABLE, table
 
 pytestmark = pytest.mark.anyio
@@ -120,16 +96,6 @@ async def test_objects_of_extensions_are_included(server: Server) -> None:
         assert (await client.request("shop/double", {"number": 4}))["doubled"] == 8
 
 
-async def test_base_tool_is_listed_and_called(server: Server) -> None:
-    class Echo(BaseTool):
-        async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
-            return {"content": [{"type": "text", "text": arguments["text"]}]}
-
-    server.include(Echo("echo", input_schema={"type": "object"}))
-    async with connect(server) as client:
-        assert (await client.call_tool("echo", {"text": "hello"})).text == "hello"
-
-
 async def test_annotations_and_icons_are_listed(server: Server) -> None:
     hints: ToolAnnotations = {"readOnlyHint": True}
     icon: Icon = {"src": "https://example.com/icon.png"}
@@ -139,15 +105,6 @@ async def test_annotations_and_icons_are_listed(server: Server) -> None:
     async with connect(server) as client:
         (tool,), (found,) = await client.list_tools(), await client.list_resources()
     assert (tool["annotations"], tool["icons"], found["annotations"]) == (hints, [icon], audience)
-
-
-@pytest.mark.parametrize(
-    ("hint", "right", "wrong"), [(Email, "a@example.com", "a"), (Uri, "shop://a", "a b")]
-)
-def test_email_and_uri_are_texts_of_a_format(hint: Any, right: str, wrong: str) -> None:
-    assert TypeAdapter(hint).validate_python(right) == right
-    with pytest.raises(ValidationError):
-        TypeAdapter(hint).validate_python(wrong)
 
 
 # Requests to the client
@@ -163,42 +120,6 @@ async def test_ask_sends_several_requests_in_one_round(server: Server) -> None:
     handler: ServerRequestHandler = lambda method, params: sampled if "sampling" in method else {"roots": []}  # noqa: E731
     async with connect(server, request_handler=handler) as client:
         assert (await client.call_tool("plan")).text == "Ada in 0 roots"
-
-
-async def test_elicit_url_shows_a_page(server: Server) -> None:
-    @server.tool
-    async def pay(ctx: Context) -> str:
-        (answer,) = await ctx.ask(UrlElicitRequest("Pay here", "https://pay.example.com"))
-        return answer.action
-
-    async with connect(server, request_handler=lambda method, params: {"action": "decline"}) as client:
-        assert (await client.call_tool("pay")).text == "decline"
-
-
-async def test_input_required_ends_a_round_and_must_pass(server: Server) -> None:
-    ends = []
-
-    @server.tool
-    async def order(ctx: Context) -> str:
-        try:
-            return (await ctx.elicit("Which size?", str)).value
-        except InputRequired:
-            ends.append("round")
-            raise
-
-    answer = {"action": "accept", "content": {"value": "L"}}
-    async with connect(server, request_handler=lambda method, params: answer) as client:
-        assert ((await client.call_tool("order")).text, ends) == ("L", ["round"])
-
-
-async def test_form_fields_have_choices_and_types() -> None:
-    properties = {"size": {"type": "string", "enum": ["S", "L"]}, "count": {"type": "integer"}}
-    schema = {"type": "object", "properties": properties, "required": ["size"]}
-    form = FormRequest({"message": "Which?", "requestedSchema": schema}, {"name": "shop"})
-    size, count = form.fields
-    assert isinstance(count, FormField)
-    assert size.choices == (FormChoice("S", "S"), FormChoice("L", "L"))
-    assert (count.kind, count.is_required) == ("integer", False)
 
 
 async def test_progress_callback_receives_progress(server: Server) -> None:
@@ -217,38 +138,7 @@ async def test_progress_callback_receives_progress(server: Server) -> None:
 # Errors
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ElicitationError("decline"),
-        LoginNeededError("github"),
-        ProviderUnavailableError("github"),
-        ProcessEndedError("signal 9"),
-        InsufficientScopeError(["notes:write"], 'Bearer error="insufficient_scope"'),
-    ],
-)
-async def test_tool_that_raises_a_public_error_ends_with_is_error(server: Server, error: Exception) -> None:
-    @server.tool
-    def order() -> str:
-        raise error
-
-    async with connect(server) as client:
-        result = await client.call_tool("order")
-    assert (result.is_error, result.text) == (True, str(error))
-
-
 # Storage
-
-
-async def test_memory_is_a_broker_store_and_queue() -> None:
-    memory = Memory()
-    broker: PubSub = memory
-    store: Store = memory
-    queue: Queue = memory
-    shared: Storage = memory
-    await broker.write("a", {"b": "c"}, ttl=60)
-    assert await store.put("a", b"d", version=None, ttl=60) is not None
-    assert (await shared.read("a"), await queue.get_job("a")) == ({"b": "c"}, None)
 
 
 # Authorization
@@ -289,15 +179,6 @@ def test_preset_knows_its_issuer(verifier: Any, issuer: str) -> None:
     assert verifier().issuers == (issuer,)
 
 
-async def test_token_storage_keeps_records_in_a_file_and_names_an_unreadable_one(tmp_path: Path) -> None:
-    storage: TokenStorage = FileTokens(tmp_path / "tokens.json")
-    await storage.save("a", {"b": 1})
-    assert await storage.load("a") == {"b": 1}
-    (tmp_path / "tokens.json").write_text("no json")
-    with pytest.raises(TokenStorageError, match=r"tokens\.json"):
-        await storage.load("a")
-
-
 def test_loopback_refuses_a_path_without_slash() -> None:
     with pytest.raises(ValueError, match="path"):
         LocalCallbackServer(path="callback")
@@ -307,27 +188,6 @@ def test_keyring_tokens_need_the_keyring_package(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ImportError, match="keyring"):
         KeyringTokens("my program")
-
-
-def test_finding_is_printed_with_cure() -> None:
-    finding = Finding(
-        "no-metadata", "error", ("VS Code",), "It has none.", "Serve it", "https://a.example.com"
-    )
-    assert "What to change: Serve it." in str(finding)
-
-
-def test_enterprise_and_workload_grants_refuse_plain_http() -> None:
-    with pytest.raises(ValueError, match="https"):
-        WorkloadIdentity("reports", "jwt", issuer="http://id.example.com")
-    with pytest.raises(ValueError, match="https"):
-        EnterpriseManaged(
-            "notes",
-            issuer="http://a.example.com",
-            idp="https://b.example.com",
-            idp_client_id="c",
-            identity="jwt",
-            secret="s",
-        )
 
 
 # Middleware and transports
@@ -382,19 +242,6 @@ async def test_channel_of_a_call_has_principal_and_open_questions(server: Server
 
     async with connect(server, protocol_version="2025-11-25", principal=Principal("ada")) as client:
         assert (await client.call_tool("state")).text == "open"
-
-
-async def test_transport_of_your_own_carries_messages() -> None:
-    class Echo:
-        async def open(self, receiver: TransportListener) -> None:
-            self.receiver = receiver
-
-        def send(self, message: OutgoingMessage) -> None: ...
-
-        async def close(self) -> None: ...
-
-    transport: Transport = Echo()
-    await transport.open(None)  # type: ignore[arg-type]
 
 
 async def test_detached_call_continues_after_its_response() -> None:
