@@ -67,21 +67,7 @@ def run(folder: Path, *arguments: str) -> str:
     ).stdout
 
 
-def test_mcp_client_fixture_connects(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(SERVER)
-    (tmp_path / "test_server.py").write_text(TESTS)
-    target = f'"{Path(sys.executable).as_posix()}" server.py'
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmcp_target = {target}\npythonpath = .\n")
-    assert "4 passed" in run(tmp_path)
-
-
-def test_pytest_finds_it() -> None:
-    [found] = [each for each in entry_points(group="pytest11") if each.name == "mcpkit"]
-    assert found.value == "mcpkit.testing.pytest_plugin"
-
-
 CONTRACT_TESTS = """
-import pytest
 import server
 
 
@@ -98,36 +84,40 @@ def test_stumbling(mcp_check):
 """
 
 
-BROKEN = SERVER.replace("bread: str", "bread: int")
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    target = f'"{Path(sys.executable).as_posix()}" server.py'
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmcp_target = {target}\npythonpath = .\n")
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "test_server.py").write_text(CONTRACT_TESTS)
     return tmp_path
 
 
+def test_mcp_client_fixture_connects(project: Path) -> None:
+    (project / "test_server.py").write_text(TESTS)
+    assert "4 passed" in run(project)
+
+
+def test_pytest_finds_it() -> None:
+    [found] = [each for each in entry_points(group="pytest11") if each.name == "mcpkit"]
+    assert found.value == "mcpkit.testing.pytest_plugin"
+
+
 def test_contract_is_written_on_update_and_compared_afterwards(project: Path) -> None:
-    told = run(project)
-    assert "Run pytest --mcp-lock-update to write it" in told
-    assert "2 failed, 1 passed" in told
+    output = run(project)
+    assert "Run pytest --mcp-lock-update to write it" in output
+    assert "2 failed, 1 passed" in output
     assert "3 passed" in run(project, "--mcp-lock-update")
     assert '"name": "bake"' in (project / "mcp.lock.json").read_text()
-
-    (project / "server.py").write_text(BROKEN)
-    told = run(project)
-    assert "breaks clients: tool bake: argument bread: a string is not allowed, only an integer" in told
-    assert "2 failed, 1 passed" in told
+    (project / "server.py").write_text(SERVER.replace("bread: str", "bread: int"))
+    output = run(project)
+    assert "breaks clients: tool bake: argument bread: a string is not allowed, only an integer" in output
+    assert "2 failed, 1 passed" in output
 
 
 def test_mcp_check_uses_the_settings_of_the_project(project: Path) -> None:
     (project / "server.py").write_text(SERVER.replace("Bake bread.", ""))
-    told = run(project, "-k", "stumbling")
-    assert (
-        "warning: tool bake: it has no description, so models do not know when to use it [description-missing]"
-        in told
-    )
+    warning = "tool bake: it has no description, so models do not know when to use it [description-missing]"
+    assert f"warning: {warning}" in run(project, "-k", "stumbling")
     (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = 5\n")
     assert "strict in [tool.mcpkit.check] must be of type bool, got 5" in run(project, "-k", "stumbling")
