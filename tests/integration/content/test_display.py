@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pytest
 from PIL import Image as Pillow
 
@@ -66,7 +67,6 @@ def test_display_best_representation(value: Any, blocks: Any) -> None:
 
 
 def test_display_pillow_image() -> None:
-
     [block] = to_content(Pillow.new("RGB", (4, 3), "red"))
     assert (block["type"], block["mimeType"]) == ("image", "image/png")
     assert Pillow.open(io.BytesIO(base64.b64decode(block["data"]))).size == (4, 3)
@@ -75,76 +75,56 @@ def test_display_pillow_image() -> None:
     assert block["mimeType"] == "image/jpeg"
 
 
-def test_display_pandas_table() -> None:
-
-    frame = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
-    assert to_content(frame) == text_blocks("day,high\nMon,21.5\nTue,\n")
-    assert to_content(frame.set_index("day")) == text_blocks("day,high\nMon,21.5\nTue,\n")
-    assert to_content(frame[1:]) == text_blocks(",day,high\n1,Tue,\n")
-    assert to_content(frame["day"]) == text_blocks("day\nMon\nTue\n")
-    assert to_contents(frame, "t://x", None) == [
-        {"uri": "t://x", "mimeType": "text/csv", "text": "day,high\nMon,21.5\nTue,\n"}
-    ]
-    rows = pd.DataFrame({"n": range(5000)})
-    assert to_content(rows)[0]["text"].count("\n") == 5001
+PANDAS = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
+POLARS = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, None]})
 
 
-def test_display_polars_table() -> None:
-    import polars as pl
+@each_row(
+    ("value", "text"),
+    [
+        (PANDAS, "day,high\nMon,21.5\nTue,\n"), (PANDAS.set_index("day"), "day,high\nMon,21.5\nTue,\n"),
+        (PANDAS[1:], ",day,high\n1,Tue,\n"), (PANDAS["day"], "day\nMon\nTue\n"),
+        (pd.DataFrame({"n": range(5000)}), "n\n" + "".join(f"{number}\n" for number in range(5000))),
+        (POLARS, "day,high\nMon,21.5\nTue,\n"), (POLARS["day"], "day\nMon\nTue\n"),
+        (POLARS.lazy().filter(pl.col("day") == "Tue"), "day,high\nTue,\n"),
+        # CSV has no lists.
+        (pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]}), '[{"day":"Mon","highs":[1,2]}]'),
+    ],
+)  # fmt: skip
+def test_display_table_is_csv(value: Any, text: str) -> None:
+    assert to_content(value) == text_blocks(text)
+    assert to_content(["a table", value]) == [*text_blocks("a table"), *text_blocks(text)]
 
-    frame = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, None]})
-    assert to_content(frame) == text_blocks("day,high\nMon,21.5\nTue,\n")
-    assert to_content(frame["day"]) == text_blocks("day\nMon\nTue\n")
-    assert to_content(frame.lazy().filter(pl.col("day") == "Tue")) == text_blocks("day,high\nTue,\n")
-    assert to_content(["a table", frame[:1]]) == [
-        *text_blocks("a table"),
-        *text_blocks("day,high\nMon,21.5\n"),
-    ]
-    assert to_contents(frame, "t://x", None)[0]["mimeType"] == "text/csv"
-    # CSV has no lists.
-    nested = pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]})
-    assert to_content(nested) == text_blocks('[{"day":"Mon","highs":[1,2]}]')
+
+@each_row("value", [PANDAS, POLARS])
+def test_display_table_in_resource_has_media_type(value: Any) -> None:
+    text = "day,high\nMon,21.5\nTue,\n"
+    assert to_contents(value, "t://x", None) == [{"uri": "t://x", "mimeType": "text/csv", "text": text}]
 
 
 async def test_result_open_file_is_its_content(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("first\nsecond\n")
     (tmp_path / "a.png").write_bytes(PNG)
-    server = Server("s")
 
-    @server.tool
-    def text() -> Any:
-        return (tmp_path / "a.txt").open()
-
-    @server.tool
-    def image() -> Any:
-        return (tmp_path / "a.png").open("rb")
-
-    @server.tool
-    def in_memory() -> Any:
-        file = io.BytesIO()
-        file.write(PNG)
-        return ["drawn", file]
-
-    @server.tool
-    def nested() -> Any:
-        return {"text": io.StringIO("a"), "bytes": io.BytesIO(b"\xfb\xff")}
-
-    @server.tool
     def closed() -> Any:
         with (tmp_path / "a.txt").open() as file:
             return [1, file]
 
-    @server.resource("data://text")
-    def read() -> Any:
-        return (tmp_path / "a.txt").open()
-
-    picture = {"type": "image", "data": base64_text(PNG), "mimeType": "image/png"}
+    results = {
+        "text": lambda: (tmp_path / "a.txt").open(), "image": lambda: (tmp_path / "a.png").open("rb"),
+        "in_memory": lambda: ["drawn", io.BytesIO(PNG)], "closed": closed,
+        "nested": lambda: {"text": io.StringIO("a"), "bytes": io.BytesIO(b"\xfb\xff")},
+    }  # fmt: skip
+    server = Server("s")
+    for name, result in results.items():
+        server.tool(result, name=name)
+    server.resource("data://text", name="text")(results["text"])
     async with connect(server) as client:
-        assert (await client.call_tool("text")).content == [{"type": "text", "text": "first\nsecond\n"}]
-        assert (await client.call_tool("image")).content == [picture]
-        assert (await client.call_tool("in_memory")).content == [{"type": "text", "text": "drawn"}, picture]
-        assert (await client.call_tool("nested")).structured_content == {"text": "a", "bytes": "+/8="}
-        assert (await client.call_tool("closed")).text.startswith(
-            "the tool ran, but result[1] cannot be converted to JSON: a closed file; return"
-        )
+        found = {name: await client.call_tool(name) for name in results}
         assert (await client.read_resource("data://text"))[0]["text"] == "first\nsecond\n"
+    assert found["text"].content == text_blocks("first\nsecond\n")
+    assert found["image"].content == image("image/png", PNG)
+    assert found["in_memory"].content == [*text_blocks("drawn"), *image("image/png", PNG)]
+    assert found["nested"].structured_content == {"text": "a", "bytes": "+/8="}
+    message = "the tool ran, but result[1] cannot be converted to JSON: a closed file; return"
+    assert found["closed"].text.startswith(message)
