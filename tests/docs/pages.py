@@ -248,34 +248,28 @@ class Runner:
             return None
         if words[0] != "python":
             raise self._wrong(line, f"`{words[0]}` is not run; say why in a comment <!-- not run: ... -->")
-        done = subprocess.run(
-            [sys.executable, *words[1:]],
-            cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PY_COLORS": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = self._python(words[1:], PY_COLORS="0")
         if done.returncode:
             raise self._wrong(line, f"`{shlex.join(words)}` failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
+    def _python(self, words: list[str], stderr: int = subprocess.PIPE, **settings: str) -> Any:
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=60,
+        )
+
     def _mcpkit(self, words: list[str]) -> str:
         home = self._folder / ".home"
         home.mkdir(exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "mcpkit", *words],
-            cwd=self._folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "HOME": str(home)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        settings = {"COLUMNS": "100", "NO_COLOR": "1", "HOME": str(home)}
+        done = self._python(["-m", "mcpkit", *words], subprocess.STDOUT, **settings)
         self._status = done.returncode
         return done.stdout
 

@@ -55,14 +55,7 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pro
     real = httpx2.AsyncClient
 
     def client(**options: Any) -> httpx2.AsyncClient:
-        if options.get("mounts"):
-            return real(**options)
-        options_of_client = {
-            name: options[name]
-            for name in ("base_url", "headers", "timeout", "follow_redirects")
-            if name in options
-        }
-        return real(mounts=mounts, transport=Nowhere(), **options_of_client)
+        return real(**{**options, "mounts": options.get("mounts") or mounts, "transport": Nowhere()})
 
     monkeypatch.setattr(httpx2, "AsyncClient", client)
     return provider
@@ -109,7 +102,6 @@ async def test_user_that_the_page_does_not_name_is_rejected(
 ) -> None:
     monkeypatch.setattr(module, "USERS", ["grace"])
     async with before(site, app=module.app()) as journey:
-        await journey.registered()
         answer = await journey.come_back()
     assert (answer["error"], answer["error_description"]) == (
         "access_denied",

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from email.message import Message
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
 from tests.helpers.identity_provider import providing
+from tests.helpers.pipe import http_request
 from tests.helpers.serving import ROOT, Served, in_thread
 
 from .pages import Block, Runner, blocks_of
@@ -25,19 +19,6 @@ from .pages import Block, Runner, blocks_of
 PAGE = ROOT / "docs" / "protected-server.md"
 HERE = "http://127.0.0.1:8000"
 EXAMPLE = ROOT / "examples" / "notes" / "server.py"
-
-_BROWSER = """
-import sys
-
-import httpx2
-
-from tests.helpers.oauth_flow import PageForms
-
-with httpx2.Client() as browser:
-    page = browser.get(sys.argv[1])
-    [form] = [each for each in PageForms(page.text).forms if each.get("user") == "ada"]
-    browser.get(browser.post(sys.argv[1], data=form).headers["location"])
-"""
 
 
 def block(title: str) -> Block:
@@ -56,35 +37,19 @@ def test_protected_server_page_has_the_example() -> None:
     assert block("server.py").text == EXAMPLE.read_text()
 
 
-@contextmanager
-def followed(folder: Path) -> Iterator[Served]:
-    """Save what the page says to save, and start the server as it says."""
-    for name in ("server.py", "log_in.py"):
-        (folder / name).write_text(block(name).text)
-    with Served([sys.executable, str(folder / "server.py")], PORT=0) as server:
-        yield server
-
-
 def test_protected_server_login_prints_what_the_page_shows(tmp_path: Path) -> None:
-    with followed(tmp_path) as server:
+    for name in ("server.py", "log_in.py"):
+        (tmp_path / name).write_text(block(name).text)
+    with Served([sys.executable, str(tmp_path / "server.py")], PORT=0) as server:
         origin = server.origin
         client = tmp_path / "log_in.py"
         client.write_text(client.read_text().replace(HERE, origin))
-        browser = tmp_path / "browser.py"
-        browser.write_text(_BROWSER)
         settings = {
-            "BROWSER": f"{sys.executable} {browser} %s",
-            "PYTHONPATH": str(ROOT),
+            "BROWSER": f"{sys.executable} {ROOT / 'tests/helpers/clicking_browser.py'} %s",
             "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         }
-        done = subprocess.run(
-            [sys.executable, str(client)],
-            env=os.environ | settings,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        command = [sys.executable, str(client)]
+        done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout == shown("python log_in.py")
 
@@ -92,11 +57,8 @@ def test_protected_server_login_prints_what_the_page_shows(tmp_path: Path) -> No
         assert f"www-authenticate: {refused}\n" == shown("curl -si").replace(HERE, origin)
 
         server.wait_for("Public URL: ")
-        lines = [
-            line.replace(HERE, origin) for line in shown("python server.py").splitlines() if line != "..."
-        ]
-        for line in lines:
-            assert line in server.notes.splitlines()
+        lines = {line.replace(HERE, origin) for line in shown("python server.py").splitlines()}
+        assert lines - {"..."} <= {*server.notes.splitlines()}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the workers of uvicorn share a port")
@@ -104,12 +66,8 @@ def test_protected_server_workers_share_notes_over_a_restart(tmp_path: Path) -> 
     command = [sys.executable, "-m", "uvicorn", "--factory", "server:app", "--app-dir", str(EXAMPLE.parent)]
     url = "https://notes.example.com/mcp"
     with providing() as provider:
-        settings = {
-            "ISSUER": provider.issuer,
-            "PUBLIC_URL": url,
-            "DATABASE": str(tmp_path / "notes.db"),
-            "MCPKIT_SECRET": "at least sixteen characters",
-        }
+        settings = {"ISSUER": provider.issuer, "PUBLIC_URL": url, "DATABASE": str(tmp_path / "notes.db")}
+        settings["MCPKIT_SECRET"] = "at least sixteen characters"
         token = provider.token("ada", "notes:write", url)
         for kept in (0, 3):
             with Served([*command, "--port", "0", "--workers", "2"], **settings) as server:
@@ -123,67 +81,24 @@ def test_protected_server_workers_share_notes_over_a_restart(tmp_path: Path) -> 
 
 
 def _call(origin: str, token: str, tool: str, arguments: dict[str, str]) -> str:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
-    headers = {
-        "Host": "notes.example.com",
-        "Authorization": f"Bearer {token}",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": tool,
-    }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers, message = http_request("tools/call", name=tool, arguments=arguments)
+    headers |= {"Host": "notes.example.com", "Authorization": f"Bearer {token}"}
     answer = httpx2.post(f"{origin}/mcp", json=message, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}})
-HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2026-07-28",
-    "Mcp-Method": "tools/list",
-}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def test_per_user_app_requires_a_token(tmp_path: Path) -> None:
     before, _, _ = (ROOT / "docs/how-to/per-user.md").read_text().partition("Whatever else authenticates")
     runner = Runner("per-user", tmp_path)
     runner.run(before)
+    headers, message = http_request("tools/list")
     with in_thread(runner._module.app) as url:
-        yield url
-
-
-class Reply(NamedTuple):
-    status: int
-    headers: Message
-    body: bytes
-
-
-def ask(url: str, method: str, path: str, body: str | None = None, **headers: str) -> Reply:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
-    with closing(connection):
-        connection.request(method, path, body, {name.replace("_", "-"): headers[name] for name in headers})
-        response = connection.getresponse()
-        return Reply(response.status, response.headers, response.read())
-
-
-def test_per_user_app_requires_a_token(url: str) -> None:
-    for token in ({}, {"Authorization": "Bearer guessed"}, {"Authorization": "Basic eA=="}):
-        answer = ask(url, "POST", "/mcp", LIST, **HEADERS, **token)
-        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="notes"')
-    answer = ask(url, "POST", "/mcp", LIST, **HEADERS, Authorization="bearer token-of-bob")
-    assert answer.status == 200
-    assert [tool["name"] for tool in json.loads(answer.body)["result"]["tools"]] == ["search"]
-    assert ask(url, "GET", "/health").status == 200
-    assert ask(url, "GET", "/healthy").status == 401
+        for token in ({}, {"Authorization": "Bearer guessed"}, {"Authorization": "Basic eA=="}):
+            answer = httpx2.post(f"{url}/mcp", json=message, headers={**headers, **token})
+            assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="notes"')
+        headers["Authorization"] = "bearer token-of-bob"
+        answer = httpx2.post(f"{url}/mcp", json=message, headers=headers)
+        assert [tool["name"] for tool in answer.json()["result"]["tools"]] == ["search"]
+        statuses = [httpx2.get(url + path).status_code for path in ("/health", "/healthy")]
+    assert statuses == [200, 401]

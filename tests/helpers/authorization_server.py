@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -63,17 +62,9 @@ class Site:
     def app(self) -> ASGIApp:
         """Return the ASGI app."""
         app = Starlette()
-        for methods in (["GET", "POST", "DELETE"],):
-            app.add_route("/{path:path}", self._serve, methods=methods)
-        if not self.pages:
-            return app
-        return CORSMiddleware(
-            app,
-            allow_origins=["*"],
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["WWW-Authenticate"],
-        )
+        app.add_route("/{path:path}", self._serve, methods=["GET", "POST", "DELETE"])
+        options: Any = {name: ["*"] for name in ("allow_origins", "allow_methods", "allow_headers")}
+        return CORSMiddleware(app, **options, expose_headers=["WWW-Authenticate"]) if self.pages else app
 
     async def _serve(self, request: Request) -> Response:
         origin, path = str(request.base_url).rstrip("/"), request.url.path
@@ -82,171 +73,47 @@ class Site:
         if path in self.answer:
             return self.answer[path]()
         if path in self.resource_at:
-            return JSONResponse(_changed(_resource(origin), self.resource, origin))
+            return JSONResponse(_at(origin, {**_RESOURCE, **self.resource}))
         if path in self.issuer_at:
-            return JSONResponse(_changed(_issuer(origin), self.issuer, origin))
+            return JSONResponse(_at(origin, {**_ISSUER, **self.issuer}))
         if path != "/mcp":
             return Response(status_code=404)
         status = self.first if token is None else self.bad
-        headers = {name: value.replace("{origin}", origin) for name, value in self.headers.items()}
-        if status == 401 and self.challenge is not None:
-            headers["WWW-Authenticate"] = self.challenge.replace("{origin}", origin)
-        return JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {}}, status, headers)
+        challenge = {} if status != 401 else {"WWW-Authenticate": self.challenge}
+        body = {"jsonrpc": "2.0", "id": 1, "result": {}}
+        return JSONResponse(body, status, _at(origin, {**self.headers, **challenge}))
 
 
-def _changed(document: Document, changes: Document, origin: str) -> Document:
-    changed = {
-        name: value.replace("{origin}", origin) if isinstance(value, str) else value
-        for name, value in {**document, **changes}.items()
-        if value is not None
-    }
-    for name in ("authorization_servers",):
-        if isinstance(changed.get(name), list):
-            changed[name] = [str(each).replace("{origin}", origin) for each in changed[name]]
-    return changed
+def _at(origin: str, value: Any) -> Any:
+    """Replace `{origin}` in all texts of a JSON value, and leave out members that are None."""
+    if isinstance(value, dict):
+        return {name: _at(origin, each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_at(origin, each) for each in value]
+    return value.replace("{origin}", origin) if isinstance(value, str) else value
 
 
-def _resource(origin: str) -> Document:
-    return {
-        "resource": f"{origin}/mcp",
-        "authorization_servers": [origin],
-        "scopes_supported": ["notes:read"],
-        "bearer_methods_supported": ["header"],
-    }
-
-
-def _issuer(origin: str) -> Document:
-    return {
-        "issuer": origin,
-        "authorization_endpoint": f"{origin}/authorize",
-        "token_endpoint": f"{origin}/token",
-        "registration_endpoint": f"{origin}/register",
-        "response_types_supported": ["code"],
-        "grant_types_supported": ["authorization_code", "refresh_token"],
-        "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": ["none"],
-        "client_id_metadata_document_supported": True,
-        "authorization_response_iss_parameter_supported": True,
-    }
-
-
-SCOPES = {"notes:read": Scope("Read", default=True), "notes:write": Scope("Write")}
-METADATA = "/.well-known/oauth-authorization-server"
-
-
-@dataclass
-class TokenRequest:
-    """What came to a token endpoint."""
-
-    path: str
-    form: dict[str, str]
-    headers: dict[str, str]
-
-
-@dataclass
-class TokenSite:
-    """The authorization server at the root, an identity provider at `/idp`, the MCP server at `/mcp`.
-
-    Attributes:
-        issuer: Changes to the metadata.
-        answer: Answers a request to `/token`; by default with a new token.
-        exchange: The same at `/idp/token`.
-        seconds: How long a token is good.
-        wraps: What the MCP server is wrapped in.
-        requests: What came to both.
-        issued: The tokens that are good, and when they end.
-        origin: Where it is, as soon as it runs.
-        granted: The scopes of each token: those that were asked for.
-    """
-
-    issuer: dict[str, Any] = field(default_factory=dict)
-    answer: Callable[[TokenRequest], Response] | None = None
-    exchange: Callable[[TokenRequest], Response] | None = None
-    seconds: float = 3600
-    wraps: Callable[[Any], Any] = lambda app: app
-    requests: list[TokenRequest] = field(default_factory=list)
-    issued: dict[str, float] = field(default_factory=dict)
-    origin: str = ""
-    granted: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def token(self, **more: Any) -> Response:
-        """Issue a token."""
-        token = f"token-{len(self.issued)}-of-the-site"
-        self.issued[token] = time.time() + self.seconds
-        self.granted[token] = frozenset(self.requests[-1].form.get("scope", "").split())
-        return JSONResponse(
-            {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, **more}
-        )
-
-    @contextmanager
-    def running(self) -> Iterator[str]:
-        """Run it, and give the URL of the MCP server."""
-        with in_thread_at(self._app) as origin:
-            yield f"{origin}/mcp"
-
-    def _app(self, origin: str) -> Any:
-        self.origin = origin
-        server = Server("notes", auth=_Issued(self), scopes=SCOPES)
-
-        @server.tool
-        def whoami(ctx: Context) -> str:
-            """Say who asks."""
-            assert ctx.principal is not None
-            return str(ctx.principal.client_id)
-
-        @server.tool(scopes="notes:write")
-        def add_note() -> str:
-            """Add a note."""
-            return "added"
-
-        own = Starlette(
-            routes=[
-                Route(METADATA, lambda _: JSONResponse(self._metadata(origin))),
-                Route(f"{METADATA}/idp", lambda _: JSONResponse(self._metadata(f"{origin}/idp"))),
-                Route("/token", self._asked, methods=["POST"]),
-                Route("/idp/token", self._asked, methods=["POST"]),
-            ]
-        )
-        served = self.wraps(server.asgi(public_url=f"{origin}/mcp"))
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            is_own = scope["type"] == "http" and scope["path"].endswith(
-                ("/token", METADATA, f"{METADATA}/idp")
-            )
-            await (own if is_own else served)(scope, receive, send)
-
-        return app
-
-    def _metadata(self, issuer: str) -> dict[str, Any]:
-        return {
-            "issuer": issuer,
-            "authorization_endpoint": f"{issuer}/authorize",
-            "token_endpoint": f"{issuer}/token",
-            "code_challenge_methods_supported": ["S256"],
-            **self.issuer,
-        }
-
-    async def _asked(self, request: Request) -> Response:
-        form = dict(parse_qsl((await request.body()).decode(), strict_parsing=True))
-        asked = TokenRequest(request.url.path, form, dict(request.headers))
-        self.requests.append(asked)
-        answer = self.exchange if asked.path == "/idp/token" else self.answer
-        return self.token() if answer is None else answer(asked)
-
-
-class _Issued(TokenVerifier):
-    def __init__(self, site: TokenSite) -> None:
-        self._site = site
-        self.issuers = (site.origin,)
-
-    async def verify(self, token: str, audience: str) -> AccessToken:
-        until = self._site.issued.get(token, 0)
-        if until < time.time():
-            raise InvalidTokenError("it is not one of these")
-        principal = client(self.issuers[0], "reports", self._site.granted[token])
-        return AccessToken(
-            principal, until, fresh_until=0.0
-        )  # asked again for each request, so that a test can revoke it
+_RESOURCE: Document = {
+    "resource": "{origin}/mcp",
+    "authorization_servers": ["{origin}"],
+    "scopes_supported": ["notes:read"],
+    "bearer_methods_supported": ["header"],
+}
+_ENDPOINTS: Document = {
+    "authorization_endpoint": "{origin}/authorize",
+    "token_endpoint": "{origin}/token",
+    "registration_endpoint": "{origin}/register",
+    "response_types_supported": ["code"],
+    "code_challenge_methods_supported": ["S256"],
+    "token_endpoint_auth_methods_supported": ["none"],
+    "authorization_response_iss_parameter_supported": True,
+}
+_ISSUER: Document = {
+    "issuer": "{origin}",
+    **_ENDPOINTS,
+    "client_id_metadata_document_supported": True,
+    "grant_types_supported": ["authorization_code", "refresh_token"],
+}
 
 
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
@@ -324,19 +191,8 @@ class Granting(TokenVerifier):
 
     async def _describe(self, request: Request) -> Response:
         path = request.path_params["path"]
-        base = self.origin + (path or "/main")
-        document = {
-            "issuer": self.origin + path,
-            "authorization_endpoint": f"{base}/authorize",
-            "token_endpoint": f"{base}/token",
-            "registration_endpoint": f"{base}/register",
-            "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": ["none"],
-            "authorization_response_iss_parameter_supported": True,
-            **self.metadata,
-        }
-        return JSONResponse({name: value for name, value in document.items() if value is not None})
+        document = _at(self.origin + (path or "/main"), _ENDPOINTS) | {"issuer": self.origin + path}
+        return JSONResponse(_at("{origin}", {**document, **self.metadata}))
 
     async def _authorize(self, request: Request) -> Response:
         query = dict(request.query_params)
@@ -369,12 +225,9 @@ class Granting(TokenVerifier):
             scope = " ".join(each for each in scope.split() if each in self.granted)
         token = f"access-{secrets.token_urlsafe(24)}"
         self.live[token] = frozenset(scope.split())
-        answer = {
-            "access_token": token,
-            "token_type": "bearer",
-            "scope": scope,
-            **({} if self.lifetime is None else {"expires_in": self.lifetime}),
-        }
+        answer = {"access_token": token, "token_type": "bearer", "scope": scope}
+        if self.lifetime is not None:
+            answer["expires_in"] = self.lifetime
         if self.may_refresh:
             answer["refresh_token"] = f"refresh-{secrets.token_urlsafe(24)}"
             self._refresh[answer["refresh_token"]] = scope
@@ -386,6 +239,56 @@ class Granting(TokenVerifier):
         if waiting := self.answers.get("register"):
             return waiting.pop(0)
         return JSONResponse({"client_id": f"client-{secrets.token_urlsafe(6)}", **content}, 201)
+
+
+@dataclass
+class TokenRequest:
+    """What came to a token endpoint."""
+
+    path: str
+    form: dict[str, str]
+    headers: dict[str, str]
+
+
+class TokenSite(Granting):
+    """Issues tokens to programs: the authorization server of an MCP server, and an identity provider at `/idp`.
+
+    Args:
+        issuer: Changes to the metadata.
+        answer: Answers a request for a token; by default with a new token.
+        exchange: The same at the identity provider.
+    """
+
+    def __init__(self, issuer: Any = None, answer: Any = None, exchange: Any = None) -> None:
+        super().__init__()
+        self.metadata = {"token_endpoint_auth_methods_supported": None, **(issuer or {})}
+        self.answer = answer
+        self.exchange = exchange
+        self.may_refresh = False
+        self.requests: list[TokenRequest] = []
+
+    @contextmanager
+    def running(self) -> Iterator[str]:
+        """Run it, and give the URL of the MCP server."""
+        server = Server("notes", auth=self, scopes={"notes:read": Scope("Read", default=True)})
+
+        @server.tool
+        def whoami(ctx: Context) -> str:
+            """Return the client of the token."""
+            return str(ctx.principal.client_id)
+
+        with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+            yield f"{origin}/mcp"
+
+    async def verify(self, token: str, audience: str) -> AccessToken:
+        grant = await super().verify(token, audience)
+        return AccessToken(client(self.origin, "reports", grant.principal.scopes), fresh_until=0.0)
+
+    async def _token(self, request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode(), strict_parsing=True))
+        self.requests.append(TokenRequest(request.url.path, form, dict(request.headers)))
+        answer = self.exchange if request.url.path == "/idp/token" else self.answer
+        return answer(self.requests[-1]) if answer else JSONResponse(self.issued(form.get("scope", "")))
 
 
 class Answering:
@@ -482,8 +385,3 @@ class Clicks:
 def clicking(browser: Clicks | None = None, **options: Any) -> OAuth:
     """What logs in with it, and keeps tokens in memory."""
     return OAuth(**{"browser": browser or Clicks(), "storage": MemoryTokens(), **options})
-
-
-def soon(seconds: float) -> float:
-    """The time in so many seconds."""
-    return time.time() + seconds

@@ -17,7 +17,7 @@ from hashlib import sha256
 from html import escape
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urljoin, urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlencode, urljoin, urlsplit
 
 import anyio.to_thread
 import httpx2
@@ -37,6 +37,75 @@ CLIENT = ("proxy", "the secret of the proxy")
 
 
 USERS: dict[str, dict[str, Any]] = {"ada": {}, "bob": {}}
+OPENID = "/.well-known/openid-configuration"
+AUTHORIZE = "/authorize"
+TOKEN = "/token"
+USERINFO = "/userinfo"
+REVOKE = "/revoke"
+KEYS = "/keys"
+
+
+class Site(ABC):
+    """An ASGI endpoint for all paths, with switches.
+
+    Attributes:
+        url: The origin.
+        asked: How many requests came to each path.
+        metadata: Changes to the metadata; None removes a member.
+        instead: Returns the response to a request, or None for the usual one.
+        held: The path whose requests wait for `is_open`; None for all paths.
+        is_asked: Set when a request has come to it.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: Counter[str] = Counter()
+        self.metadata: dict[str, Any] = {}
+        self.instead: Callable[[Request], Response | None] = lambda _: None
+        self.held: str | None = None
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.is_asked = threading.Event()
+
+    def break_down(self, status: int = 503) -> None:
+        self.instead = lambda _: Response(status_code=status)
+
+    def mend(self) -> None:
+        self.instead = lambda _: None
+        self.is_open.set()
+
+    async def answer(self, request: Request) -> Response:
+        path = self.path_of(request)
+        self.asked[path] += 1
+        if self.held in {None, path}:
+            self.is_asked.set()
+            if not self.is_open.is_set():
+                await anyio.to_thread.run_sync(self.is_open.wait)
+        return self.instead(request) or await self.respond(request, path)
+
+    def path_of(self, request: Request) -> str:
+        return request.url.path
+
+    @abstractmethod
+    async def respond(self, request: Request, path: str) -> Response: ...
+
+    def changed_metadata(self, **members: Any) -> Response:
+        """Return the metadata of the issuer; texts are the paths of endpoints."""
+        document: dict[str, Any] = {"issuer": self.url}
+        for name, value in members.items():
+            document[name] = self.url + value if isinstance(value, str) else value
+        document |= self.metadata
+        return JSONResponse({name: value for name, value in document.items() if value is not None})
+
+
+@contextmanager
+def serving_site(site: Site) -> Iterator[Any]:
+    routes = [Route("/{path:path}", site.answer, methods=["GET", "POST", "DELETE"])]
+    with in_thread(Starlette(routes=routes)) as site.url:
+        try:
+            yield site
+        finally:
+            site.is_open.set()
 
 
 @dataclass
@@ -50,69 +119,44 @@ class IdpLogin:
     is_over: bool = False
 
 
-class UpstreamSite(ABC):
+class UpstreamSite(Site):
+    """An authorization server with a login page, a consent page, and codes that need PKCE."""
+
     remembers = False
-    paths: Mapping[str, str]
+    paths: Mapping[str, str] = {"authorize": AUTHORIZE, "token": TOKEN}
 
     def __init__(self) -> None:
-        self.url = ""
+        super().__init__()
         self.client: tuple[str, str | None] = CLIENT
         self.users = {name: dict(claims) for name, claims in USERS.items()}
         self.seconds: float | None = 3600
         self.refreshes = True
-        self.narrows: Callable[[list[str]], list[str]] = lambda scopes: scopes
-        self.asked: Counter[str] = Counter()
         self.forms: list[tuple[str, dict[str, str]]] = []
         self.logins: list[IdpLogin] = []
         self.codes: dict[str, IdpLogin] = {}
         self.revoked: list[str] = []
         self.secrets: set[str] = {str(self.client[1])}
-        self.instead: Callable[[Request], Response | None] = lambda _: None
         self.changed: Callable[[dict[str, Any]], dict[str, Any]] = lambda members: members
-        self.held: str | None = None
-        self.is_open = threading.Event()
-        self.is_open.set()
-        self.is_asked = threading.Event()
+        self.clock: Callable[[], float] = time.time
         self._consents: set[tuple[str, frozenset[str]]] = set()
 
-    # What tests do to it
-
-    def break_down(self, status: int = 503) -> None:
-        self.instead = lambda _: Response(status_code=status)
-
-    def mend(self) -> None:
-        self.instead = lambda _: None
-        self.is_open.set()
+    # Switches
 
     def end(self, user: str) -> None:
         for login in self.logins:
             login.is_over |= login.user == user
 
-    def expire(self, user: str) -> None:
-        for login in self.logins:
-            if login.user == user:
-                login.access = dict.fromkeys(login.access, 0.0)
-
     def user_of(self, access_token: str) -> str | None:
         for login in self.logins:
-            if not login.is_over and login.access.get(access_token, 0.0) > time.time():
+            if not login.is_over and login.access.get(access_token, 0.0) > self.clock():
                 return login.user
         return None
 
-    # What it answers
+    # Responses
 
-    async def answer(self, request: Request) -> Response:
-        path = request.url.path
-        self.asked[path] += 1
-        if self.held in {None, path}:
-            self.is_asked.set()
-            if not self.is_open.is_set():
-                await anyio.to_thread.run_sync(self.is_open.wait)
-        instead = self.instead(request)
-        if instead is not None:
-            return instead
+    async def respond(self, request: Request, path: str) -> Response:
         if path == self.paths["authorize"]:
-            return await self._page(request)
+            return await self.page(request)
         if path == self.paths["token"] and request.method == "POST":
             return await self._token(request)
         return await self.more(request, path)
@@ -150,7 +194,7 @@ class UpstreamSite(ABC):
 
     def issue(self, login: IdpLogin) -> dict[str, Any]:
         token = self.secret("access")
-        login.access[token] = time.time() + (1e9 if self.seconds is None else self.seconds)
+        login.access[token] = self.clock() + (1e9 if self.seconds is None else self.seconds)
         members: dict[str, Any] = {
             "access_token": token,
             "token_type": "bearer",
@@ -169,7 +213,7 @@ class UpstreamSite(ABC):
         self.secrets.add(made)
         return made
 
-    async def _page(self, request: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         asked = dict(request.query_params)
         if asked.get("client_id") != self.client[0] or "redirect_uri" not in asked:
             return HTMLResponse("<h1>No such client</h1>", 404)
@@ -189,7 +233,10 @@ class UpstreamSite(ABC):
             listed = "".join(f"<li>{escape(each)}" for each in scopes)
             return _shown("Consent", f"<p>{escape(user)}<ul>{listed}</ul>", "allow", "deny")
         self._consents.add(consent)
-        login = IdpLogin(user, asked, tuple(self.narrows(scopes)))
+        return self.consented(asked, user)
+
+    def consented(self, asked: Mapping[str, str], user: str) -> Response:
+        login = IdpLogin(user, asked, tuple(asked.get("scope", "").split()))
         self.logins.append(login)
         code = self.secret("code")
         self.codes[code] = login
@@ -222,16 +269,6 @@ class UpstreamSite(ABC):
             if token == login.refresh and not login.is_over:
                 return self.granted(request, self.issue(login))
         return self.refused(request, "invalid_grant")
-
-
-@contextmanager
-def serving_site(site: UpstreamSite) -> Iterator[UpstreamSite]:
-    routes = [Route("/{path:path}", site.answer, methods=["GET", "POST", "DELETE"])]
-    with in_thread(Starlette(routes=routes)) as site.url:
-        try:
-            yield site
-        finally:
-            site.is_open.set()
 
 
 async def log_in(url: str, user: str = "ada", *, button: str = "allow") -> dict[str, str]:
@@ -273,47 +310,20 @@ def _shown(title: str, body: str, *buttons: str) -> Response:
     return HTMLResponse(page)
 
 
-OPENID = "/.well-known/openid-configuration"
-
-
-AUTHORIZE = "/authorize"
-
-
-TOKEN = "/token"
-
-
-USERINFO = "/userinfo"
-
-
-REVOKE = "/revoke"
-
-
-KEYS = "/keys"
-
-
 class OpenIdSite(UpstreamSite):
-    paths = {"authorize": AUTHORIZE, "token": TOKEN}
+    """An OpenID provider."""
 
     def __init__(self, signer: Signer) -> None:
         super().__init__()
-        self.signer = signer
-        self.published = [signer]
-        self.metadata: dict[str, Any] = {}
+        self.signer = self.published = signer
         self.claims: Callable[[dict[str, Any]], dict[str, Any]] = lambda claims: claims
         self.header: dict[str, Any] = {}
         self.told: Callable[[dict[str, Any]], dict[str, Any]] = lambda claims: claims
-        self.clock: Callable[[], float] = time.time
 
     def extra(self, login: IdpLogin, access_token: str) -> dict[str, Any]:
         now = int(self.clock())
-        claims = {
-            "iss": self.url,
-            "sub": f"sub-of-{login.user}",
-            "aud": self.client[0],
-            "exp": now + 300,
-            "iat": now,
-            "nonce": login.asked.get("nonce"),
-        }
+        claims = {"iss": self.url, "sub": f"sub-of-{login.user}", "aud": self.client[0], "iat": now}
+        claims |= {"exp": now + 300, "nonce": login.asked.get("nonce")}
         members = {name: value for name, value in self.claims(claims).items() if value is not None}
         token = self.signer.sign(json.dumps(members).encode(), {"typ": "JWT", **self.header})
         self.secrets.add(token)
@@ -321,9 +331,17 @@ class OpenIdSite(UpstreamSite):
 
     async def more(self, request: Request, path: str) -> Response:
         if path == OPENID:
-            return JSONResponse(self._metadata())
+            return self.changed_metadata(
+                authorization_endpoint=AUTHORIZE,
+                token_endpoint=TOKEN,
+                userinfo_endpoint=USERINFO,
+                revocation_endpoint=REVOKE,
+                jwks_uri=KEYS,
+                scopes_supported=["openid", "profile", "email", "offline_access"],
+                code_challenge_methods_supported=["S256"],
+            )
         if path == KEYS:
-            return JSONResponse({"keys": [each.public() for each in self.published]})
+            return JSONResponse({"keys": [self.published.public()]})
         if path == USERINFO:
             user = self.user_of(request.headers.get("authorization", "").removeprefix("Bearer "))
             if user is None:
@@ -344,20 +362,6 @@ class OpenIdSite(UpstreamSite):
                 login.is_over = True
             login.access.pop(form["token"], None)
         return Response(status_code=200)
-
-    def _metadata(self) -> dict[str, Any]:
-        members = {
-            "issuer": self.url,
-            "authorization_endpoint": self.url + AUTHORIZE,
-            "token_endpoint": self.url + TOKEN,
-            "userinfo_endpoint": self.url + USERINFO,
-            "revocation_endpoint": self.url + REVOKE,
-            "jwks_uri": self.url + KEYS,
-            "scopes_supported": ["openid", "profile", "email", "offline_access"],
-            "code_challenge_methods_supported": ["S256"],
-            **self.metadata,
-        }
-        return {name: value for name, value in members.items() if value is not None}
 
 
 @contextmanager
@@ -393,10 +397,9 @@ class GitHubSite(UpstreamSite):
         super().__init__()
         self.seconds = None
         self.refreshes = False
-        self.says_issuer = True
 
     def code_parameters(self) -> dict[str, str]:
-        return {"iss": f"{self.url}/login/oauth"} if self.says_issuer else {}
+        return {"iss": f"{self.url}/login/oauth"}
 
     def separated(self, scopes: tuple[str, ...]) -> str:
         return ",".join(scopes)
@@ -404,14 +407,11 @@ class GitHubSite(UpstreamSite):
     def refused(self, request: Request, error: str, status: int = 400) -> Response:
         if error == "invalid_grant" and self.forms[-1][1]["grant_type"] == "refresh_token":
             error = "bad_refresh_token"
-        return self.granted(
-            request,
-            {
-                "error": _ERRORS.get(error, error),
-                "error_description": "The code passed is incorrect or expired.",
-                "error_uri": "https://docs.github.com/",
-            },
-        )
+        members = {
+            "error": _ERRORS.get(error, error),
+            "error_description": "The code is incorrect or expired.",
+        }
+        return self.granted(request, {**members, "error_uri": "https://docs.github.com/"})
 
     def granted(self, request: Request, members: dict[str, Any]) -> Response:
         if "json" in request.headers.get("accept", ""):
@@ -451,14 +451,14 @@ class GitHubSite(UpstreamSite):
             "login": user,
             "id": IDS[user],
             "node_id": f"U_{IDS[user]}",
+            "name": user.title(),
+            "email": None,
             "avatar_url": f"https://avatars.githubusercontent.com/u/{IDS[user]}",
             "html_url": f"https://github.com/{user}",
             "type": "User",
             "site_admin": False,
-            "name": user.title(),
-            "company": None,
-            "email": None,
             "two_factor_authentication": True,
+            "company": None,
             "plan": {"name": "pro", "space": 976_562_499},
             "followers_url": f"https://api.github.com/users/{user}/followers",
             **self.users[user],
@@ -505,53 +505,29 @@ METADATA = "/.well-known/oauth-authorization-server"
 INTROSPECTION = "/introspect"
 
 
-class KeyIssuer:
+class KeyIssuer(Site):
+    """An issuer with keys, metadata at `places`, and introspection of the known `tokens`."""
+
     def __init__(self, *signers: Signer) -> None:
-        self.url = ""
-        self.asked: Counter[str] = Counter()
+        super().__init__()
         self.headers: dict[str, str] = {}
-        self.metadata: dict[str, Any] = {}
         self.tokens: dict[str, Any] = {}
         self.asked_about: list[tuple[str | None, dict[str, Any]]] = []
         self.places = {METADATA}
-        self.instead: Callable[[Request], Response | None] = lambda _: None
-        self.is_open = threading.Event()
-        self.is_open.set()
-        self.is_asked = threading.Event()
         self.publish(*signers)
 
     def publish(self, *signers: Signer) -> None:
         self.keys: Any = {"keys": [each.public() for each in signers]}
 
-    def break_down(self, status: int = 503) -> None:
-        self.instead = lambda _: Response(status_code=status)
-
-    def mend(self) -> None:
-        self.instead = lambda _: None
-
-    async def answer(self, request: Request) -> Response:
-        path = request.url.path
-        self.asked[path] += 1
-        self.is_asked.set()
-        if not self.is_open.is_set():
-            await anyio.to_thread.run_sync(self.is_open.wait)
-        instead = self.instead(request)
-        if instead is not None:
-            return instead
+    async def respond(self, request: Request, path: str) -> Response:
         if path == KEYS:
             return JSONResponse(self.keys, headers=self.headers)
         if path == INTROSPECTION:
-            form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+            form = dict(parse_qsl((await request.body()).decode()))
             self.asked_about.append((request.headers.get("authorization"), form))
             return JSONResponse(self.tokens.get(form["token"], {"active": False}))
         if path in self.places:
-            members = {
-                "issuer": self.url,
-                "jwks_uri": self.url + KEYS,
-                "introspection_endpoint": self.url + INTROSPECTION,
-                **self.metadata,
-            }
-            return JSONResponse({name: value for name, value in members.items() if value is not None})
+            return self.changed_metadata(jwks_uri=KEYS, introspection_endpoint=INTROSPECTION)
         return Response(status_code=404)
 
     @property
@@ -561,13 +537,8 @@ class KeyIssuer:
 
 @contextmanager
 def serve_keys(*signers: Signer) -> Iterator[KeyIssuer]:
-    provider = KeyIssuer(*signers)
-    routes = [Route("/{path:path}", provider.answer, methods=["GET", "POST"])]
-    with in_thread(Starlette(routes=routes)) as provider.url:
-        try:
-            yield provider
-        finally:
-            provider.is_open.set()
+    with serving_site(KeyIssuer(*signers)) as issuer:
+        yield issuer
 
 
 OLD, NEW, NEWEST = (Signer("ES256", name) for name in ("old", "new", "newest"))

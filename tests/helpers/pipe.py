@@ -27,6 +27,9 @@ REMOVED = ("initialize", "ping", "logging/setLevel", "resources/subscribe", "res
 
 META = "io.modelcontextprotocol/"
 
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The parameter that the header `Mcp-Name` repeats, by method."""
+
 
 def stateless_meta(revision: str = "2026-07-28", **more: Any) -> dict[str, Any]:
     """Return the `_meta` that a stateless request must have."""
@@ -36,6 +39,25 @@ def stateless_meta(revision: str = "2026-07-28", **more: Any) -> dict[str, Any]:
         META + "clientCapabilities": {},
         **more,
     }
+
+
+def message(method: str, params: dict[str, Any] | None = None, id_: Any = 1) -> dict[str, Any]:
+    """Return a request; without an id, a notification."""
+    members: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def http_request(method: str, **params: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the headers and the body of a stateless request over HTTP."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": STATELESS[-1],
+        "Mcp-Method": method,
+    }
+    if (name := params.get(NAMED_BY.get(method, ""))) is not None:
+        headers["Mcp-Name"] = name
+    return headers, message(method, {**params, "_meta": stateless_meta()})
 
 
 class Pipe:
@@ -121,14 +143,11 @@ class Pipe:
             params["_meta"] = {**stateless_meta(self.revision), **meta}
         elif meta:
             params["_meta"] = meta
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
-        if params:
-            message["params"] = params
-        return message
+        return message(method, params or None, id_)
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
-        self.send({"jsonrpc": "2.0", "method": method, **({"params": params} if params is not None else {})})
+        self.send(message(method, params, None))
 
     def cancel(self, id_: str | int) -> None:
         """Cancel a request."""

@@ -7,12 +7,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from queue import SimpleQueue
+from subprocess import PIPE
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import mcpkit
+import mcpkit.calls.tasks
 from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
@@ -21,6 +24,8 @@ from mcpkit.engine.chain import through
 from mcpkit.engine.connection import Connection
 from mcpkit.extensions import BaseTool, SubscriptionTopic
 from mcpkit.types import json_type
+from tests.helpers.pipe import message
+from tests.helpers.raw_client import initialize
 
 PACKAGE = str(Path(mcpkit.__file__).parent)
 LIMIT = 10
@@ -39,107 +44,70 @@ def package_frames(frame: FrameType | None) -> list[str]:
     return names
 
 
-@frames_server.tool
-async def in_the_loop() -> str:
+def record() -> str:
     stacks.append(package_frames(sys._getframe()))
     return "done"
 
 
-@frames_server.tool
-def in_a_thread() -> str:
-    stacks.append(package_frames(sys._getframe()))
-    return "done"
+async def record_in_loop(number: int = 0) -> str:
+    return record()
+
+
+frames_server.tool(record_in_loop)
+frames_server.tool(record)
+frames_server.resource("frames://{number}")(record_in_loop)
+frames_server.prompt(record_in_loop)
+hops: list[list[str]] = []
 
 
 @frames_server.resource("frames://fixed")
 async def fixed() -> str:
-    stacks.append(package_frames(sys._getframe()))
-    return "done"
+    return record()
 
 
-@frames_server.resource("frames://{number}")
-async def templated(number: int) -> str:
-    stacks.append(package_frames(sys._getframe()))
-    return "done"
+class HoppingQueue(SimpleQueue[Any]):
+    """A queue that records the stack of each `put`."""
+
+    def put(self, job: Any) -> None:
+        hops.append(package_frames(sys._getframe()))
+        super().put(job)
 
 
-@frames_server.prompt
-async def prompted() -> str:
-    stacks.append(package_frames(sys._getframe()))
-    return "done"
+frames_server.engine.runtime.threads._jobs = HoppingQueue()
 
 
 async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Serve one request; return the frames on its way, over every hop to a task or a thread."""
-    hops: list[list[str]] = []
     answered = asyncio.Event()
-    connection = Connection(frames_server, lambda message: answered.set())
-    connection.receive(
-        json.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": 0,
-                "method": "initialize",
-                "params": {
-                    "protocolVersion": "2025-11-25",
-                    "capabilities": {},
-                    "clientInfo": {"name": "frames", "version": "1"},
-                },
-            }
-        ).encode()
-    )
+    connection = Connection(frames_server, lambda _: answered.set())
+    connection.receive(json.dumps(initialize()).encode())
     answered.clear()
 
-    def hop_of(original: Any) -> Any:
-        def hop(*args: Any, **kwargs: Any) -> Any:
-            # What waits here has handed the request on; what it called to do so is not on the way.
-            hops.append(package_frames(sys._getframe()))
-            return original(*args, **kwargs)
+    def start(*args: Any, **options: Any) -> Any:
+        # What waits here has handed the request on; what it called to do so is not on the way.
+        hops.append(package_frames(sys._getframe()))
+        return original(*args, **options)
 
-        return hop
-
-    frames_server.engine.runtime.threads._jobs = HoppingQueue(
-        frames_server.engine.runtime.threads._jobs, hops
-    )  # type: ignore[assignment]
+    original = mcpkit.calls.tasks._start
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        import mcpkit.calls.tasks
-
-        monkeypatch.setattr(mcpkit.calls.tasks, "_start", hop_of(mcpkit.calls.tasks._start))
+        monkeypatch.setattr(mcpkit.calls.tasks, "_start", start)
     stacks.clear()
-    try:
-        connection.receive(
-            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-        )
-        await asyncio.wait_for(answered.wait(), 10)
-    finally:
-        frames_server.engine.runtime.threads._jobs = frames_server.engine.runtime.threads._jobs.queue
-        await connection.aclose()
+    hops.clear()
+    connection.receive(json.dumps(message(method, params)).encode())
+    await asyncio.wait_for(answered.wait(), 10)
+    monkeypatch.undo()
+    await connection.aclose()
     assert len(stacks) == 1
     return [name for stack in [stacks[0], *hops] for name in stack]
 
 
-class HoppingQueue:
-    """Notes the stack of whoever hands a job to a thread."""
-
-    def __init__(self, queue: Any, hops: list[list[str]]) -> None:
-        self.queue = queue
-        self.hops = hops
-
-    def put(self, job: Any) -> None:
-        self.hops.append(package_frames(sys._getframe()))
-        self.queue.put(job)
-
-    def get(self, timeout: float) -> Any:
-        return self.queue.get(timeout=timeout)
-
-
 def test_call_has_at_most_ten_frames_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for method, params in (
-        ("tools/call", {"name": "in_the_loop"}),
-        ("tools/call", {"name": "in_a_thread"}),
+        ("tools/call", {"name": "record_in_loop"}),
+        ("tools/call", {"name": "record"}),
         ("resources/read", {"uri": "frames://fixed"}),
         ("resources/read", {"uri": "frames://7"}),
-        ("prompts/get", {"name": "prompted"}),
+        ("prompts/get", {"name": "record_in_loop"}),
     ):
         frames = asyncio.run(frames_of(method, params, monkeypatch))
         assert "receive" in frames  # the count begins at the bytes
@@ -155,9 +123,9 @@ from mcpkit import Server
 server = Server("lazy", version="1.0.0")
 
 @server.tool
-def loaded(depth: int = 1) -> list[str]:
-    """The packages that are loaded."""
-    return sorted({".".join(name.split(".")[:depth]) for name in sys.modules})
+def loaded() -> list[str]:
+    """Return the modules that are loaded."""
+    return sorted(sys.modules)
 
 server.run()
 '''
@@ -167,83 +135,47 @@ WITH_AN_APP = SERVER.replace(
     'app = server.asgi(http=HttpOptions(readiness_path="/health"))\nserver.run()',
 )
 HTTP = {
-    "asgiref",
-    "django",
-    "fastapi",
-    "h11",
-    "http",
-    "httptools",
-    "httpx",
-    "httpx2",
-    "litestar",
-    "sse_starlette",
-    "starlette",
-    "urllib3",
-    "uvicorn",
-    "uvloop",
-    "websockets",
+    *("asgiref", "django", "fastapi", "h11", "http", "httptools", "httpx", "httpx2", "litestar", "starlette"),
+    *("sse_starlette", "urllib3", "uvicorn", "uvloop", "websockets"),
 }
 HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", "pydantic", "unittest", "xml"}
 MODULES = {"logging.config", "urllib.request"}
 
 
-def talk(*messages: dict[str, object], program: str = SERVER) -> list[dict[str, object]]:
-    """Send messages to a server, each when the one before has been answered, so that all runs load the same."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
+def run(program: str) -> str:
+    """Run a program, and return its output."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def after_a_whole_conversation(program: str = SERVER) -> set[str]:
+    """Return the modules that a server has imported by its second tool call."""
+    messages = [
+        initialize(),
+        message("notifications/initialized", None, None),
+        message("tools/list", None, 2),
+        *(message("tools/call", {"name": "loaded"}, number) for number in (3, 4)),
+    ]
+    with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        answers = []
-        for message in messages:
-            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        for each in messages:  # each after the response to the one before, so that all runs load the same
+            server.stdin.write(json.dumps(each) + "\n")
             server.stdin.flush()
-            if "id" in message:
-                answers.append(json.loads(server.stdout.readline()))
+            answer = json.loads(server.stdout.readline()) if "id" in each else None
         server.stdin.close()
         assert server.wait(60) == 0
-    return answers
+    return set(answer["result"]["structuredContent"]["result"])
 
 
-def after_a_whole_conversation(depth: int, program: str = SERVER) -> set[str]:
-    client = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    call = {"name": "loaded", "arguments": {"depth": depth}}
-    answers = talk(
-        {"id": 1, "method": "initialize", "params": client},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": call},
-        {"id": 4, "method": "tools/call", "params": call},
-        program=program,
-    )
-    results = {answer["id"]: answer["result"] for answer in answers}
-    assert sorted(results) == [1, 2, 3, 4]
-    return set(results[4]["structuredContent"]["result"])
-
-
-def after_the_import(depth: int) -> set[str]:
-    names = f"{{'.'.join(name.split('.')[:{depth}]) for name in sys.modules}}"
-    program = f"import sys; from mcpkit import Server; print(*{names})"
-    return set(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60).split())
+def after_the_import() -> set[str]:
+    return set(run("import sys; from mcpkit import Server; print(*sys.modules)").split())
 
 
 RARE = (
-    through,
-    Ask,
-    BaseTool,
-    ElicitRequest,
-    Injection,
-    LogHandler,
-    Root,
-    SamplingRequest,
-    SubscriptionTopic,
-    UriTemplate,
-    json_type,
-    resource_dir,
+    *(through, Ask, BaseTool, ElicitRequest, Injection, LogHandler, Root, SamplingRequest, SubscriptionTopic),
+    *(UriTemplate, json_type, resource_dir),
 )
 
 
@@ -253,7 +185,7 @@ def packages(modules: set[str], depth: int) -> set[str]:
 
 @pytest.mark.parametrize("load", [after_the_import, after_a_whole_conversation])
 def test_stdio_server_does_not_import_http_and_heavy_packages(load):
-    modules = load(9)
+    modules = load()
     assert packages(modules, 1) & (HTTP | HEAVY) == set()
     assert packages(modules, 2) & MODULES == set()
     assert "mcpkit.transports.http" not in packages(modules, 3)
@@ -267,8 +199,7 @@ def test_public_names_can_be_imported():
         "import mcpkit; assert set(mcpkit.__all__) <= {*dir(mcpkit)}\n"
         "from mcpkit import *; print(Access, TaskOptions)"
     )
-    shown = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
-    assert shown.split() == f"{Access} {TaskOptions}".split()
+    assert run(program).split() == f"{Access} {TaskOptions}".split()
 
 
 def test_unknown_name_of_the_package_raises():
@@ -280,25 +211,16 @@ def test_unknown_name_of_the_package_raises():
 
 def test_client_does_not_import_the_server():
     program = "import json, sys; from mcpkit import Client; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60))
-    rooms = {".".join(name.split(".")[:2]) for name in loaded}
-    assert not rooms & {
-        f"mcpkit.{room}" for room in ("components", "engine", "schema", "server", "transports")
-    }
+    loaded = json.loads(run(program))
+    rooms = ("components", "engine", "schema", "server", "transports")
+    assert not packages({*loaded}, 2) & {f"mcpkit.{room}" for room in rooms}
     assert not HTTP - {"http"} & set(loaded)
 
 
 def test_asgi_app_at_module_level_imports_its_options_only():
-    with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
-    assert with_an_app - without == {
-        "mcpkit.state.keys",
-        "mcpkit.protocol.header_fields",
-        "mcpkit.transports.http",
-        "mcpkit.transports.http.app",
-        "mcpkit.transports.http.intake",
-        "mcpkit.transports.http.intake.guard",
-        "mcpkit.transports.http.options",
-    }
+    with_an_app, without = (after_a_whole_conversation(program) for program in (WITH_AN_APP, SERVER))
+    http = {f"mcpkit.transports.http{name}" for name in ("", ".app", ".intake", ".intake.guard", ".options")}
+    assert with_an_app - without == {"mcpkit.state.keys", "mcpkit.protocol.header_fields", *http}
 
 
 OPEN = """
@@ -324,12 +246,6 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_http_without_auth_does_not_import_authorization():
-    done = subprocess.run([sys.executable, "-c", OPEN], capture_output=True, check=True, text=True)
-    of_authorization = (
-        "joserfc",
-        "cryptography",
-        "mcpkit.auth",
-        "mcpkit.client.authorization",
-        "mcpkit.transports.http.protection",
-    )
-    assert [name for name in json.loads(done.stdout) if name.startswith(of_authorization)] == []
+    protection = ("mcpkit.client.authorization", "mcpkit.transports.http.protection")
+    of_authorization = ("joserfc", "cryptography", "mcpkit.auth", *protection)
+    assert [name for name in json.loads(run(OPEN)) if name.startswith(of_authorization)] == []

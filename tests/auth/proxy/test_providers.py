@@ -102,25 +102,25 @@ def site(kind: Any, clock: Clock) -> Any:
 
 
 def expect_no_secrets(journey: Journey) -> None:
-    assert journey.site.given
+    assert journey.site.secrets
     seen = "\n".join(journey.seen)
-    assert not [secret for secret in (*journey.site.given, CLIENT_SECRET) if secret in seen]
+    assert not [secret for secret in (*journey.site.secrets, CLIENT_SECRET) if secret in seen]
 
 
 async def test_provider_login_and_tool_call(kind, site, clock):
     async with before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
-        assert await journey.text(tokens, "whoami") == f"{site.metadata['issuer']}#sub={SUBJECTS[kind]}"
+        assert await journey.text(tokens, "whoami") == f"{site.url}#sub={SUBJECTS[kind]}"
         assert await journey.text(tokens, "named") == "200 Ada Lovelace"
         expect_no_secrets(journey)
-    [form] = [form for _, url, form in site.asked if url == site.metadata["authorization_endpoint"]]
+    [form] = [form for _, url, form in site.requests if url == site.recorded["authorization_endpoint"]]
     assert form["code_challenge"] != journey.login.query["code_challenge"]
     assert form["state"] != journey.login.query["state"]
 
 
 async def test_provider_tokens_are_refreshed(site, clock):
     if isinstance(site, GitHub):
-        site.expires = True
+        site.seconds, site.refreshes = 28_800, True
     async with before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
         for times in (1, 2):
@@ -128,7 +128,7 @@ async def test_provider_tokens_are_refreshed(site, clock):
             response = await journey.refreshed(tokens)
             assert response.status_code == 200, response.text
             tokens = response.json()
-            assert [form.get("grant_type") for _, _, form in site.asked].count("refresh_token") == times
+            assert [form.get("grant_type") for _, _, form in site.requests].count("refresh_token") == times
             assert await journey.text(tokens, "named") == "200 Ada Lovelace"
         expect_no_secrets(journey)
 
@@ -140,21 +140,20 @@ async def test_revocation_reaches_provider(kind, site, clock, by):
         tokens = await journey.tokens()
         if by == "the client":
             form = {"token": tokens["refresh_token"], "client_id": journey.login.client_id}
-            assert (await journey.posted("/revoke", form)).status_code == 200
+            assert (await journey.post("/revoke", form)).status_code == 200
         else:
-            await server.revoke(f"{site.metadata['issuer']}#sub={SUBJECTS[kind]}")
+            await server.revoke(f"{site.url}#sub={SUBJECTS[kind]}")
         assert (await journey.called(tokens, "whoami")).status_code == 401
         assert (await journey.refreshed(tokens)).status_code == 400
     assert bool(site.revoked) == (kind is not Entra)
-    assert set(site.revoked) <= site.given
+    assert set(site.revoked) <= site.secrets
 
 
 async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkeypatch):
     codes = {GitHub: "incorrect_client_credentials", Google: "invalid_client", Entra: "AADSTS7000215"}
     code = codes[kind]
-    monkeypatch.setattr(site, "_knows", lambda request, form: False)
+    monkeypatch.setattr(site, "is_client", lambda request, form: False)
     async with before(site, server_of(site, clock)) as journey:
-        await journey.registered()
         assert (await journey.come_back())["error"] == "temporarily_unavailable"
     assert code not in str(journey.seen)
     assert "rejected this client" in caplog.text
