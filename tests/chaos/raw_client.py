@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from typing import Any
 
 import httpx2
 
+from tests.helpers.pipe import META, NAMED_BY, message, stateless_meta
 from tests.helpers.processes import DEFAULT_TIMEOUT
+from tests.helpers.raw_client import initialize
 
 Json = dict[str, Any]
 
-META = "io.modelcontextprotocol/"
-TASKS = "io.modelcontextprotocol/tasks"
+CAPABILITIES = {"elicitation": {"form": {}}, "extensions": {META + "tasks": {}}}
 ENDED = {"completed", "failed", "cancelled"}
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 INTERNAL_ERROR = -32603
 UNKNOWN = -32602
 
@@ -70,18 +70,15 @@ class Stream:
         except httpx2.TransportError as error:
             raise UnavailableError(repr(error)) from error
 
-    async def until(self, method: str) -> Json:
-        """Return the next message with a method, and skip others."""
-        while (message := await asyncio.wait_for(self.wait(), DEFAULT_TIMEOUT)).get("method") != method:
+    async def until(self, matches: Callable[[Json], object]) -> Json:
+        """Return the next message that matches, and skip others."""
+        while not matches(message := await asyncio.wait_for(self.wait(), DEFAULT_TIMEOUT)):
             pass
         return message
 
     async def response_to(self, id_: int) -> Json:
         """Return the result of a request, and skip other messages."""
-        while (message := await asyncio.wait_for(self.wait(), DEFAULT_TIMEOUT)).get(
-            "id"
-        ) != id_ or "method" in message:
-            pass
+        message = await self.until(lambda each: each.get("id") == id_ and "method" not in each)
         if "error" in message:
             raise ResponseError(message["error"], self.response.status_code)
         result: Json = message["result"]
@@ -91,41 +88,31 @@ class Stream:
 class Client:
     """A client of 2026-07-28; `at` is the URL of a request in place of `url`."""
 
-    revision = "2026-07-28"
-
     def __init__(self, url: str) -> None:
         self.url = url
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._http = httpx2.AsyncClient(timeout=None, limits=limits, trust_env=False)
         self._ids = count(1)
 
-    def _message(self, method: str, params: Json, id_: int) -> Json:
-        meta = {
-            META + "protocolVersion": self.revision,
-            META + "clientInfo": {"name": "chaos", "version": "1"},
-            META + "clientCapabilities": {"elicitation": {"form": {}}, "extensions": {TASKS: {}}},
-            **params.get("_meta", {}),
-        }
-        return {"jsonrpc": "2.0", "id": id_, "method": method, "params": {**params, "_meta": meta}}
-
-    def _headers(self, method: str, params: Json) -> dict[str, str]:
-        headers = {"mcp-protocol-version": self.revision, "mcp-method": method}
+    def _request(self, method: str, params: Json) -> tuple[Json, Json]:
+        """Return headers and params of a request."""
+        meta = stateless_meta(**{META + "clientCapabilities": CAPABILITIES}) | params.get("_meta", {})
         name = params.get(NAMED_BY.get(method, "taskId"))
-        return headers | ({"mcp-name": name} if isinstance(name, str) else {})
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method, "mcp-name": name}
+        return {key: value for key, value in headers.items() if value}, {**params, "_meta": meta}
 
     @asynccontextmanager
     async def open(
         self, method: str, params: Json, at: str | None = None
     ) -> AsyncIterator[tuple[Stream, int]]:
         """Send a request, and yield its response and its id."""
-        id_ = next(self._ids)
-        message = self._message(method, params, id_)
-        async with self._send("POST", at, self._headers(method, params), message) as stream:
+        id_, (headers, params) = next(self._ids), self._request(method, params)
+        async with self._send("POST", at, headers, message(method, params, id_)) as stream:
             yield stream, id_
 
     @asynccontextmanager
     async def _send(
-        self, verb: str, at: str | None, headers: dict[str, str], message: Json | None
+        self, verb: str, at: str | None, headers: Json, message: Json | None = None
     ) -> AsyncIterator[Stream]:
         headers = {"accept": "application/json, text/event-stream", **headers}
         try:
@@ -139,12 +126,9 @@ class Client:
         async with self.open(method, params or {}, at) as (stream, id_):
             return await stream.response_to(id_)
 
-    async def call_tool(self, tool: str, at: str | None = None, **arguments: object) -> Json:
-        return await self.ask("tools/call", {"name": tool, "arguments": arguments}, at)
-
     async def text(self, tool: str, at: str | None = None, **arguments: object) -> str:
         """Call a tool, and return its text."""
-        result = await self.call_tool(tool, at, **arguments)
+        result = await self.ask("tools/call", {"name": tool, "arguments": arguments}, at)
         assert not result.get("isError"), result
         return str(result["content"][0]["text"])
 
@@ -152,28 +136,22 @@ class Client:
 class Session(Client):
     """A client with a session of 2025-11-25."""
 
-    revision = "2025-11-25"
-    id: str | None = None
+    headers: Json
 
-    def _message(self, method: str, params: Json, id_: int) -> Json:
-        return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
-
-    def _headers(self, method: str, params: Json) -> dict[str, str]:
-        return {} if self.id is None else {"mcp-session-id": self.id, "mcp-protocol-version": self.revision}
+    def _request(self, method: str, params: Json) -> tuple[Json, Json]:
+        return self.headers, params
 
     async def initialize(self) -> None:
         """Open the session."""
-        info = {"name": "chaos", "version": "1"}
-        params = {"protocolVersion": self.revision, "capabilities": {"elicitation": {}}, "clientInfo": info}
-        async with self.open("initialize", params) as (stream, id_):
-            await stream.response_to(id_)
-            self.id = stream.response.headers["mcp-session-id"]
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        async with self._send("POST", None, self._headers("", {}), ready) as stream:
+        opening = initialize(capabilities={"elicitation": {}})
+        async with self._send("POST", None, {}, opening) as stream:
+            await stream.response_to(opening["id"])
+            id_ = stream.response.headers["mcp-session-id"]
+        self.headers = {"mcp-session-id": id_, "mcp-protocol-version": "2025-11-25"}
+        ready = message("notifications/initialized", None, None)
+        async with self._send("POST", None, self.headers, ready) as stream:
             assert stream.response.status_code == 202
 
-    @asynccontextmanager
-    async def listen(self) -> AsyncIterator[Stream]:
+    def listen(self) -> AbstractAsyncContextManager[Stream]:
         """Open the stream of the session."""
-        async with self._send("GET", None, self._headers("", {}), None) as stream:
-            yield stream
+        return self._send("GET", None, self.headers)

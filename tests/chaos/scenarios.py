@@ -197,7 +197,7 @@ class Subscriber:
         client = Client(self._url)
         filters = {"notifications": {"resourceSubscriptions": [f"thing://{name}" for name in RESOURCES]}}
         async with client.open("subscriptions/listen", filters) as (stream, _):
-            await stream.until("notifications/subscriptions/acknowledged")
+            await stream.until(lambda each: "method" in each)  # the acknowledgement
             await self._read_changes(client, stream)
 
     async def _listen_in_session(self) -> None:

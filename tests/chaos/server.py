@@ -5,7 +5,6 @@ Environment variables:
     FOLDER: The folder of the files that clients subscribe to.
     LEDGER: The ledger of the tools.
     LEASE: The lease of tasks in seconds.
-    ALONE: Set for a server without Redis.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ async def lifespan(_: Server) -> AsyncGenerator[None]:
 server = Server(
     "cluster",
     secret_key="a secret of the cluster",
-    storage=None if "ALONE" in os.environ else Redis(os.environ["REDIS_URL"]),
+    storage=Redis(os.environ["REDIS_URL"]),
     tasks=TaskOptions(
-        by="replicas" if "ALONE" in os.environ else "workers",
+        by="workers",
         slots=8,
         lease=float(os.environ.get("LEASE", "2")),
         max_open_per_owner=100_000,
@@ -51,6 +50,10 @@ def write(what: str, ctx: Context, **more: object) -> None:
     effects.write(what, call=ctx.idempotency_key, attempt=ctx.task.attempt, pid=os.getpid(), **more)
 
 
+def done(key: str, ctx: Context) -> dict[str, object]:
+    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+
+
 # Long work
 
 
@@ -58,21 +61,17 @@ def write(what: str, ctx: Context, **more: object) -> None:
 async def works(key: str, seconds: float, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     await asyncio.sleep(seconds)
-    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+    return done(key, ctx)
 
 
 @server.tool(task=Task(rerun="safe", attempts=20))
 def works_in_thread(key: str, seconds: float, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     time.sleep(seconds)
-    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid(), "unique": os.urandom(8).hex()}
+    return done(key, ctx)
 
 
-@server.tool(task=Task(rerun="never"))
-async def risks(key: str, seconds: float, ctx: Context) -> dict[str, object]:
-    write("effect", ctx, key=key)
-    await asyncio.sleep(seconds)
-    return {"key": key, "attempt": ctx.task.attempt}
+server.tool(works, name="risks", task=Task(rerun="never"))
 
 
 @server.tool(task=Task(rerun="never"))
@@ -106,10 +105,6 @@ def step(name: str, key: str, ctx: Context) -> str:
 
 @server.tool(task=Task(rerun="safe", attempts=20))
 async def waits(key: str, ctx: Context) -> dict[str, object]:
-    return await wait(key, ctx)
-
-
-async def wait(key: str, ctx: Context) -> dict[str, object]:
     write("effect", ctx, key=key)
     try:
         while not (FOLDER / f"go-{key}-{ctx.task.attempt}").exists():
@@ -118,7 +113,7 @@ async def wait(key: str, ctx: Context) -> dict[str, object]:
         write("was cancelled", ctx, key=key)
         raise
     write("went on", ctx, key=key)
-    return {"key": key, "attempt": ctx.task.attempt, "pid": os.getpid()}
+    return done(key, ctx)
 
 
 # Plain calls
