@@ -1,26 +1,37 @@
-"""Logins of users: registration, authorization request, tokens, over each transport."""
+"""Logins of users: registration, authorization request, and tokens that are sent, refreshed and never shown."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse, Response
 
-from mcpkit import Client
+from mcpkit import Client, Retries
 from mcpkit.auth import DevAuth
 from mcpkit.client import MemoryTokens, OAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
-from mcpkit.exceptions import AuthorizationError
-from tests.helpers.authorization_server import Clicks, Granting, clicking, notes
+from mcpkit.exceptions import AuthorizationError, TransportError
+from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking, notes
 from tests.helpers.oauth_flow import User
 from tests.helpers.serving import in_thread_at
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
+each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+async def whoami(server: Granting, **options: Any) -> str:
+    """Log in as a new client, and return what the tool says of the user."""
+    async with Client(server.url, auth=clicking(**options)) as client:
+        return (await client.call_tool("whoami")).text
+
+
+@each_revision
 async def test_login_once_and_token_is_sent_with_each_request(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
@@ -35,8 +46,7 @@ async def test_login_once_and_token_is_sent_with_each_request(server: Granting, 
 
 async def test_login_requests_follow_specification(server: Granting) -> None:
     server.metadata = {"scopes_supported": ["notes:read", "offline_access"]}
-    async with Client(server.url, auth=clicking(client_name="The notebook")):
-        pass
+    await whoami(server, client_name="The notebook")
     [registration] = server.of("register")
     assert registration == {
         "client_name": "The notebook",
@@ -48,16 +58,15 @@ async def test_login_requests_follow_specification(server: Granting) -> None:
         "scope": "notes:read offline_access",
     }
     [page], [token] = server.of("authorize"), server.of("token")
-    assert page["response_type"] == "code"
+    assert (page["response_type"], page["code_challenge_method"], page["prompt"]) == (
+        "code",
+        "S256",
+        "consent",
+    )
     assert page["resource"] == token["resource"] == server.url
     assert page["scope"] == "notes:read offline_access"
-    assert page["prompt"] == "consent"
-    assert page["code_challenge_method"] == "S256"
-    assert (token["grant_type"], "scope" in token, "client_secret" in token) == (
-        "authorization_code",
-        False,
-        False,
-    )
+    assert token["grant_type"] == "authorization_code"
+    assert not token.keys() & {"scope", "client_secret"}
     assert len(token["code_verifier"]) >= 43
 
 
@@ -75,39 +84,26 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
 
 
 async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
-    auth = clicking(client_id="notebook", client_secret="the secret of it", issuer="https://id.example.com")
+    client = {"client_id": "notebook", "client_secret": "the secret of it"}
     with pytest.raises(AuthorizationError, match=r"not 'https://id\.example\.com'"):
-        await client_that_lists(server, auth)
+        await whoami(server, **client, issuer="https://id.example.com")
     assert server.asked == []
 
 
 async def test_login_uses_client_metadata_document_where_supported(server: Granting) -> None:
     url = "https://notebook.example.com/client.json"
-    async with Client(server.url, auth=clicking(client_metadata_url=url)) as client:
-        await client.call_tool("whoami")
+    await whoami(server, client_metadata_url=url)
     assert len(server.of("register")) == 1
     server.metadata = {"client_id_metadata_document_supported": True}
-    async with Client(server.url, auth=clicking(client_metadata_url=url)) as client:
-        await client.call_tool("whoami")
+    await whoami(server, client_metadata_url=url)
     assert len(server.of("register")) == 1
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
 
-async def client_that_lists(server: Granting, auth: OAuth) -> None:
-    async with Client(server.url, auth=auth) as client:
-        await client.list_tools()
-
-
-def served() -> Any:
-    return in_thread_at(
-        lambda origin: notes(DevAuth(users=["ada", "grace"])).asgi(public_url=f"{origin}/mcp")
-    )
-
-
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
 async def test_dev_auth_login_and_step_up(revision: str) -> None:
-    ada = User("ada")
-    with served() as origin:
+    ada, auth = User("ada"), DevAuth(users=["ada", "grace"])
+    with in_thread_at(lambda origin: notes(auth).asgi(public_url=f"{origin}/mcp")) as origin:
         async with Client(f"{origin}/mcp", auth=ada.auth, protocol_version=revision) as client:
             assert (await client.call_tool("whoami")).text == "ada: notes:read"
             assert (await client.call_tool("add_note", {"text": "milk"})).text == "added milk"
@@ -115,7 +111,7 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
     assert ada.asked == [{"notes:read"}, {"notes:read", "notes:write"}]
 
 
-@pytest.mark.parametrize(("options", "wrong"), [
+@each_row(("options", "problem"), [
     ({"client_id": "a"}, "requires issuer="),
     ({"client_secret": "a"}, "requires client_id="),
     ({"issuer": "http://id.example.com"}, "not encrypted"),
@@ -123,6 +119,114 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
     ({"client_metadata_url": "https://example.com"}, "have a path"),
     ({"authentication": PublicClient("another")}, "must equal client_id="),
 ])  # fmt: skip
-def test_oauth_invalid_options_are_refused(options: dict[str, Any], wrong: str) -> None:
-    with pytest.raises(ValueError, match=wrong):
+def test_oauth_invalid_options_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
         clicking(**options)
+
+
+@each_revision
+async def test_token_refused_is_refreshed(server: Granting, revision: str) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert server.grants == ["authorization_code", "refresh_token"]
+    assert server.of("token")[1]["resource"] == server.url
+    assert "scope" not in server.of("token")[1]
+    assert len(browser.visits) == 1
+
+
+async def test_refresh_token_is_used_once_by_concurrent_calls(server: Granting) -> None:
+    async with Client(server.url, auth=clicking()) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        results = await asyncio.gather(*(client.call_tool("whoami") for _ in range(20)))
+    assert {result.text for result in results} == {"ada: notes:read"}
+    assert server.grants == ["authorization_code", "refresh_token"]
+
+
+async def test_token_expiring_is_refreshed_before_request(server: Granting) -> None:
+    server.lifetime = 1e-3  # seconds: it ends before the next request begins
+    async with Client(server.url, auth=clicking()) as client:
+        await client.list_tools()
+        server.lifetime = 3600
+        server.authorizations.clear()
+        await client.call_tool("whoami")
+        await client.call_tool("whoami")
+    assert "refresh_token" in server.grants
+    newest = list(server.live)[-1]
+    assert set(server.authorizations) == {f"Bearer {newest}"}
+
+
+async def test_refresh_token_rejected_starts_login(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        server.answers["token"] = [JSONResponse({"error": "invalid_grant"}, 401)]
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert server.grants == ["authorization_code", "refresh_token", "authorization_code"]
+    assert len(browser.visits) == 2
+
+
+async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
+        server.answers[RESOURCE_METADATA] = [JSONResponse(described)]
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert server.grants == ["authorization_code", "authorization_code"]
+    first, second = server.of("authorize")
+    assert len(server.of("register")) == 2
+    assert first["client_id"] != second["client_id"]
+
+
+async def test_step_up_requests_missing_scope(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser), protocol_version="2025-11-25") as client:
+        await client.call_tool("whoami")
+        assert (await client.call_tool("add_note", {"text": "milk"})).text == "added milk"
+        assert (await client.call_tool("whoami")).text == "ada: notes:read notes:write"
+    assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
+
+
+@pytest.mark.slow
+async def test_secrets_are_in_no_output(
+    server: Granting, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    auth = clicking(client_id="notebook", client_secret="very secret secret", issuer=server.origin)
+    errors: list[BaseException] = []
+    record = tmp_path / "talk.jsonl"
+    options: Any = {"trace": True, "record": record, "retries": Retries(attempts=1)}
+    async with Client(server.url, auth=auth, **options) as client:
+        await client.call_tool("whoami")
+        await client.call_tool("add_note", {"text": "a"})
+        server.live.clear()
+        await client.call_tool("whoami")
+        refused = {"error": "invalid_grant", "error_description": "{}"}
+        for answer in (JSONResponse(refused, 400), Response("broken", 500)):
+            server.live.clear()
+            server.answers["token"] = [answer, Response("broken", 500)]
+            with pytest.raises(TransportError) as failed:
+                await client.call_tool("whoami")
+            errors.append(failed.value)
+        displayed = [repr(auth), repr(client), repr(auth.authorizer(server.url).tokens)]
+    # The browser of the test logs the URLs to which it is redirected.
+    logged = [each.getMessage() for each in caplog.records]
+    reported = "".join(line for line in logged if "authorize" not in line and "/callback" not in line)
+    reported += "".join(capsys.readouterr()) + record.read_text() + "".join(displayed)
+    for error in errors:
+        each: BaseException | None = error
+        while each is not None:
+            reported += f"{each} {each!r}"
+            each = each.__cause__ or each.__context__
+    names = ("code", "code_verifier", "refresh_token", "client_secret")
+    secrets = {form[name] for form in server.of("token") for name in names if name in form}
+    secrets |= {str(each).removeprefix("Bearer ") for each in server.authorizations if each}
+    secrets.add("very secret secret")
+    assert len(secrets) > 6
+    assert [secret for secret in secrets if secret in reported] == []

@@ -1,4 +1,4 @@
-"""The listener for the redirect of a login, the browser login on this machine, and token files between processes."""
+"""The login page in a browser, the listener for the redirect of a login, and token files between processes."""
 
 from __future__ import annotations
 
@@ -6,36 +6,39 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mcpkit.client.authorization.browser import is_headless, open_browser
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.loopback import LocalCallbackServer
 from mcpkit.client.authorization.redirect_listener import RedirectListener, is_loopback_redirect
+from mcpkit.client.authorization.redirect_request import Expected, RefusedError, redirected
 from mcpkit.client.authorization.tokens import Tokens
-from tests.helpers.tables import table_rows
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
-STATE = "s" * 32
-FREE = "http://127.0.0.1/callback"
+STATE = "0123456789abcdef" * 2
 
 
 @asynccontextmanager
-async def listening(uri: str = FREE) -> AsyncIterator[RedirectListener]:
-    async with RedirectListener(uri) as receiver:
+async def listening() -> AsyncIterator[RedirectListener]:
+    async with RedirectListener("http://127.0.0.1/callback") as receiver:
         receiver.expect(STATE)
         yield receiver
 
 
 async def send(uri: str, request: bytes) -> bytes:
-    """Send bytes to where a URI leads, and return all that comes."""
+    """Send bytes to the listener, and return its answer."""
     parts = urlsplit(uri)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     writer.write(request)
@@ -46,17 +49,12 @@ async def send(uri: str, request: bytes) -> bytes:
         await writer.wait_closed()
 
 
-def get(
-    uri: str, method: str = "GET", path: str | None = None, host: str | None = None, **query: str
-) -> bytes:
+def get(uri: str, method: str = "GET", path: str = "/callback", host: str = "", **query: str) -> bytes:
     """Return a request as a browser makes it."""
-    parts = urlsplit(uri)
-    target = f"{parts.path if path is None else path}?{urlencode(query)}"
-    return f"{method} {target} HTTP/1.1\r\nHost: {host or parts.netloc}\r\nAccept: */*\r\n\r\n".encode()
-
-
-async def visit(uri: str, **query: str) -> bytes:
-    return await send(uri, get(uri, **query))
+    target = f"{path}?{urlencode(query)}"
+    return (
+        f"{method} {target} HTTP/1.1\r\nHost: {host or urlsplit(uri).netloc}\r\nAccept: */*\r\n\r\n".encode()
+    )
 
 
 async def test_redirect_returns_parameters_and_plain_page() -> None:
@@ -64,7 +62,7 @@ async def test_redirect_returns_parameters_and_plain_page() -> None:
         uri = receiver.redirect_uri
         assert uri.startswith("http://127.0.0.1:")
         assert uri.endswith("/callback")
-        answer = await visit(uri, code="c/1+=", state=STATE, iss="https://id.example")
+        answer = await send(uri, get(uri, code="c/1+=", state=STATE, iss="https://id.example"))
         assert await receiver.redirect() == {"code": "c/1+=", "state": STATE, "iss": "https://id.example"}
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -75,14 +73,13 @@ async def test_redirect_returns_parameters_and_plain_page() -> None:
 
 
 def refused(uri: str) -> dict[str, tuple[bytes, bytes]]:
-    """What is none of the redirect, and with which status it is refused."""
+    """Return requests that are not the redirect, with the statuses of their answers."""
     right = {"code": "c", "state": STATE}
     host = urlsplit(uri).netloc
     return {
         "another path": (get(uri, path="/favicon.ico", **right), b"404"),
         "a path below": (get(uri, path="/callback/", **right), b"404"),
         "an encoded path": (get(uri, path="/%63allback", **right), b"404"),
-        "a POST": (get(uri, method="POST", **right), b"405"),
         "a HEAD": (get(uri, method="HEAD", **right), b"405"),
         "a name that resolves to here": (get(uri, host="evil.example:80", **right), b"421"),
         "another port": (get(uri, host="127.0.0.1:1", **right), b"421"),
@@ -102,20 +99,21 @@ def refused(uri: str) -> dict[str, tuple[bytes, bytes]]:
     }
 
 
-@pytest.mark.parametrize("what", refused("http://127.0.0.1:1/callback"))
-async def test_redirect_other_requests_are_refused(what: str) -> None:
+@each_row("name", list(refused("http://127.0.0.1:1/callback")))
+async def test_redirect_other_requests_are_refused(name: str) -> None:
     async with listening() as receiver:
-        request, status = refused(receiver.redirect_uri)[what]
-        answer = await send(receiver.redirect_uri, request)
+        uri = receiver.redirect_uri
+        request, status = refused(uri)[name]
+        answer = await send(uri, request)
         assert answer.split(b" ")[1] == status
         assert b"Cache-Control: no-store" in answer
         assert STATE.encode() not in answer
         waiting = asyncio.ensure_future(receiver.redirect())
-        await visit(receiver.redirect_uri, code="right", state=STATE)
+        await send(uri, get(uri, code="right", state=STATE))
         assert (await waiting)["code"] == "right"
 
 
-@table_rows("uri", [
+@each_row("uri", [
     "https://127.0.0.1:8080/callback", "http://example.com/callback", "http://127.0.0.2/callback",
     "com.example.app:/callback", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
     "http://127.0.0.1/callback?a=b", "http://127.0.0.1/callback#a", "http://user@127.0.0.1/callback",
@@ -127,29 +125,75 @@ async def test_redirect_uri_not_loopback_is_refused(uri: str) -> None:
         RedirectListener(uri)
 
 
-PAGE = "https://id.example.com/authorize"
+EXPECTED = Expected("127.0.0.1:8000", "/callback", STATE)
+RIGHT = f"GET /callback?code=c&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n".encode()
 
 
-@pytest.mark.parametrize("page", ["file:///etc/passwd"])
-async def test_loopback_other_url_is_not_opened(page: str) -> None:
+def refusal(head: bytes) -> str | None:
+    """Return status and message of the answer that refuses a request."""
+    try:
+        redirected(head, EXPECTED)
+    except RefusedError as refused:
+        return f"{refused.status} {refused.message}"
+    return None
+
+
+@given(st.integers(0, len(RIGHT) - 5), st.binary(min_size=1, max_size=4))
+def test_redirect_mutated_is_refused_or_has_state(place: int, part: bytes) -> None:
+    head = RIGHT[:place] + part + RIGHT[place + len(part) :]
+    answer = refusal(head)
+    if answer is None:
+        assert f"state={STATE}".encode() in head
+        assert head.startswith(b"GET /callback?")
+    else:
+        assert answer[:3] in {"400", "404", "405", "421"}
+        assert answer.isascii()
+
+
+PAGE = "https://id.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A4711%2Fcallback&state=x"
+
+
+@pytest.fixture(autouse=True)
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+
+async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFixture[str]) -> None:
+    await open_browser(PAGE)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert PAGE in err
+    assert "ssh" not in err
+
+
+@pytest.mark.parametrize(("environment", "headless"), [
+    ({}, True), ({"DISPLAY": ":0"}, False), ({"WAYLAND_DISPLAY": "wayland-0"}, False), ({"BROWSER": "w3m"}, False),
+    ({"SSH_CONNECTION": "a"}, True), ({"SSH_CONNECTION": "a", "DISPLAY": "localhost:10.0"}, False),
+])  # fmt: skip
+def test_is_headless_by_environment(
+    environment: dict[str, str], headless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert is_headless() == headless
+
+
+@each_row("url", [
+    "file:///etc/passwd", "javascript:alert(1)", "-new-window https://id.example", "https://id.example/a b",
+    'https://id.example/"&calc"', "https://id.example/$(id)", "https://id.example/\n", "https://id.example/`id`",
+    "https:///", "",
+])  # fmt: skip
+async def test_login_page_of_other_url_is_not_opened(url: str) -> None:
     displayed: list[str] = []
     async with LocalCallbackServer(open_browser=displayed.append).receive_redirect() as receiver:
-        with pytest.raises(
-            AuthorizationFailedError, match="the URL of the login page must begin with https://"
-        ):
-            await receiver.authorize(page, STATE)
+        with pytest.raises(AuthorizationFailedError, match="URL of the login page must begin with https://"):
+            await receiver.authorize(url, STATE)
     assert not displayed
 
 
 RESOURCE = "https://mcp.example.com/mcp"
-TOKENS = Tokens(RESOURCE, "https://id.example.com", "client", "access-SECRET")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "tokens.json"
-
-
 RENEW = """
 import asyncio, sys
 from dataclasses import replace
@@ -172,31 +216,19 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_file_tokens_renewed_by_one_of_several_processes(path: Path) -> None:
-    await FileTokens(path).set_tokens(replace(TOKENS, access_token="old"))
+async def test_file_tokens_renewed_by_one_of_several_processes(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "tokens.json"
+    await FileTokens(path).set_tokens(Tokens(RESOURCE, "https://id.example.com", "client", "old"))
     command = [sys.executable, "-c", RENEW, str(path), RESOURCE]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(4)]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("x")
         process.stdin.flush()
     output = [process.communicate(timeout=60)[0].split() for process in processes]
     assert sorted(output) == [["new"], ["new"], ["new"], ["renewed", "new"]]
-
-
-DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION")
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in DISPLAYS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
 
 
 async def test_loopback_reuses_registered_redirect_uri() -> None:
@@ -205,15 +237,14 @@ async def test_loopback_reuses_registered_redirect_uri() -> None:
         free.close()
         right = f"http://127.0.0.1:{ports[0]}/done"
         registered = ["https://app.example.com/done", f"http://127.0.0.1:{ports[1]}/done", right]
-        async with LocalCallbackServer().receive_redirect(registered) as receiver:
-            assert receiver.redirect_uri == right
-        async with LocalCallbackServer().receive_redirect(registered[:2]) as receiver:
-            assert receiver.redirect_uri not in registered
-            assert receiver.redirect_uri.endswith("/callback")
-        async with LocalCallbackServer().receive_redirect(["http://localhost/done"]) as receiver:
-            assert receiver.redirect_uri.startswith("http://localhost:")
-        async with LocalCallbackServer(port=ports[0], path="/own").receive_redirect(registered) as receiver:
-            assert receiver.redirect_uri == f"http://127.0.0.1:{ports[0]}/own"
+
+        async def chosen(uris: Sequence[str] = (), **options: Any) -> str:
+            async with LocalCallbackServer(**options).receive_redirect(uris) as receiver:
+                return receiver.redirect_uri
+
+        assert await chosen(registered) == right
+        assert (await chosen(registered[:2])).endswith("/callback")
+        assert (await chosen(["http://localhost/done"])).startswith("http://localhost:")
+        assert await chosen(registered, port=ports[0], path="/own") == f"http://127.0.0.1:{ports[0]}/own"
         with pytest.raises(AuthorizationFailedError, match=f"cannot listen on .*:{ports[1]}/"):
-            async with LocalCallbackServer(port=ports[1]).receive_redirect():
-                pass
+            await chosen(port=ports[1])
