@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from mcpkit.engine.subscriptions import watching as module
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from tests.helpers.pipe import Ear, hearing, open_pipe, settle, updated
+from tests.helpers.pipe import Ear, settle, updated
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 from tests.helpers.watched import Source, listen, read, station, watched_server
@@ -38,8 +39,10 @@ def server(source: Source) -> Server:
     return watched_server(source)
 
 
-def stop(server: Server, listener: Ear) -> None:
-    server.engine.hubs.here().forget(listener)
+async def stop(server: Server, *listeners: Ear) -> None:
+    for listener in listeners:
+        server.engine.hubs.here().forget(listener)
+    await settle()
 
 
 def watches() -> list[asyncio.Task[Any]]:
@@ -54,16 +57,13 @@ async def test_watch_runs_from_the_first_subscriber_to_the_last(server: Server, 
     assert one.uris == other.uris == ["data://x"]
     server.engine.hubs.here().unwant(one, updated("data://x"))
     await source.update()
-    assert len(other.uris) == 2
-    stop(server, other)
-    await settle()
+    assert (len(one.uris), len(other.uris)) == (1, 2)
+    await stop(server, other)
     assert source.story == ["start fixed", "stop fixed"]
-    assert len(one.uris) == 1
     again = listen(server, "data://x")
     await source.update()
     assert again.uris == ["data://x"]
-    stop(server, again)
-    await settle()
+    await stop(server, again)
     assert source.story == ["start fixed", "stop fixed"] * 2
 
 
@@ -77,8 +77,7 @@ async def test_watch_with_variables_runs_for_each_subscribed_uri(server: Server,
     server.engine.hubs.here().unwant(listener, updated("data://stations/1"))
     await settle()
     assert source.running == [2]
-    stop(server, listener)
-    await settle()
+    await stop(server, listener)
     assert source.running == []
 
 
@@ -95,32 +94,10 @@ async def test_watch_without_variables_runs_once_for_all_uris(source: Source) ->
     assert lists.heard == []
     await source.update(None)
     assert lists.heard == [RESOURCES]
-    stop(server, stations)
-    await settle()
+    await stop(server, stations)
     assert source.running == ["fixed"]
-    stop(server, template)
-    await settle()
+    await stop(server, template)
     assert source.story == ["start fixed", "stop fixed"]
-
-
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_watch_update_is_sent_to_subscribed_session(
-    server: Server, source: Source, schema_dir: Path, revision: str
-) -> None:
-    async with open_pipe(server, revision, schema_dir) as pipe:
-        await pipe.result("resources/subscribe", {"uri": "data://x"})
-        await source.update()
-        (message,) = await pipe.answered()
-        assert message["method"] == "notifications/resources/updated"
-        await pipe.result("resources/unsubscribe", {"uri": "data://x"})
-        await settle()
-        assert source.running == []
-        await pipe.result("resources/subscribe", {"uri": "data://stations/1"})
-        await settle()
-        assert source.running == [1]
-    await settle()
-    assert source.running == []  # the client disconnected
-    assert hearing(server) == 0
 
 
 async def plain() -> None: ...
@@ -148,18 +125,16 @@ def test_watch_wrong_function_is_refused(uri: str, watch: Any, message: str) -> 
 
 
 async def test_watch_has_no_context_of_the_request_that_started_it() -> None:
-    server, is_running = Server("s"), asyncio.Event()
-    contexts: list[Context] = []
+    server, contexts, is_running = Server("s"), list[Context](), asyncio.Event()
     logger, handler = logging.getLogger("author of the watch"), LogHandler()
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
 
-    async def watch() -> AsyncGenerator[None]:
+    async def watch() -> AsyncIterator[None]:
         with suppress(RuntimeError):
             contexts.append(current_context())
         logger.info("for the operator of the server")
         is_running.set()
-        await asyncio.Event().wait()
         yield
 
     server.resource("data://a", watch=watch)(read)
@@ -173,31 +148,22 @@ async def test_watch_has_no_context_of_the_request_that_started_it() -> None:
     try:
         async with connect(server, protocol_version="2025-11-25") as client:
             await client.request("resources/subscribe", {"uri": "data://a"})
-            assert contexts == []
-            assert client.notifications == []
+            await client.notification("notifications/resources/updated")
+            assert (contexts, client.notifications) == ([], [])
     finally:
         logger.removeHandler(handler)
-
-
-class Clock:
-    """The module asyncio with a `sleep` that returns at once."""
-
-    def __init__(self) -> None:
-        self.delays: list[float] = []
-
-    async def sleep(self, delay: float) -> None:
-        self.delays.append(delay)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
 
 
 @pytest.fixture
 def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The delays before restarts of watches, none of which is waited for."""
-    clock = Clock()
-    monkeypatch.setattr(module, "asyncio", clock)
-    return clock.delays
+    delays: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        delays.append(delay)
+
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    return delays
 
 
 async def test_watch_that_returns_had_its_variables_and_is_not_restarted(delays: list[float]) -> None:
@@ -222,7 +188,7 @@ async def test_watch_that_returns_had_its_variables_and_is_not_restarted(delays:
     assert values == ["Bonn", {"city": "Bonn", "number": 7}]
     assert listener.uris == ["a://Bonn/7", "b://Bonn/7"]
     assert delays == []
-    stop(server, listener)
+    await stop(server, listener)
 
 
 async def test_watch_that_raises_is_logged_and_restarted(
@@ -239,7 +205,7 @@ async def test_watch_that_raises_is_logged_and_restarted(
     assert listener.uris == ["data://x"]
     await source.fail()
     assert delays[8:] == [1]
-    stop(server, listener)
+    await stop(server, listener)
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
@@ -262,8 +228,7 @@ async def test_watch_that_fails_or_ignores_closing_ends(
     server.resource("data://x", watch=watch)(read)
     listener = listen(server, "data://x")
     await settle()
-    stop(server, listener)
-    await settle()
+    await stop(server, listener)
     assert story == ["start"]
     assert ("the watch of data://x failed; it stopped" in caplog.text) is not is_stubborn
     assert not watches()
@@ -286,16 +251,14 @@ async def test_watch_restarts_after_its_predecessor_has_cleaned_up() -> None:
     for _ in range(3):
         listener = listen(server, "data://x")
         await settle()
-        stop(server, listener)
-        await settle()
+        await stop(server, listener)
     listener = listen(server, "data://x")
     await settle()
     assert story == ["start"]
     may_end.set()
     await settle()
     assert story == ["start", "stop", "start"]
-    stop(server, listener)
-    await settle()
+    await stop(server, listener)
     assert story == ["start", "stop", "start", "stop"]
 
 
@@ -303,24 +266,15 @@ async def test_watch_restarts_after_its_predecessor_has_cleaned_up() -> None:
 
 
 class Folder:
-    """A watched folder, its server, and a listener."""
+    """A watched folder, its server, and a listener to its list and files."""
 
-    def __init__(self, root: Path) -> None:
-        (root / "sub").mkdir()
-        self.a, self.b = root / "a.txt", root / "sub" / "b.txt"
-        for file in (self.a, self.b):
-            file.write_text("first")
-        self.root = root
+    def __init__(self, root: Path, *names: str) -> None:
+        self.root, self.a = root, root / "a.txt"
+        self.a.write_text("first")
         self.server = Server("s")
         self.server.include(resource_dir(root, "docs://guide", watch=True))
-        self.listener = Ear()
-
-    async def listen(self, *names: str) -> list[Change]:
-        """Listen to the list of resources and to files; return the updates of these."""
-        changes = [updated(f"docs://guide/{name}") for name in names]
-        self.listener = listen(self.server, RESOURCES, *changes)
-        await settle()
-        return changes
+        self.changes = [updated(f"docs://guide/{name}") for name in names]
+        self.listener = listen(self.server, RESOURCES, *self.changes)
 
     async def check(self, act: Callable[[], Any], *expected: Change) -> None:
         """Check that an action leads to the expected changes only."""
@@ -332,18 +286,20 @@ class Folder:
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
-    folder = Folder(tmp_path)
+    (tmp_path / "sub").mkdir()
+    folder = Folder(tmp_path, "a.txt", "sub/b.txt", "new%20one.txt", ".hidden")
+    await settle()
     yield folder
-    stop(folder.server, folder.listener)
+    await stop(folder.server, folder.listener)
     await until(lambda: not watches())
 
 
 @pytest.mark.slow
 async def test_watched_folder_reports_visible_files_written_added_and_removed(folder: Folder) -> None:
-    a, b, new, _ = await folder.listen("a.txt", "sub/b.txt", "new%20one.txt", ".hidden")
+    a, b, new, _ = folder.changes
     (folder.root / ".hidden").write_text("x")
     await folder.check(lambda: folder.a.write_text("changed"), a)
-    await folder.check(lambda: folder.b.write_text("changed"), b)
+    await folder.check(lambda: (folder.root / "sub" / "b.txt").write_text("new"), RESOURCES, b)
     await folder.check(lambda: (folder.root / "new one.txt").write_text("new"), RESOURCES, new)
     await folder.check(folder.a.unlink, RESOURCES, a)
 
@@ -353,10 +309,9 @@ async def test_watched_folder_that_was_removed_is_reported_and_watched_again(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.05)
-    (a,) = await folder.listen("a.txt")
-    folder.b.unlink()
-    folder.b.parent.rmdir()
-    await folder.check(lambda: [folder.a.unlink(), folder.root.rmdir()], a, RESOURCES)
+    a, *_ = folder.changes
+    (folder.root / "sub").rmdir()
+    await folder.check(lambda: [folder.a.unlink(), folder.root.rmdir()], *folder.changes, RESOURCES)
     await until(lambda: "No path was found" in caplog.text)
     folder.root.mkdir()
     folder.listener.heard.clear()
