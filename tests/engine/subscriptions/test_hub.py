@@ -8,7 +8,6 @@ import json
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from mcpkit.state.memory import Memory
 from tests.helpers.engines import LossyMemory
 from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated
 from tests.helpers.waiting import until
-from tests.helpers.watched import listen, subscribed
+from tests.helpers.watched import listen
 
 pytestmark = pytest.mark.anyio
 
@@ -222,23 +221,6 @@ async def test_gap_notifies_each_listener_with_access_once() -> None:
     await settle()
     assert len(listener.heard) == 2 * len(wants)
     assert len(inbox.heard) == 1
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_gap_makes_clients_list_again(revision: str) -> None:
-    broker, uris = LossyMemory(), {INBOX, "mail://inbox/1"}
-    here, there = mail_server(broker), mail_server(broker)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(there.running())
-        client = await stack.enter_async_context(subscribed(here, revision, ADA, *uris))
-        broker.loses_messages = True
-        there.notify_resource_updated("mail://inbox/1")
-        await settle()
-        broker.report_gap()
-        assert {(await client.notification("notifications/resources/updated"))["uri"] for _ in uris} == uris
-        await client.notification("notifications/tools/list_changed")
-        there.notify_resource_updated("mail://inbox/1")
-        assert (await client.notification("notifications/resources/updated"))["uri"] == "mail://inbox/1"
 
 
 async def test_gap_ends_streams_of_topics() -> None:
