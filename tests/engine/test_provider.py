@@ -79,23 +79,11 @@ async def names(client: TestClient) -> list[str]:
     return [each["name"] for each in await client.list_tools()]
 
 
-async def check_internal_error(client: TestClient, caplog: pytest.LogCaptureFixture, logged: str) -> str:
-    """Check that the list of tools fails with a logged error and own tools work; return the message."""
-    with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as caught:
-        await client.list_tools()
-    assert caught.value.code == -32603
-    assert logged in caplog.text
-    assert (await client.call_tool("own")).text == "own"
-    return caught.value.message
-
-
 @each_row("kinds", [(), "tools", None, {"tools", "roots"}, 5])
 def test_provider_without_kinds_is_refused(kinds: Any) -> None:
     provider = Table()
     provider.kinds = kinds  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(
-        RegistrationError, match=r"Table.kinds must be a set of .*, such as `kinds = frozenset"
-    ):
+    with pytest.raises(RegistrationError, match=r"Table.kinds must be a set of .*, such as `kinds = fro"):
         Server("s").include(provider)
 
 
@@ -113,47 +101,39 @@ def raising(error: BaseException) -> Any:
     return call
 
 
+def unreadable(value: Any) -> list[Provider]:
+    return [Table(tools=value)]
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
-@each_row(
-    ("value", "logged"),
-    [
-        (returning(None), "Table.list('tools') returned a NoneType. Return a list"),
-        (returning("tools"), "returned a str. Return a list"),
-        (["add"], "Table returned 'add' for tools, which is not a tool"),
-        ([Prompt(lambda: "", name="p")], "for tools, which is not a tool"),
-        ([Resource(lambda: "", "a://b", name="r")], "for tools, which is not a tool"),
-        ([Tool(lambda x: x, name="t"), Tool(lambda c: c, name="u", output_schema={"type": "x"})], "tool 'u'"),
-        ([Tool(lambda: "", name="u", task=True)], "returned <tool 'u'> with task=, which providers do not"),
-        (raising(ValueError("no database")), "no database"),
-    ],
-)
-async def test_provider_wrong_list_is_an_internal_error_and_logged(
-    revision: str, value: Any, logged: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.clear()
-    async with connect(serving(Table(tools=value)), protocol_version=revision) as client:
-        assert "Internal error" in await check_internal_error(client, caplog, logged)
-        with pytest.raises(ProtocolError):
-            await client.call_tool("u")
-        assert await client.list_prompts() == []
-
-
 @each_row(
     ("providers", "logged"),
     [
+        (unreadable(returning(None)), "Table.list('tools') returned a NoneType. Return a list"),
+        (unreadable(returning("tools")), "returned a str. Return a list"),
+        (unreadable(["add"]), "Table returned 'add' for tools, which is not a tool"),
+        (unreadable([Prompt(lambda: "", name="p")]), "for tools, which is not a tool"),
+        (unreadable([Tool(lambda c: c, name="u", output_schema={"type": "x"})]), "tool 'u'"),
+        (unreadable([Tool(lambda: "", name="u", task=True)]), "returned <tool 'u'> with task=, which providers do not"),
+        (unreadable(raising(ValueError("no database"))), "no database"),
         ([Table(tools=[tool("a"), tool("a")])], "two tools are named 'a': one of Table and one of Table"),
         ([Table(tools=[tool("a")]), ToolTable(tools=[tool("a")])], "one of Table and one of ToolTable"),
         ([Table(tools=[tool("own")])], "two tools are named 'own': "),
     ],
-)
-async def test_provider_two_tools_of_one_name_refuse_the_list(
-    providers: list[Provider], logged: str, caplog: pytest.LogCaptureFixture
+)  # fmt: skip
+async def test_provider_wrong_list_is_an_internal_error_and_logged(
+    revision: str, providers: list[Provider], logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.clear()
-    async with connect(serving(*providers)) as client:
-        message = await check_internal_error(client, caplog, logged)
-    assert "are named" in message
-    assert ".py" not in message  # clients do not learn where it was registered
+    async with connect(serving(*providers), protocol_version=revision) as client:
+        with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as caught:
+            await client.list_tools()
+        assert (await client.call_tool("own")).text == "own"
+        assert await client.list_prompts() == []
+    assert logged in caplog.text
+    assert caught.value.code == -32603
+    assert "Internal error" in caught.value.message or "are named" in caught.value.message
+    assert ".py" not in caught.value.message  # clients do not learn where it was registered
 
 
 async def test_provider_find_with_another_name_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -225,14 +205,11 @@ async def test_provider_prompts_and_templates_are_served_and_completed(revision:
 @each_row(
     ("now", "rest"),
     [
-        ("abcd", "cd"),
+        ("abcd", "cd"), ("aBcd", "Bcd"), ("dcba", "a"), ("", ""),
         ("xabcd", "cd"),  # a new item before the cursor
         ("acd", "cd"),  # the cursor names a removed item
-        ("aBcd", "Bcd"),
-        ("dcba", "a"),
-        ("", ""),
     ],
-)
+)  # fmt: skip
 async def test_provider_pages_continue_after_the_last_item(now: str, rest: str) -> None:
     items = list("abcd")
 
