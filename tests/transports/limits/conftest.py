@@ -18,37 +18,29 @@ limit = pytest.mark.limit
 """Names the row of `docs/reference/limits.md` that a test is about."""
 
 
-class Outcome:
-    """A result, or the code and text of an error; the code is None for the error of a tool."""
-
-    def __init__(self, result: dict[str, Any], error: ProtocolError | None = None) -> None:
-        self.result = result
-        self.code = None if error is None else error.code
-        self.text: str = result.get("content", [{}])[0].get("text", "") if error is None else str(error)
-        self.is_error = error is not None or result.get("isError", False)
-
-    def check_error(self, code: int | None, words: str) -> None:
-        """Assert a short error with these words."""
-        assert (self.is_error, self.code) == (True, code), self.text[:500]
-        assert words in self.text
-        assert len(self.text) < 10_000
-        assert "Traceback" not in self.text
-
-
 class LimitClient:
-    """An in-memory client that returns errors as outcomes."""
+    """An in-memory client that checks errors."""
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
 
-    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **params: Any) -> Outcome:
-        return await self.request("tools/call", name=name, arguments=arguments or {}, **params)
+    async def text(self, name: str, **params: Any) -> str:
+        """Call a tool and return its text."""
+        result = await self.client.request("tools/call", {"name": name, "arguments": {}, **params})
+        assert not result.get("isError"), result
+        return str(result["content"][0]["text"])
 
-    async def request(self, method: str, **params: Any) -> Outcome:
+    async def error(self, code: int | None, words: str, method: str = "tools/call", **params: Any) -> None:
+        """Assert that a request gets a short error with these words; the code is None for a tool's error."""
         try:
-            return Outcome(await self.client.request(method, params))
+            result = await self.client.request(method, {"arguments": {}, **params})
+            found, text = None, str(result["content"][0]["text"])
+            assert result["isError"]
         except ProtocolError as error:
-            return Outcome({}, error)
+            found, text = error.code, str(error)
+        assert (found, words in text) == (code, True), text[:500]
+        assert len(text) < 10_000
+        assert "Traceback" not in text
 
 
 @asynccontextmanager
@@ -91,9 +83,8 @@ def server() -> Server:
         return "echoed"
 
     @server.tool
-    async def confirm(ctx: Context) -> str:
-        first = await ctx.elicit("Sure?", str, key="first")
-        second = await ctx.elicit("Really?", str, key="second")
-        return f"{first.value} {second.value}"
+    async def confirm(ctx: Context) -> None:
+        for key in ("first", "second"):
+            await ctx.elicit("Sure?", str, key=key)
 
     return server

@@ -25,9 +25,10 @@ from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.values import MOST_COLLISIONS
+from mcpkit.testing import connect
 from mcpkit.transports.framing import Framing
 from tests.helpers.pipe import settle, stateless_meta
-from tests.helpers.raw_client import Answer, Client, Serve, initialize
+from tests.helpers.raw_client import Answer, Client, Serve, initialize, request, standard_headers
 from tests.helpers.tables import each_row
 from tests.transports.limits.conftest import Wire, limit, limit_client, peak
 
@@ -37,30 +38,26 @@ BODY = 4096
 LEVELS = 201
 """Nested arrays and objects that the parser reads."""
 
-REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": stateless_meta()}}
-HEADERS = {
-    "content-type": "application/json",
-    "mcp-protocol-version": "2026-07-28",
-    "mcp-method": "tools/list",
-}
+
+def request_body(size: int) -> bytes:
+    body = json.dumps(request("tools/list")).encode()
+    return body + b" " * (size - len(body))
 
 
 def upload(client: Client, size: int, *, is_chunked: bool) -> Answer:
     """Begin a request with a body that is fed later."""
     length = {"transfer-encoding": "chunked"} if is_chunked else {"content-length": str(size)}
-    answer = client.open("POST", headers=HEADERS | length, body=None)
-    answer.judge.expect(REQUEST)
+    headers = {"content-type": "application/json", **standard_headers("tools/list"), **length}
+    answer = client.open("POST", headers=headers, body=None)
+    answer.judge.expect(request("tools/list"))
     return answer
 
 
-def request_body(size: int) -> bytes:
-    body = json.dumps(REQUEST).encode()
-    return body + b" " * (size - len(body))
-
-
 @limit("body of a request")
-@pytest.mark.parametrize("is_chunked", [False, True])
-@pytest.mark.parametrize("size", [BODY, BODY + 1, 100 * BODY])
+@each_row(
+    ("size", "is_chunked"),
+    [(size, is_chunked) for size in (BODY, BODY + 1, 100 * BODY) for is_chunked in (False, True)],
+)
 async def test_body_above_max_body_is_rejected_unread(
     size: int, is_chunked: bool, server: Server, serve: Serve
 ) -> None:
@@ -80,7 +77,7 @@ async def test_body_above_max_body_is_rejected_unread(
 
 
 @limit("bodies that are on their way")
-@pytest.mark.parametrize("is_chunked", [False, True])
+@each_row("is_chunked", [False, True])
 async def test_bodies_above_max_body_total_get_503(is_chunked: bool, server: Server, serve: Serve) -> None:
     body = request_body(BODY)
     cut = BODY if is_chunked else 100  # a known length is reserved with the first part
@@ -121,27 +118,29 @@ def test_framing_line_above_max_line_is_one_error(size: int, step: int) -> None:
 
 NESTED = "Parse error: recursion limit exceeded"
 RANGE = "Parse error: number out of range"
-VALUES = {
-    "levels": (b"[" * (LEVELS - 3) + b"]" * (LEVELS - 3), None),  # in the message, params and arguments
-    "one level more": (b"[" * (LEVELS - 2) + b"]" * (LEVELS - 2), NESTED),
-    "two million levels": (b"[" * 2_000_000 + b"]" * 2_000_000, NESTED),
-    "digits": (b"1" * 4300, None),
-    "one digit more": (b"1" * 4301, RANGE),
-    "exponent": (b"1e308", None),
-    "exponent above": (b"1e309", RANGE),
-}
 
 
 @limit("nesting of a message")
 @limit("number")
-@pytest.mark.parametrize(("value", "error"), VALUES.values(), ids=VALUES)
+@each_row(
+    ("value", "error"),
+    [
+        (b"[" * (LEVELS - 3) + b"]" * (LEVELS - 3), None),  # in the message, params and arguments
+        (b"[" * (LEVELS - 2) + b"]" * (LEVELS - 2), NESTED),
+        (b"[" * 2_000_000 + b"]" * 2_000_000, NESTED),
+        (b"1" * 4300, None),
+        (b"1" * 4301, RANGE),
+        (b"1e308", None),
+        (b"1e309", RANGE),
+    ],
+)
 async def test_value_above_parser_limit_is_a_parse_error(
-    wire: Wire, value: bytes, error: str | None, server: Server
+    value: bytes, error: str | None, wire: Wire, server: Server
 ) -> None:
     async with wire(server) as pipe:
-        request = pipe.message(7, "tools/call", {"name": "echo", "arguments": {"value": "here"}})
+        call = pipe.message(7, "tools/call", {"name": "echo", "arguments": {"value": "here"}})
         pipe.methods[7] = [("tools/call", "2025-11-25")]
-        pipe.send(json.dumps(request).encode().replace(b'"here"', value))
+        pipe.send(json.dumps(call).encode().replace(b'"here"', value))
         answer = await pipe.receive()
         assert answer["id"] == 7
         if error is None:
@@ -164,15 +163,14 @@ async def test_value_above_parser_limit_is_a_parse_error(
     ],
 )
 async def test_id_or_progress_token_above_limit_is_rejected(
-    wire: Wire, id_: Any, is_valid: bool, server: Server
+    id_: Any, is_valid: bool, wire: Wire, server: Server
 ) -> None:
     async with wire(server) as pipe:
         pipe.send(pipe.message(id_, "tools/list"))
         answer = await pipe.receive()
         called = await pipe.request("tools/call", {"name": "echo"}, progressToken=id_)
         if is_valid:
-            assert answer["id"] == id_
-            assert "result" in called
+            assert (answer["id"], "result" in called) == (id_, True)
         else:
             assert (answer["error"]["code"], "id" in answer) == (-32600, False)
             assert "at most 256 characters or an integer of at most 64 bits" in answer["error"]["message"]
@@ -181,7 +179,7 @@ async def test_id_or_progress_token_above_limit_is_rejected(
 
 
 @limit("batch")
-@pytest.mark.parametrize("count", [0, MAX_BATCH, MAX_BATCH + 1])
+@each_row("count", [0, MAX_BATCH, MAX_BATCH + 1])
 async def test_batch_above_limit_is_an_invalid_request(count: int, server: Server, wire: Wire) -> None:
     async with wire(server, "2025-03-26") as pipe:
         pipe.send([{"jsonrpc": "2.0", "id": f"b{number}", "method": "ping"} for number in range(count)])
@@ -190,13 +188,12 @@ async def test_batch_above_limit_is_an_invalid_request(count: int, server: Serve
         assert len(answer) == count
     else:
         assert answer["error"]["code"] == -32600
-        assert answer["error"]["message"].endswith(
-            f"a batch must contain 1 to 100 messages, this one has {count}"
-        )
+        text = f"a batch must contain 1 to 100 messages, this one has {count}"
+        assert answer["error"]["message"].endswith(text)
 
 
 @limit("what a client says of itself")
-@pytest.mark.parametrize("excess", [0, 1])
+@each_row("excess", [0, 1])
 async def test_client_info_above_limit_is_invalid_params(excess: int, server: Server, wire: Wire) -> None:
     info = {"name": "", "version": "1"}
     size = MAX_CLIENT_LENGTH + excess - len(json.dumps([{}, info], separators=(",", ":")))
@@ -209,10 +206,10 @@ async def test_client_info_above_limit_is_invalid_params(excess: int, server: Se
 
 
 @limit("revision that a client names")
-@pytest.mark.parametrize("length", [100, 101, 1_000_000])
+@each_row("length", [100, 101, 1_000_000])
 async def test_unsupported_version_is_repeated_up_to_limit(length: int, server: Server, wire: Wire) -> None:
     async with wire(server, "2026-07-28") as pipe:
-        pipe.send({**REQUEST, "params": {"_meta": stateless_meta("r" * length)}})
+        pipe.send(request("tools/list", {"_meta": stateless_meta("r" * length)}))
         error = (await pipe.receive())["error"]
         assert error["code"] == -32022
         assert error["data"] == {"supported": ["2026-07-28"], "requested": "r" * min(length, 100)}
@@ -222,36 +219,30 @@ async def test_unsupported_version_is_repeated_up_to_limit(length: int, server: 
 
 
 @limit("URI that is read")
-@pytest.mark.parametrize("excess", [0, 1])
-async def test_uri_above_limit_is_invalid_params(excess: int, server: Server) -> None:
+async def test_uri_above_limit_is_invalid_params(server: Server) -> None:
     server.resource("it://{name}", name="it")(lambda name: "read")
+    uri = "it://" + "a" * (_MAX_URI_LENGTH - 5)
     async with limit_client(server) as client:
-        uri = "it://" + "a" * (_MAX_URI_LENGTH - 5 + excess)
-        outcome = await client.request("resources/read", uri=uri)
-        if excess:
-            outcome.check_error(-32602, "uri: expected at most 8,192 characters")
-        else:
-            assert outcome.result["contents"][0]["text"] == "read"
+        assert (await client.client.read_resource(uri))[0]["text"] == "read"
+        await client.error(-32602, "uri: expected at most 8,192 characters", "resources/read", uri=uri + "a")
 
 
 @limit("steps of a pattern that looks around or refers back")
-@pytest.mark.parametrize("count", [MOST_LONG, MOST_LONG + 1])
-async def test_pattern_steps_above_limit_fail_validation(count: int, server: Server) -> None:
+async def test_pattern_steps_above_limit_fail_validation(server: Server) -> None:
     text = {"type": "string", "pattern": "^(?:(?=a)a+)+$|^a*b$"}
+    schema = {"type": "object", "properties": {"texts": {"type": "array", "items": text}}}
 
-    @server.tool(input_schema={"type": "object", "properties": {"texts": {"type": "array", "items": text}}})
+    @server.tool(input_schema=schema)
     async def match(arguments: dict[str, Any]) -> str:
         return "valid"
 
+    texts = ["a" * 12 + "b"] * MOST_LONG  # each takes some 4,000 steps, more than its length allows
     async with limit_client(server) as client:
-        # Each text takes some 4,000 steps, more than its length allows.
-        outcome = await client.call_tool("match", {"texts": ["a" * 12 + "b"] * count})
-        if count == MOST_LONG:
-            assert outcome.text == "valid"
-        else:
-            outcome.check_error(None, "expected a string that matches")
-        too_long = await client.call_tool("match", {"texts": ["a" * 40 + "b"]})
-        too_long.check_error(None, "expected a string that matches")
+        assert await client.text("match", arguments={"texts": texts}) == "valid"
+        for excess in ([*texts, texts[0]], ["a" * 40 + "b"]):
+            await client.error(
+                None, "expected a string that matches", name="match", arguments={"texts": excess}
+            )
 
 
 class First(BaseModel):
@@ -273,28 +264,26 @@ async def test_recursive_union_above_limit_fails_validation(server: Server) -> N
     for _ in range(40):
         value = {"inner": value, "more": 1}
     async with limit_client(server) as client:
-        (await client.call_tool("take", {"value": value})).check_error(None, "expected ")
+        await client.error(None, "expected ", name="take", arguments={"value": value})
 
 
 @limit("values of one hash")
-@pytest.mark.parametrize("count", [MOST_COLLISIONS, MOST_COLLISIONS + 1])
-async def test_colliding_hashes_above_limit_fail_validation(count: int, server: Server) -> None:
+async def test_colliding_hashes_above_limit_fail_validation(server: Server) -> None:
     @server.tool
-    async def numbers(numbers: set[int]) -> int:
-        return len(numbers)
+    async def numbers(values: set[int]) -> int:
+        return len(values)
 
     @server.tool
-    async def places(places: dict[int, str]) -> int:
-        return len(places)
+    async def places(values: dict[int, str]) -> int:
+        return len(values)
 
-    values = [number * sys.hash_info.modulus for number in range(count)]
+    values = [number * sys.hash_info.modulus for number in range(MOST_COLLISIONS + 1)]
     async with limit_client(server) as client:
-        for name, value in (("numbers", values), ("places", {str(each): "" for each in values})):
-            outcome = await client.call_tool(name, {name: value})
-            if count <= MOST_COLLISIONS:
-                assert outcome.text == str(count)
-            else:
-                outcome.check_error(None, "at most 100 values that have the same hash in Python")
+        for name, given in (("numbers", values), ("places", {str(each): "" for each in values})):
+            problem = "at most 100 values that have the same hash in Python"
+            await client.error(None, problem, name=name, arguments={"values": given})
+            less = values[1:] if isinstance(given, list) else {str(each): "" for each in values[1:]}
+            assert await client.text(name, arguments={"values": less}) == str(MOST_COLLISIONS)
 
 
 @limit("`requestState` that a client brings")
@@ -302,54 +291,50 @@ async def test_colliding_hashes_above_limit_fail_validation(count: int, server: 
 async def test_state_and_answers_above_limit_are_invalid_params(server: Server) -> None:
     answers = {"first": {"action": "accept", "content": {"value": "x" * _MAX_ANSWERS}}}
     async with limit_client(server) as client:
-        outcome = await client.call_tool("confirm", requestState="A" * (MAX_STATE + 1))
-        outcome.check_error(-32602, "this server did not issue it")
-        outcome = await client.call_tool("confirm", inputResponses=answers)
-        outcome.check_error(-32602, "at most 8,192 bytes while input is still required")
+        state = "A" * (MAX_STATE + 1)
+        await client.error(-32602, "this server did not issue it", name="confirm", requestState=state)
+        problem = "at most 8,192 bytes while input is still required"
+        await client.error(-32602, problem, name="confirm", inputResponses=answers)
 
 
 CITY = {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city", "value": ""}}
 
 
 @limit("values that complete an argument")
-@pytest.mark.parametrize("count", [MOST, MOST + 1, MOST_COUNTED, MOST_COUNTED + 1])
-async def test_completion_values_above_limit_are_cut(count: int, server: Server) -> None:
-    values = itertools.count()
+@each_row("count", [MOST, MOST + 1, MOST_COUNTED, MOST_COUNTED + 1])
+async def test_completion_values_above_limit_are_cut(count: int) -> None:
+    server, values = Server("limited"), itertools.count()
 
     @server.prompt(complete={"city": lambda value: (str(next(values)) for _ in range(count))})
     async def plan(city: str) -> str:
         return city
 
-    async with limit_client(server) as client:
-        found = (await client.request("completion/complete", **CITY)).result["completion"]
-        assert len(found["values"]) == min(count, MOST)
-        assert found["hasMore"] == (count > MOST)
-        assert found.get("total") == (count if count <= MOST_COUNTED else None)
-        assert next(values) == min(count, MOST_COUNTED + 1), "an endless iterator is not read to its end"
+    async with connect(server) as client:
+        found = (await client.request("completion/complete", CITY))["completion"]
+    assert (len(found["values"]), found["hasMore"]) == (min(count, MOST), count > MOST)
+    assert found.get("total") == (count if count <= MOST_COUNTED else None)
+    assert next(values) == min(count, MOST_COUNTED + 1), "an endless iterator is not read to its end"
 
 
 # Results
 
 
 @limit("items of an iterator")
-@pytest.mark.parametrize("count", [MOST_ITEMS, None])
-async def test_iterator_above_limit_fails_and_is_closed(count: int | None, server: Server) -> None:
+async def test_iterator_above_limit_fails_and_is_closed(server: Server) -> None:
     closed = []
 
     @server.tool(result=ResultOptions(structured=False))
-    def numbers() -> Iterator[int]:
+    def numbers(count: int) -> Iterator[int]:
         try:
-            yield from itertools.repeat(7) if count is None else itertools.repeat(7, count)
+            yield from itertools.repeat(7, count) if count else itertools.repeat(7)
         finally:
             closed.append(True)
 
     async with limit_client(server) as client:
-        outcome = await client.call_tool("numbers")
-        assert closed
-        if count is None:
-            outcome.check_error(None, "a generator with more than 100,000 items, perhaps endless")
-        else:
-            assert not outcome.is_error
+        assert await client.text("numbers", arguments={"count": MOST_ITEMS})
+        problem = "a generator with more than 100,000 items, perhaps endless"
+        await client.error(None, problem, name="numbers", arguments={"count": 0})
+    assert len(closed) == 2
 
 
 def nest(levels: int) -> Any:
@@ -359,25 +344,20 @@ def nest(levels: int) -> Any:
     return value
 
 
-RESULTS: dict[str, tuple[Any, str | None]] = {
-    "lists": (nest(DEEPEST), None),
-    "one list more": (nest(DEEPEST + 1), "more than 190 levels of arrays and objects"),
-    "integer": (2**1024 - 1, None),
-    "integer above": (2**1024, "an integer of 1,025 bits, which few JSON parsers support; return a string"),
-}
-
-
 @limit("nesting of a result")
 @limit("integer in a result")
-@pytest.mark.parametrize(("value", "error"), RESULTS.values(), ids=RESULTS)
-async def test_result_above_limit_is_an_error(value: Any, error: str | None, server: Server) -> None:
+async def test_result_above_limit_is_an_error(server: Server) -> None:
+    results = {"lists": nest(DEEPEST), "integer": 2**1024 - 1, "one list more": nest(DEEPEST + 1)}
+
     @server.tool
-    async def give() -> Any:
-        return value
+    async def give(name: str) -> Any:
+        return results.get(name, 2**1024)
 
     async with limit_client(server) as client:
-        outcome = await client.call_tool("give")
-        if error is None:
-            assert json.loads(outcome.text) == value
-        else:
-            outcome.check_error(None, error)
+        for name in ("lists", "integer"):
+            assert json.loads(await client.text("give", arguments={"name": name})) == results[name]
+        for name, problem in (
+            ("one list more", "more than 190 levels of arrays and objects"),
+            ("integer above", "an integer of 1,025 bits, which few JSON parsers support; return a string"),
+        ):
+            await client.error(None, problem, name="give", arguments={"name": name})

@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpkit import (
     Context,
     HttpOptions,
     Limits,
-    Principal,
     ProtocolError,
+    ResultOptions,
     Server,
     ServerOptions,
-    TaskOptions,
     Timeouts,
     resource_dir,
 )
@@ -43,7 +40,8 @@ from mcpkit.transports.http import exchange
 from tests.helpers.clock import Clock
 from tests.helpers.pipe import META, settle, stateless_meta
 from tests.helpers.process_functions import add
-from tests.helpers.raw_client import PING, Client, Serve, initialize
+from tests.helpers.raw_client import PING, Answer, Serve, initialize, request
+from tests.helpers.servers.protected import old_of
 from tests.helpers.tables import each_row
 from tests.helpers.task_client import KNOWS_TASKS, begin
 from tests.helpers.task_client import until as until_task
@@ -51,11 +49,6 @@ from tests.helpers.waiting import LoopClock, until
 from tests.transports.limits.conftest import Wire, limit, limit_client
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-
-async def session_header(client: Client) -> dict[str, str | bytes | None]:
-    """Open a session, send nothing more, and return the header with its id."""
-    return {"mcp-session-id": (await client.post(initialize()).whole()).headers["mcp-session-id"]}
 
 
 @limit("sessions")
@@ -73,22 +66,20 @@ async def test_sessions_above_max_sessions_get_503(server: Server, serve: Serve)
 @limit("time of a session without requests")
 @limit("time of a session that is opened and not used")
 @each_row(
-    ("options", "is_used", "seconds", "status"),
-    [
-        ({"timeouts": Timeouts(shutdown=0, session_idle=1000)}, True, 999, 200),
-        ({"timeouts": Timeouts(shutdown=0, session_idle=1000)}, True, 1011, 404),
-        ({}, False, 59, 200),
-        ({}, False, 60, 404),
-    ],
+    ("is_used", "seconds", "status"),
+    [(True, 999, 200), (True, 1011, 404), (False, 59, 200), (False, 60, 404)],
 )
-async def test_session_after_ttl_gets_404(
-    options: dict[str, Any], is_used: bool, seconds: float, status: int, serve: Serve
-) -> None:
+async def test_session_after_ttl_gets_404(is_used: bool, seconds: float, status: int, serve: Serve) -> None:
     clock = LoopClock()
-    async with serve(Server("lasting", storage=Memory(clock)), **options) as client:
-        session = (await client.initialize()).headers() if is_used else await session_header(client)
+    server = Server("lasting", storage=Memory(clock))
+    async with serve(server, timeouts=Timeouts(shutdown=0, session_idle=1000)) as client:
+        if is_used:
+            headers = (await client.initialize()).headers()
+        else:
+            opening = await client.post(initialize()).whole()
+            headers = {"mcp-session-id": opening.headers["mcp-session-id"]}
         clock.ahead += seconds
-        assert (await client.post(PING, session).whole()).status == status
+        assert (await client.post(PING, headers).whole()).status == status
 
 
 LISTEN = {"notifications": {"toolsListChanged": True}}
@@ -104,8 +95,8 @@ async def test_streams_above_max_streams_get_503(server: Server, serve: Serve) -
         answer = await client.ask("subscriptions/listen", LISTEN, id=3).whole()
         assert (answer.status, answer.headers["retry-after"]) == (503, "10")
         assert answer.error()["message"].startswith("Too many event streams are open (4)")
-        for open_stream in (session.listen, lambda: client.open("GET", "/sse")):
-            assert (await open_stream().whole()).status == 503
+        for refused in (session.listen(), client.open("GET", "/sse")):
+            assert (await refused.whole()).status == 503
         sse.disconnect()
         await sse.whole()
         assert (await session.listen().head()).status == 200
@@ -113,12 +104,9 @@ async def test_streams_above_max_streams_get_503(server: Server, serve: Serve) -
 
 @limit("streams of a pipe")
 async def test_subscriptions_of_a_pipe_above_max_running_get_error(wire: Wire) -> None:
-    async with wire(
-        Server(
-            "listened", limits=Limits(concurrent_requests=4), options=ServerOptions(capabilities={"tools"})
-        ),
-        "2026-07-28",
-    ) as pipe:
+    options = ServerOptions(capabilities={"tools"})
+    server = Server("listened", limits=Limits(concurrent_requests=4), options=options)
+    async with wire(server, "2026-07-28") as pipe:
         for _ in range(4):
             pipe.start("subscriptions/listen", LISTEN)
             assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
@@ -145,7 +133,7 @@ LONG_URIS = [f"it://{number:02d}" + "x" * (2048 - 7) for number in range(32)]
     ],
 )
 async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
-    uris: list[str], is_valid: bool, wire: Wire
+    uris: list[str], is_valid: bool
 ) -> None:
     """The keys of topics count together with the URIs."""
     server = Server("listened", options=ServerOptions(capabilities={"resources"}))
@@ -159,14 +147,15 @@ async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
             assert acknowledged["notifications"] == filters
             listening.cancel()
         else:
-            with pytest.raises(
-                ProtocolError, match=r"at most (2,048 characters|1,000 URIs and topic keys, of 65,536)"
-            ):
+            problem = "at most (2,048 characters|1,000 URIs and topic keys, of 65,536)"
+            with pytest.raises(ProtocolError, match=problem):
                 await listening
-    async with wire(server, "2025-11-25") as pipe:
-        answers = [await pipe.request("resources/subscribe", {"uri": uri}) for uri in uris]
-        errors = [answer["error"]["code"] for answer in answers if "error" in answer]
-        assert errors == ([] if is_valid else [-32602])
+    async with connect(server, protocol_version="2025-11-25") as client:
+        for uri in uris if is_valid else uris[:-1]:
+            await client.request("resources/subscribe", {"uri": uri})
+        if not is_valid:
+            with pytest.raises(ProtocolError, match="at most"):
+                await client.request("resources/subscribe", {"uri": uris[-1]})
 
 
 @limit("changes that wait for a reader")
@@ -192,6 +181,25 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -
         assert [each["method"] for each in messages] == ["notifications/cancelled"]
         assert "updates wait for the client" in messages[0]["params"]["reason"]
     await connection.aclose()
+
+
+async def test_updates_above_limit_end_the_stream_of_a_slow_http_client(serve: Serve) -> None:
+    server = Server("listened", options=ServerOptions(capabilities={"resources"}))
+    uris = [f"it://{number}" for number in range(300)]
+    async with serve(server) as client:
+        wanted = {"notifications": {"resourceSubscriptions": uris}}
+        slow, quick = (client.ask("subscriptions/listen", wanted, id=name) for name in ("slow", "quick"))
+        for stream in (slow, quick):
+            assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+        slow.stop_reading()
+        for _ in range(Pending.LIMIT // len(uris) + 2):
+            for uri in uris:
+                server.notify_resource_updated(uri)
+            assert [(await quick.message())["params"]["uri"] for _ in uris] == uris
+        slow.read_on()
+        end = (await slow.messages())[-1]
+        assert (end["method"], end["params"]["requestId"]) == ("notifications/cancelled", "slow")
+        assert end["params"]["reason"]
 
 
 @limit("files of a folder that are listed")
@@ -244,17 +252,32 @@ async def test_response_is_aborted_when_client_does_not_read(
 
 
 @limit("what waits for a client of HTTP+SSE")
-@given(st.sampled_from([10_000, 10_001]) | st.integers(0, 30_000), st.integers(1, 5))
-def test_exchange_waits_above_queued_bytes_limit(size: int, pieces: int) -> None:
-    async def unused(*_: Any) -> Any:
-        raise AssertionError
+async def test_sse_client_that_does_not_read_gets_503(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "MOST_QUEUED", 100_000)
+    server = Server("large")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchange, "MOST_QUEUED", 10_000)
-        stream = exchange.Exchange(unused, unused, 15)
-        for piece in range(pieces):
-            stream.push(b"x" * (size // pieces + (piece < size % pieces)))
-        assert stream.is_behind == (size > 10_000)
+    @server.tool(result=ResultOptions(structured=False))
+    async def give(size: int) -> str:
+        return "x" * size
+
+    async with serve(server) as client:
+        sse = await old_of(client, {})
+
+        async def call(id_: int, size: int) -> Answer:
+            params = {"name": "give", "arguments": {"size": size}}
+            return await sse.post(request("tools/call", params, id=id_), {}).whole()
+
+        sse.stream.stop_reading()
+        for number in range(2):  # the first is being sent, the second waits
+            assert (await call(number, exchange.MOST_QUEUED)).status == 202
+        pipe = next(iter(client.app.door()._begin().pipes.values()))
+        await until(lambda: pipe.is_behind)
+        refused = await call(7, 1)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        sse.stream.read_on()
+        assert sorted([(await sse.stream.message())["id"] for _ in range(2)]) == [0, 1]
+        assert (await call(7, 1)).status == 202
+        assert (await sse.stream.message())["id"] == 7
 
 
 class Gate:
@@ -312,15 +335,13 @@ async def test_stuck_threads_above_limit_reject_calls(gate: Gate) -> None:
     server.tool(lambda: "quick", name="quick")
     async with limit_client(server) as client:
         for count in range(1, 4):
-            (await client.call_tool("block")).check_error(None, "timed out after 0.05 s")
-            outcome = await client.call_tool("quick")
+            await client.error(None, "timed out after 0.05 s", name="block")
             if count <= 2:
-                assert outcome.text == "quick"
-            else:
-                outcome.check_error(-32603, "Too many worker threads (3) still run functions")
+                assert await client.text("quick") == "quick"
+        await client.error(-32603, "Too many worker threads (3) still run functions", name="quick")
         gate.open()
         await until(lambda: server.engine.runtime.threads.given_up == 0)
-        assert (await client.call_tool("quick")).text == "quick"
+        assert await client.text("quick") == "quick"
 
 
 @limit("start of a worker process")
@@ -347,31 +368,8 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
 # Tasks
 
 
-@limit("tasks that one principal, or one address of strangers, has open")
-@limit("tasks that are open")
-@pytest.mark.parametrize(
-    ("tasks", "error"),
-    [
-        (TaskOptions(max_open_per_owner=3), "You have 3 open tasks"),
-        (TaskOptions(max_open=3), "The server has too many open tasks"),
-    ],
-)
-async def test_open_tasks_above_limit_get_error(tasks: TaskOptions, error: str, gate: Gate) -> None:
-    server = Server("lab", tasks=tasks)
-    server.tool(gate.wait, task=True)
-    async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as client:
-        for _ in range(3):
-            last = await begin(client, "wait")
-        with pytest.raises(ProtocolError, match=error) as caught:
-            await begin(client, "wait")
-        assert caught.value.code == -32603
-        await client.request("tasks/cancel", {"taskId": last["taskId"]})
-        await begin(client, "wait")
-
-
 @limit("record of a task")
-@limit("idempotency key")
-async def test_task_record_and_key_above_limit_get_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_record_above_limit_gets_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "MAX_RECORD", 5000)
     server = Server("lab")
 
@@ -380,15 +378,13 @@ async def test_task_record_and_key_above_limit_get_error(monkeypatch: pytest.Mon
         return text * 2
 
     async with connect(server, capabilities=KNOWS_TASKS) as client:
-        key = {"mcpkit/idempotencyKey": "x" * 200}
-        await until_task(client, await begin(client, "double", {"text": "x" * 500}, _meta=key), "completed")
+        await until_task(client, await begin(client, "double", {"text": "x" * 500}), "completed")
         failed = await until_task(client, await begin(client, "double", {"text": "x" * 3000}), "failed")
         assert failed["error"]["code"] == -32603
         assert "the tool ran, but" in failed["error"]["message"].lower()
-        for size, meta in ((5000, {}), (500, {"mcpkit/idempotencyKey": "x" * 201})):
-            with pytest.raises(ProtocolError) as caught:
-                await begin(client, "double", {"text": "x" * size}, _meta=meta)
-            assert caught.value.code == -32602
+        with pytest.raises(ProtocolError) as caught:
+            await begin(client, "double", {"text": "x" * 5000})
+        assert caught.value.code == -32602
 
 
 # Between processes
@@ -408,7 +404,7 @@ class GatedBroker(Memory):
 
 
 @limit("changes that wait for the shared store")
-@pytest.mark.parametrize("excess", [0, 1])
+@each_row("excess", [0, 1])
 async def test_changes_above_limit_are_not_published(excess: int) -> None:
     server, broker = Server("s"), GatedBroker()
     publisher = Publisher(server.catalog.listeners, broker, "s/changes", "here")
