@@ -8,8 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
@@ -24,16 +22,10 @@ SERVER = [sys.executable, str(EXAMPLE / "server.py")]
 Environment = dict[str, str]
 
 
-def run(command: list[str], environment: Environment, **options: Any) -> subprocess.CompletedProcess[str]:
-    options = {"stdin": subprocess.DEVNULL} | options if "input" not in options else options
+def run(command: list[str], environment: Environment, input: str = "") -> subprocess.CompletedProcess[str]:
+    env = {**environment, "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
-        command,
-        env={**environment, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        timeout=TIMEOUT,
-        encoding="utf-8",
-        check=False,
-        **options,
+        command, env=env, input=input, capture_output=True, timeout=TIMEOUT, encoding="utf-8", check=False
     )
 
 
@@ -62,28 +54,13 @@ def test_weather_server_with_wrong_option_or_url_exits_with_message(environment:
     assert "must begin with http:// or https://" in finished.stderr
 
 
-def test_weather_server_over_http_answers_at_mcp_and_sse() -> None:
-    version = "2026-07-28"
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": "get_alerts", "arguments": {"state": "CO"}, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-        "MCP-Protocol-Version": version,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "get_alerts",
-    }
+@pytest.mark.anyio
+async def test_weather_server_over_http_answers_at_mcp_and_sse() -> None:
     with serving([*SERVER, "--sample", "--http", "0"]) as served:
-        request = Request(f"{served.origin}/mcp", json.dumps(message).encode(), headers)
-        with urlopen(request, timeout=TIMEOUT) as response:
-            assert json.load(response)["result"]["structuredContent"]["state"] == "Colorado"
-        with urlopen(f"{served.origin}/sse", timeout=TIMEOUT) as response:
-            assert response.headers["Content-Type"].startswith("text/event-stream")
-            assert response.readline().strip() == b"event: endpoint"
+        for path in ("mcp", "sse"):
+            async with Client(f"{served.origin}/{path}") as client:
+                alerts = await client.call_tool("get_alerts", {"state": "CO"})
+                assert alerts.structured_content["state"] == "Colorado"
 
 
 def test_weather_demo_shows_everything_from_sample_data(environment: Environment, service: Service) -> None:
@@ -112,9 +89,7 @@ def test_weather_demo_shows_everything_from_sample_data(environment: Environment
     assert service.paths == []
 
 
-def test_weather_readme_commands_start_the_server(
-    environment: Environment, tmp_path: Any, example: Example
-) -> None:
+def test_weather_readme_commands_start_the_server(environment: Environment, example: Example) -> None:
     readme = (EXAMPLE / "README.md").read_text("utf-8")
     commands = []
     for language, text in re.findall(r"```(\w+)\n(.*?)```", readme, re.DOTALL):
@@ -124,13 +99,9 @@ def test_weather_readme_commands_start_the_server(
         else:
             commands.append(shlex.split(text.partition(" -- ")[2]))
     assert len(commands) == 2
-    places = {
-        "/path/to/.venv/bin/python": sys.executable,
-        "/path/to/examples/weather/server.py": str(EXAMPLE / "server.py"),
-    }
     for command in commands:
-        ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-        finished = run([places.get(word, word) for word in command], environment, input=ping, cwd=tmp_path)
+        assert command == ["/path/to/.venv/bin/python", "/path/to/examples/weather/server.py", *command[2:]]
+        finished = run([*SERVER, *command[2:]], environment, '{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         assert json.loads(finished.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}, command
     assert [file.name for file in EXAMPLE.glob("*.py") if f"| `{file.name}` |" not in readme] == []
     offered = [component.key for part in example.server.server.catalog.parts for component in part]

@@ -30,13 +30,6 @@ def ask(example, service, monkeypatch):
     return ask
 
 
-@pytest.fixture
-def sample(example, ask, monkeypatch):
-    """The same, with the server on sample data."""
-    monkeypatch.setattr(example.server.weather, "source", example.nws.Sample())
-    return ask
-
-
 def test_forecast_has_text_and_structured_content(ask):
     result = ask("call_tool", "get_forecast", DENVER)
     first, second, *_ = result.text.splitlines()
@@ -76,17 +69,6 @@ def test_station_is_a_resource(ask):
     }
 
 
-@pytest.fixture
-def weather(example, service):
-    return example.nws.Weather(example.nws.Live(service.url))
-
-
-def failure(example, request):
-    with pytest.raises(example.nws.WeatherError) as raised:
-        asyncio.run(request)
-    return str(raised.value)
-
-
 FAULTS = {
     "error": (Answer(503, b'{"title": "Unexpected Problem"}'), "answered 503"),
     "cut": (Answer(200, b'{"properties": {', is_cut=True), "broke off its answer"),
@@ -102,12 +84,14 @@ FAULTS = {
 }
 
 
-def test_weather_service_faults_raise_with_the_cause(example, weather, service, monkeypatch):
-    usual = example.nws.TIMEOUT
+def test_weather_service_faults_raise_with_the_cause(example, service, monkeypatch):
+    weather, usual = example.nws.Weather(example.nws.Live(service.url)), example.nws.TIMEOUT
     for name, (answer, words) in FAULTS.items():
         monkeypatch.setattr(example.nws, "TIMEOUT", 0.2 if answer.is_silent else usual)
         service.answers["/stations/KDEN"] = answer
-        text = failure(example, weather.station("KDEN"))
+        with pytest.raises(example.nws.WeatherError) as raised:
+            asyncio.run(weather.station("KDEN"))
+        text = str(raised.value)
         assert words in text, (name, text)
         assert "--sample" in text or "cannot be read" in text, (name, text)
     for url in ("api.weather.gov", "file:///etc/passwd", ""):
