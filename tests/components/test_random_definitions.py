@@ -27,8 +27,7 @@ from tests.helpers.tables import each_row
 pytestmark = pytest.mark.anyio
 
 SURROGATE = "\ud83d"
-CURES = ("use ", "write ", "give ", "remove ", "rename ", "decode ", "return ", "leave ", "make ", "replace ",
-         "correct ", "change ", "define ", "move ", "pass ", "keep ")  # fmt: skip
+CURES = ("use ", "write ", "give ", "remove ", "rename ", "decode ", "return ", "leave ", "replace ", "pass ")
 
 
 @dataclasses.dataclass
@@ -53,8 +52,6 @@ class Color(enum.Enum):
 
 
 class Model(pydantic.BaseModel):
-    """WORD-class."""
-
     a: Annotated[int, Field(description="WORD-a")] = 1
     when: dt.date = dt.date(2024, 1, 1)
 
@@ -71,13 +68,6 @@ class Typed(TypedDict):
 class Named(NamedTuple):
     a: int
     b: Annotated[str, {"unit": "px"}] = "b"
-
-
-class Broken:
-    """A default whose attributes cannot be read."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise KeyError(name)
 
 
 def nested(levels: int) -> list[Any]:
@@ -101,7 +91,7 @@ class Parameter(NamedTuple):
     name: str = "a"
 
 
-def define(server: Server, kind: str, parameter: Parameter, doc: str = "", **options: Any) -> list[Any]:
+def define(server: Server, kind: str, parameter: Parameter, **options: Any) -> list[Any]:
     """Register a component with one parameter; return a list to which each call adds its argument."""
     arguments: list[Any] = []
 
@@ -109,13 +99,10 @@ def define(server: Server, kind: str, parameter: Parameter, doc: str = "", **opt
         arguments.extend(kwargs.values())
         return "done"
 
-    name, annotation = parameter.name, parameter.annotation
-    signed = inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=parameter.default, annotation=annotation
-    )
+    name, annotation, default = parameter.name, parameter.annotation, parameter.default
+    signed = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
     subject.__signature__ = inspect.Signature([signed])  # type: ignore[attr-defined]  # of a function
     subject.__annotations__ = {name: annotation, "return": str}
-    subject.__doc__, subject.__kwdefaults__ = doc, None
     if kind == "template":
         server.resource(f"subject://it/{{{name}}}", **options)(subject)
     else:
@@ -124,8 +111,7 @@ def define(server: Server, kind: str, parameter: Parameter, doc: str = "", **opt
 
 
 TYPES: list[tuple[Any, Any, Any]] = [
-    (str, "x", "x"), (float, 1.5, 1.5), (bool, True, True), (Any, [1], [1]),
-    (dt.date, "2024-02-29", dt.date(2024, 2, 29)), (dt.timedelta, "P1D", dt.timedelta(1)),
+    (Any, [1], [1]), (dt.date, "2024-02-29", dt.date(2024, 2, 29)), (dt.timedelta, "P1D", dt.timedelta(1)),
     (decimal.Decimal, "1.5", decimal.Decimal("1.5")), (uuid.UUID, str(uuid.UUID(int=7)), uuid.UUID(int=7)),
     (bytes, "QQ==", b"A"), (Color, "red", Color.RED), (Literal["a", 1, None], 1, 1), (set[str], ["a"], {"a"}),
     (dict[str, int], {"default": 1}, {"default": 1}), (Optional[int], None, None), (Union[int, str], 5, 5),
@@ -149,9 +135,8 @@ async def test_definition_unusual_type_is_served(annotation: Any, wire: Any, val
         schema = tool["inputSchema"]
         Draft202012Validator.check_schema(schema)
         assert list(schema["properties"]) == ["a"]
-        assert ("WORD" in json.dumps(schema)) is (
-            "WORD" in str(annotation) or annotation in (Model, Aliased, Typed)
-        )
+        is_described = "WORD" in str(annotation) or annotation in (Model, Aliased, Typed)
+        assert ("WORD" in json.dumps(schema)) is is_described
         result = await client.call_tool("subject", {"a": wire})
         assert not result.is_error, result.text
     assert arguments == [value]
@@ -159,14 +144,11 @@ async def test_definition_unusual_type_is_served(annotation: Any, wire: Any, val
 
 DEFAULTS: list[Callable[[], Any]] = [
     *(lambda value=value: value for value in (  # type: ignore[misc]  # each has its value as a default
-        2**63, 10**400, 10**5000, -0.0, float("nan"), float("inf"), None, "\x00", SURROGATE, b"\xff\x00",
-        dt.datetime(1, 1, 1), dt.timedelta.max, decimal.Decimal("NaN"), Color.RED, Color, object, len, ...,
-        NotImplemented, 1j, range(3), frozenset({1}), (1, "a"), uuid.UUID(int=1), pydantic.SecretStr("hidden"),
-        slice(1), memoryview(b"a"),
+        10**5000, float("nan"), None, "\x00", SURROGATE, b"\xff\x00", dt.timedelta.max, decimal.Decimal("NaN"),
+        Color.RED, object, len, ..., NotImplemented, 1j, range(3), frozenset({1}), pydantic.SecretStr("hidden"),
+        memoryview(b"a"), {1: 2}, {1, "a"}, {SURROGATE: 1}, bytearray(b"\xff"),
     )),
-    lambda: {1: 2}, lambda: {(1, 2): 3}, lambda: [float("inf")], lambda: {1, "a"}, object, circular,
-    lambda: nested(300), Broken, Model, lambda: Model.model_construct(a=object()), lambda: iter([1]),
-    lambda: {SURROGATE: 1}, lambda: bytearray(b"\xff"), lambda: {"a": 10**5000},
+    object, circular, lambda: nested(300), Model, lambda: Model.model_construct(a=object()), lambda: iter([1]),
 ]  # fmt: skip
 
 
@@ -184,18 +166,16 @@ async def test_definition_unusual_default_is_served(make: Callable[[], Any]) -> 
 @each_row(
     ("alias", "wire_name"),
     [
-        (None, "größe"), (None, "self"), (None, "model_config"), (None, "json"), (None, "x" * 300),
-        (Field(alias="$ref"), "$ref"), (Field(validation_alias=" "), " "), (Field(alias="a/b~c"), "a/b~c"),
-        (Field(alias="\x00"), "\x00"), (Field(alias="__proto__"), "__proto__"),
+        (None, "größe"), (None, "self"), (None, "model_config"), (None, "x" * 300), (Field(alias="$ref"), "$ref"),
+        (Field(validation_alias=" "), " "), (Field(alias="a/b~c"), "a/b~c"), (Field(alias="\x00"), "\x00"),
         (Field(validation_alias=AliasPath("#/$defs/x")), "#/$defs/x"),
         (Field(validation_alias=AliasChoices(AliasPath("a", 1), "[0]", "other")), "[0]"),
     ],
 )  # fmt: skip
 async def test_definition_unusual_name_is_served(alias: Any, wire_name: str) -> None:
     server = Server("s")
-    name = wire_name if alias is None else "a"
-    annotation = Annotated[str, alias] if alias is not None else str
-    arguments = [define(server, kind, Parameter(annotation, name=name)) for kind in ("tool", "prompt")]
+    parameter = Parameter(Annotated[str, alias] if alias else str, name="a" if alias else wire_name)
+    arguments = [define(server, kind, parameter) for kind in ("tool", "prompt")]
     async with connect(server) as client:
         assert list((await client.list_tools())[0]["inputSchema"]["properties"]) == [wire_name]
         assert not (await client.call_tool("subject", {wire_name: "x"})).is_error
@@ -214,7 +194,7 @@ async def test_definition_unusual_name_is_served(alias: Any, wire_name: str) -> 
         ("tool", Parameter(Annotated[int, Field(validation_alias=AliasPath("a", "b"))]), {}),
         ("tool", Parameter(Annotated[list, Field(default=nested(5000))]), {}),
         ("template", Parameter(str, name="größe"), {}), ("tool", Parameter(), {"title": SURROGATE}),
-        ("prompt", Parameter(str), {"description": SURROGATE}), ("tool", Parameter(), {"doc": SURROGATE}),
+        ("prompt", Parameter(str), {"description": SURROGATE}),
     ],
 )  # fmt: skip
 def test_definition_wrong_is_refused_with_a_cure(
