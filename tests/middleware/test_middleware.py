@@ -1,4 +1,4 @@
-"""What passes through a server's own functions on its way to a handler, alike in every revision."""
+"""Middleware: which requests pass through it, in which order, and what it may change, answer and raise."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from tests.helpers.servers.middleware import (
     make_failing_server,
     make_server,
 )
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
 pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("revision", REVISIONS)
+ADD = {"a": 1, "b": 2}
 
 
 @pytest.fixture
@@ -28,44 +32,33 @@ def server() -> Server:
     return make_server()
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_every_request_passes_with_its_result(server: Server, revision: str) -> None:
+@ERAS
+async def test_middleware_sees_every_request_with_its_result(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
+    requests = [
+        ("tools/list", {}), ("tools/call", {"name": "add", "arguments": ADD}), ("resources/list", {}),
+        ("resources/read", {"uri": "wrapped://known"}), ("prompts/get", {"name": "greet", "arguments": {"name": "A"}}),
+    ]  # fmt: skip
     async with connect(server, protocol_version=revision) as client:
-        answers = [
-            ("tools/list", await client.request("tools/list")),
-            (
-                "tools/call",
-                await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
-            ),
-            ("resources/list", await client.request("resources/list")),
-            ("resources/read", await client.request("resources/read", {"uri": "wrapped://known"})),
-            (
-                "prompts/get",
-                await client.request("prompts/get", {"name": "greet", "arguments": {"name": "A"}}),
-            ),
-        ]
+        results = [(method, await client.request(method, params)) for method, params in requests]
     assert recorder.seen[0][0] in {"initialize", "server/discover"}
-    assert recorder.seen[1:] == answers
+    assert recorder.seen[1:] == results
 
 
-async def test_requests_that_are_refused_pass_too(server: Server) -> None:
+async def test_middleware_sees_refused_requests(server: Server) -> None:
     recorder = server.middleware(Recorder())
+    refused = [
+        ("no/such", {}, "ProtocolError"), ("tools/call", {"name": "none"}, "ProtocolError"),
+        ("tools/call", {}, "MalformedError"), ("resources/read", {"uri": "wrapped://lost"}, "ResourceNotFoundError"),
+    ]  # fmt: skip
     async with connect(server, protocol_version="2025-11-25") as client:
-        for method, params in [("no/such", {}), ("tools/call", {"name": "none"}), ("tools/call", {})]:
+        for method, params, _ in refused:
             with pytest.raises(ProtocolError):
                 await client.request(method, params)
-        with pytest.raises(ProtocolError):
-            await client.read_resource("wrapped://lost")
-    assert recorder.seen[1:] == [
-        ("no/such", "ProtocolError"),
-        ("tools/call", "ProtocolError"),
-        ("tools/call", "MalformedError"),
-        ("resources/read", "ResourceNotFoundError"),
-    ]
+    assert recorder.seen[1:] == [(method, error) for method, _, error in refused]
 
 
-async def test_the_first_that_is_registered_is_outermost(server: Server) -> None:
+async def test_middleware_registered_first_is_outermost(server: Server) -> None:
     order: list[str] = []
 
     def make(name: str) -> Any:
@@ -82,33 +75,29 @@ async def test_the_first_that_is_registered_is_outermost(server: Server) -> None
     server.middleware(make("third"))
     async with connect(server) as client:
         order.clear()
-        await client.call_tool("add", {"a": 1, "b": 2})
+        await client.call_tool("add", ADD)
         await client.list_prompts()
     assert order[:6] == ["first in", "second in", "third in", "third out", "second out", "first out"]
     assert order[6:] == ["first in", "third in", "third out", "first out"]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_questions_pass(server: Server, revision: str) -> None:
+@ERAS
+async def test_middleware_sees_rounds_with_questions(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
-
-    async with connect(
-        server,
-        protocol_version=revision,
-        request_handler=lambda *_: {"action": "accept", "content": {"value": "Rome"}},
-    ) as client:
-        result = await client.call_tool("ask")
-    assert result.text == "mcpkit-testing said Rome"
-    ends = [what if isinstance(what, str) else "result" for _, what in recorder.seen[1:]]
+    options: dict[str, Any] = {
+        "request_handler": lambda *_: {"action": "accept", "content": {"value": "Rome"}}
+    }
+    async with connect(server, protocol_version=revision, **options) as client:
+        assert (await client.call_tool("ask")).text == "mcpkit-testing said Rome"
+    ends = [end if isinstance(end, str) else "result" for _, end in recorder.seen[1:]]
     assert ends == (["InputRequired", "result"] if revision == REVISIONS[-1] else ["result"])
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_cancellation_reaches_middleware_and_handler(server: Server, revision: str) -> None:
+async def test_cancellation_reaches_middleware_and_handler(server: Server) -> None:
     work = Work()
     server.tool(work.wait)
     recorder = server.middleware(Recorder())
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server) as client:
         call = asyncio.ensure_future(client.call_tool("wait"))
         await work.started.wait()
         await over(call)
@@ -123,7 +112,7 @@ async def test_middleware_of_an_included_server_does_not_run(server: Server) -> 
     outer_server.include(server)
     outer = outer_server.middleware(Recorder())
     async with connect(outer_server) as client:
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        assert (await client.call_tool("add", ADD)).text == "3"
     assert inner.seen == []
     assert [method for method, _ in outer.seen] == ["server/discover", "tools/call"]
 
@@ -134,23 +123,26 @@ def plain(request: Request, call_next: CallNext) -> None: ...
 async def without_call_next(request: Request) -> Result: ...  # type: ignore[empty-body]  # never called
 
 
-@pytest.mark.parametrize("hook", [plain, without_call_next, 7])
-def test_middleware_wrong_function_is_refused(server: Server, hook: Any) -> None:
-    with pytest.raises(
-        RegistrationError, match="a middleware must be an async function of a request and call_next"
-    ):
-        server.middleware(hook)
+WRONG_FUNCTION = "a middleware must be an async function of a request and call_next"
+UNKNOWN = "unknown method '{}' for a middleware. Supported are .*initialize"
 
 
-@pytest.mark.parametrize("method", ["ping", "subscriptions/listen", "tools"])
-def test_a_method_that_cannot_be_wrapped_is_refused(server: Server, method: str) -> None:
-    with pytest.raises(
-        RegistrationError, match=f"unknown method '{method}' for a middleware. Supported are .*initialize"
-    ):
-        server.middleware(method)
+@each_row(
+    ("hook", "message"),
+    [
+        *[(hook, WRONG_FUNCTION) for hook in (plain, without_call_next, 7)],
+        *[(method, UNKNOWN.format(method)) for method in ("ping", "subscriptions/listen", "tools")],
+    ],
+)  # fmt: skip
+def test_middleware_wrong_function_or_method_is_refused(hook: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        make_server().middleware(hook)
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+# What a middleware changes, answers and raises
+
+
+@ERAS
 async def test_middleware_may_change_arguments_and_result(server: Server, revision: str) -> None:
     @server.middleware("tools/call")
     async def double(request: ToolCall, call_next: CallTool) -> ToolCallResult:
@@ -161,12 +153,12 @@ async def test_middleware_may_change_arguments_and_result(server: Server, revisi
         return result
 
     async with connect(server, protocol_version=revision) as client:
-        result = await client.call_tool("add", {"a": 1, "b": 2})
+        result = await client.call_tool("add", ADD)
     assert result.text == "22"
     assert result.meta["name"] == "add"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@ERAS
 async def test_middleware_may_respond_itself(server: Server, revision: str) -> None:
     @server.middleware
     async def answer(request: Request, call_next: CallNext) -> Any:
@@ -176,41 +168,47 @@ async def test_middleware_may_respond_itself(server: Server, revision: str) -> N
 
     async with connect(server, protocol_version=revision) as client:
         result = await client.request("tools/call", {"name": "add"})
-        passed = await client.call_tool("count")
+        assert (await client.call_tool("count")).text == "done"
     assert result["content"] == [{"type": "text", "text": "kept"}]
     assert result["structuredContent"] == {"kept": True}
     assert result.get("resultType") == ("complete" if revision == REVISIONS[-1] else None)
     assert ("_meta" in result) is (revision == REVISIONS[-1])
-    assert passed.text == "done"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("own", [{}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None}])
-async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_names_it(
-    server: Server, revision: str, own: dict[str, Any], caplog: pytest.LogCaptureFixture
+@each_row(
+    ("method", "own", "problem"),
+    [
+        *[("tools/call", own, "without content blocks")
+          for own in ({}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None})],
+        ("prompts/list", None, "returned NoneType. Return the result of call_next"),
+    ],
+)  # fmt: skip
+async def test_middleware_invalid_answer_is_an_internal_error_that_names_it(
+    method: str, own: Any, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @server.middleware("tools/call")
+    caplog.clear()
+    server = make_server()
+
+    @server.middleware(method)
     async def forgetful(request: Request, call_next: CallNext) -> Any:
         return own
 
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server) as client:
         with pytest.raises(ProtocolError, match=r"^Internal error \(ref [0-9a-f]{8}\)$") as refused:
-            await client.call_tool("add", {"a": 1, "b": 2})
+            await client.request(method, {"name": "add", "arguments": ADD} if own is not None else None)
     assert refused.value.code == -32603
     assert "the middleware <function" in caplog.text
     assert "forgetful" in caplog.text
-    assert "without content blocks" in caplog.text
+    assert problem in caplog.text
 
 
 async def test_middleware_may_retry(server: Server) -> None:
-    tries = 0
+    outcomes = iter([ToolError("not yet"), ToolError("not yet"), None])
 
     @server.tool
     async def flaky() -> str:
-        nonlocal tries
-        tries += 1
-        if tries < 3:
-            raise ToolError("not yet")
+        if (error := next(outcomes)) is not None:
+            raise error
         return "now"
 
     @server.middleware("tools/call")
@@ -223,7 +221,7 @@ async def test_middleware_may_retry(server: Server) -> None:
         assert (await client.call_tool("flaky")).text == "now"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@ERAS
 async def test_middleware_exception_is_handled_like_one_of_the_handler(
     server: Server, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,15 +235,15 @@ async def test_middleware_exception_is_handled_like_one_of_the_handler(
 
     async with connect(server, protocol_version=revision) as client:
         problem[:] = [ToolError("ask the boss")]
-        refused = await client.call_tool("add", {"a": 1, "b": 2})
+        refused = await client.call_tool("add", ADD)
         with pytest.raises(ProtocolError, match="ask the boss") as caught:
             await client.read_resource("wrapped://known")
         problem[:] = [ProtocolError(-1, "not today", {"tomorrow": True})]
         with pytest.raises(ProtocolError) as sent:
-            await client.call_tool("add", {"a": 1, "b": 2})
+            await client.call_tool("add", ADD)
         problem[:] = [KeyError("secret")]
         with caplog.at_level(logging.CRITICAL, "mcpkit"):
-            masked = await client.call_tool("add", {"a": 1, "b": 2})
+            masked = await client.call_tool("add", ADD)
             with pytest.raises(ProtocolError, match=r"Internal error \(ref \w+\)$"):
                 await client.list_tools()
     assert (refused.is_error, refused.text) == (True, "ask the boss")
@@ -253,20 +251,6 @@ async def test_middleware_exception_is_handled_like_one_of_the_handler(
     assert (sent.value.code, sent.value.message, sent.value.data) == (-1, "not today", {"tomorrow": True})
     assert masked.is_error
     assert "secret" not in masked.text
-
-
-async def test_middleware_that_returns_none_is_an_internal_error(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    @server.middleware("prompts/list")
-    async def forgetful(request: Request, call_next: CallNext) -> Any:
-        await call_next(request)
-
-    async with connect(server) as client:
-        with pytest.raises(ProtocolError, match="Internal error"):
-            await client.list_prompts()
-    assert "forgetful" in caplog.text
-    assert "returned NoneType. Return the result of call_next" in caplog.text
 
 
 async def test_middleware_may_refuse_initialize(server: Server) -> None:
@@ -279,12 +263,9 @@ async def test_middleware_may_refuse_initialize(server: Server) -> None:
             pytest.fail("it is refused")
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("tool", ["tool", "in_thread"])
-@pytest.mark.parametrize("error", [BrokenError("secret"), ToolError("no")], ids=["unmeant", "meant"])
-async def test_a_result_has_its_exception(
-    revision: str, tool: str, error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("error", [BrokenError("secret"), ToolError("no")], ids=["unexpected", "expected"])
+async def test_middleware_result_has_the_exception_of_the_tool(tool: str, error: Exception) -> None:
     server = make_failing_server(error)
     results: list[ToolCallResult] = []
 
@@ -293,7 +274,7 @@ async def test_a_result_has_its_exception(
         results.append(await call_next(call))
         return results[-1]
 
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server) as client:
         text = (await client.call_tool(tool)).text
     assert results[0].exception is error
     assert text == ("no" if results[0].ref is None else f"Internal error (ref {results[0].ref})")

@@ -56,19 +56,13 @@ class Exported:
         """Return the data points of each metric."""
         data = self.reader.get_metrics_data()
         assert data is not None
-        return {
-            metric.name: list(metric.data.data_points)
-            for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        }
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        return {metric.name: list(metric.data.data_points) for metric in metrics}
 
-    def counts(self) -> dict[str, list[tuple[dict[str, Any], int]]]:
-        """Return the attributes and counts of each metric."""
-        return {
-            name: [
-                (dict(each.attributes), getattr(each, "count", getattr(each, "value", 0))) for each in points
-            ]
-            for name, points in self.points().items()
-        }
+    def counts(self, name: str) -> list[tuple[dict[str, Any], int]]:
+        """Return the attributes and counts of a metric."""
+        points = self.points().get(name, [])
+        return [(dict(each.attributes), getattr(each, "count", getattr(each, "value", 0))) for each in points]
 
 
 @pytest.fixture
@@ -106,15 +100,6 @@ def server(exported: Exported) -> Server:
 # Telemetry
 
 
-async def test_telemetry_exports_a_span_of_each_request(exported: Exported) -> None:
-    server = Server("observed")
-    server.middleware(Telemetry(tracer_provider=exported.traces))
-    server.tool(lambda: "Hello", name="greet")
-    async with connect(server) as client:
-        await client.call_tool("greet")
-    assert [span.name for span in exported.spans][-1] == "tools/call greet"
-
-
 @REVISIONS
 async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(
     server: Server, exported: Exported, revision: str
@@ -128,15 +113,10 @@ async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(
     assert (span.name, span.kind) == ("tools/call greet", SpanKind.SERVER)
     assert span.status.status_code is StatusCode.UNSET
     assert span.attributes == {
-        "mcp.method.name": "tools/call",
-        "mcp.protocol.version": revision,
-        "network.transport": "pipe",
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "greet",
-        "jsonrpc.request.id": "2",
-    }
-    assert span.parent is None
-    assert inside.parent == span.context
+        "mcp.method.name": "tools/call", "mcp.protocol.version": revision, "network.transport": "pipe",
+        "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "greet", "jsonrpc.request.id": "2",
+    }  # fmt: skip
+    assert (span.parent, inside.parent) == (None, span.context)
     assert child.parent is not None
     assert (f"{child.parent.trace_id:032x}", f"{child.parent.span_id:016x}") == (trace_id, span_id)
     assert child.parent.trace_state.get("rojo") == "1"
@@ -169,17 +149,16 @@ async def test_telemetry_spans_distinguish_failures(server: Server, exported: Ex
 
 
 async def test_telemetry_has_no_names_that_clients_made_up(server: Server, exported: Exported) -> None:
+    requests = [
+        ("no/such", {}), ("tools/call", {"name": "made up"}), ("tools/call", {"name": ["greet"]}),
+        ("prompts/get", {"name": "made up"}),
+    ]  # fmt: skip
     async with connect(server) as client:
-        for method, params in [
-            ("no/such", {}),
-            ("tools/call", {"name": "made up"}),
-            ("tools/call", {"name": ["greet"]}),
-            ("prompts/get", {"name": "made up"}),
-        ]:
+        for method, params in requests:
             with pytest.raises(ProtocolError):
                 await client.request(method, params)
     assert [span.name for span in exported.spans] == ["_OTHER", "tools/call", "tools/call", "prompts/get"]
-    assert "made up" not in str(exported.counts())
+    assert "made up" not in str([exported.counts(name) for name in exported.points()])
 
 
 async def test_telemetry_measures_durations_by_method_tool_and_failure(
@@ -237,24 +216,16 @@ async def test_telemetry_measures_verifications_and_refusals(schema_dir: Path, e
         ]:
             verifier.is_down = status == 503
             assert (await client.call_tool(name, headers=token).whole()).status == status
-    counts = exported.counts()
-    assert counts["mcpkit.auth.verification.duration"] == [
-        ({"mcpkit.auth.outcome": "verified"}, 1),
-        ({"mcpkit.auth.outcome": "invalid"}, 2),
-        ({"mcpkit.auth.outcome": "unavailable"}, 1),
-    ]
-    assert [
-        (each["error.type"], each["http.response.status_code"], count)
-        for each, count in counts["mcpkit.auth.refusals"]
-    ] == [
-        ("insufficient_scope", 403, 1),
-        ("invalid_token", 401, 2),
-        ("no_token", 401, 1),
-        ("unavailable", 503, 1),
-    ]
-    assert counts["mcpkit.auth.known_tokens"] == [({}, 4)]
-    assert "mcpkit.auth.fetch.duration" not in counts
-    assert counts["mcp.server.operation.duration"]
+    outcomes = [({"mcpkit.auth.outcome": "verified"}, 1), ({"mcpkit.auth.outcome": "invalid"}, 2),
+        ({"mcpkit.auth.outcome": "unavailable"}, 1)]  # fmt: skip
+    assert exported.counts("mcpkit.auth.verification.duration") == outcomes
+    refusals = exported.counts("mcpkit.auth.refusals")
+    assert [(each["error.type"], each["http.response.status_code"], count) for each, count in refusals] == [
+        ("insufficient_scope", 403, 1), ("invalid_token", 401, 2), ("no_token", 401, 1), ("unavailable", 503, 1),
+    ]  # fmt: skip
+    assert exported.counts("mcpkit.auth.known_tokens") == [({}, 4)]
+    assert not exported.counts("mcpkit.auth.fetch.duration")
+    assert exported.counts("mcp.server.operation.duration")
 
 
 @pytest.mark.parametrize("is_opaque", [False, True])
@@ -278,7 +249,7 @@ async def test_telemetry_measures_requests_to_an_identity_provider(
             await verifier.aclose()
     fetched = {
         (each["mcpkit.auth.fetched"], each["mcpkit.auth.outcome"]): count
-        for each, count in exported.counts()["mcpkit.auth.fetch.duration"]
+        for each, count in exported.counts("mcpkit.auth.fetch.duration")
     }
     introspected = {("introspection", "fetched"): 1, ("introspection", "failed"): 1}
     assert fetched == {("metadata", "fetched"): 1} | (introspected if is_opaque else {("keys", "fetched"): 1})
@@ -345,11 +316,7 @@ async def test_access_log_escapes_line_breaks_of_clients(
     server: Server, log: pytest.LogCaptureFixture
 ) -> None:
     async with connect(server) as client:
-        for method, name in [
-            ("tools/call", "x\nINFO all well"),
-            ("a\nINFO all well", "x"),
-            ("m" * 999, "n" * 999),
-        ]:
+        for method, name in [("tools/call", "x\nINFO all well"), ("a\nINFO", "x"), ("m" * 999, "n" * 999)]:
             with pytest.raises(ProtocolError):
                 await client.request(method, {"name": name})
     messages = [record.getMessage() for record in log.records]
@@ -379,24 +346,17 @@ async def test_size_limit_larger_result_is_an_error_with_advice(revision: str) -
 
     server.resource("limited://large", name="large")(lambda: "x" * 5000)
     async with connect(server, protocol_version=revision) as client:
-        assert (await client.call_tool("repeat", {"times": 1000})).text == "x" * 1000
+        if revision == "2025-11-25":  # which adds nothing to the result
+            rest = 2000 - len(b'{"content":[{"type":"text","text":""}]}')
+            assert (await client.call_tool("repeat", {"times": rest})).text == "x" * rest
+            above = await client.call_tool("repeat", {"times": rest + 1})
+            assert above.text.startswith("The result is too large: it has 2,001 bytes")
         large = await client.call_tool("repeat", {"times": 10_000})
         assert large.is_error
         assert large.text.startswith("The result is too large: it has 10,")
         advice = " bytes, and the limit is 2,000. Request less data with its arguments: times, word"
         assert large.text.endswith(advice)
         assert len((await client.read_resource("limited://large"))[0]["text"]) == 5000
-
-
-async def test_size_limit_allows_a_result_of_exactly_its_bytes() -> None:
-    server = Server("limited")
-    server.middleware(SizeLimit(2000))
-    server.tool(lambda times: "x" * int(times), name="repeat", result=ResultOptions(structured=False))
-    frame = len(b'{"content":[{"type":"text","text":""}]}')
-    async with connect(server, protocol_version="2025-11-25") as client:  # which adds nothing to the result
-        assert not (await client.call_tool("repeat", {"times": 2000 - frame})).is_error
-        above = await client.call_tool("repeat", {"times": 2001 - frame})
-        assert "it has 2,001 bytes, and the limit is 2,000. " in above.text
 
 
 async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,8 +384,6 @@ async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.Mon
         with pytest.raises(ProtocolError):
             await client.get_prompt("fail")
     assert [(timed.request.method, timed.seconds, timed.outcome, timed.code) for timed in reported] == [
-        ("server/discover", 0, "ok", None),
-        ("tools/call", 2.5, "ok", None),
-        ("prompts/get", 1.5, "error", -32603),
-    ]
+        ("server/discover", 0, "ok", None), ("tools/call", 2.5, "ok", None), ("prompts/get", 1.5, "error", -32603),
+    ]  # fmt: skip
     assert isinstance(reported[2].error, KeyError)
