@@ -27,9 +27,14 @@ from tests.helpers.elicitation import (
     make_server,
     sampling_result,
 )
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
+
+BOTH = pytest.mark.parametrize("revision", REVISIONS)
+PAGE = "https://example.com/pay"
+ACCEPTED = {"action": "accept"}
 
 
 class Guest(BaseModel):
@@ -40,8 +45,6 @@ class Guest(BaseModel):
     def is_welcome(cls, name: str) -> str:
         if name == "Bob":
             raise ValueError("Bob is banned")
-        if name == "Eve":
-            raise ValueError("Eve " * 1000)
         return name
 
 
@@ -71,7 +74,7 @@ def handshake(
 # Answers
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_questions_one_after_another_use_earlier_answers(revision: str) -> None:
     orders: list[str] = []
 
@@ -85,12 +88,13 @@ async def test_questions_one_after_another_use_earlier_answers(revision: str) ->
     answers = ScriptedAnswers({"name": "Paris", "days": 3}, {"value": 21.5}, sampling_result("mild"))
     assert await call_tool(make_server(plan), answers, revision) == "3 days in Paris at 21.5: mild, order 1"
     assert orders == ["Paris"]
-    methods = ["elicitation/create", "elicitation/create", "sampling/createMessage"]
-    assert [method for method, _ in answers.requests] == methods
-    assert answers.requests[1][1]["message"] == "How warm is it in Paris?"
+    assert [(method, params.get("message")) for method, params in answers.requests] == [
+        ("elicitation/create", "Which city?"), ("elicitation/create", "How warm is it in Paris?"),
+        ("sampling/createMessage", None),
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_sync_context_asks_from_a_thread(revision: str) -> None:
     orders: list[str] = []
 
@@ -111,44 +115,53 @@ async def test_sync_context_asks_from_a_thread(revision: str) -> None:
     assert orders == ["Paris"]
 
 
-async def test_questions_by_revision_are_sent_or_name_the_missing_capability(tmp_path: Path) -> None:
-    async def roots(ctx: Context) -> str:
-        return ", ".join(f"{root.uri} ({root.name})" for root in await ctx.list_roots())
+async def list_roots(ctx: Context) -> str:
+    return ", ".join(f"{root.uri} ({root.name})" for root in await ctx.list_roots())
 
-    async def several(ctx: Context) -> str:
-        city, words, roots = await ctx.ask(
-            ElicitRequest("City?", City), SamplingRequest("Hello", max_tokens=5), ListRootsRequest()
-        )
-        return f"{city.value.name} {words.text} {len(roots)}"
 
-    async def days(ctx: Context) -> str:
-        return str((await ctx.elicit("How long?", int)).value)
+async def days(ctx: Context) -> str:
+    return str((await ctx.elicit("How long?", int)).value)
 
-    async def pay(ctx: Context) -> str:
-        return (await ctx.elicit_url("Pay", "https://example.com/pay")).action
 
-    faults = []
-    for revision in ALL_REVISIONS:
-        listed = ScriptedAnswers({"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]})
-        faults.append(
-            (await call_tool(make_server(roots), listed, revision)) != "file:///a (A), file:///b (None)"
-        )
-        lacking = await call_tool(make_server(days), None, revision)
-        code = "-32021: " if revision == "2026-07-28" else "error: "
-        faults.append(not lacking.startswith(code) or "elicitation.form" not in lacking)
-        if revision >= "2025-06-18":
-            answers = ScriptedAnswers({"name": "Rome", "days": 1}, sampling_result("hi"), {"roots": []})
-            faults.append(await call_tool(make_server(several), answers, revision) != "Rome hi 0")
-    assert not any(faults), faults
-    # An older revision has no forms, or no pages, though the client declares elicitation.
-    assert "elicitation.form" in await call_tool(make_server(days), ScriptedAnswers(), "2025-03-26")
-    assert await call_tool(make_server(pay), ScriptedAnswers(), "2025-06-18") == (
-        "error: The client does not support this request: protocol version 2025-06-18 has no elicitation by URL; "
-        "2025-11-25 introduced it"
+async def pay(ctx: Context) -> str:
+    return (await ctx.elicit_url("Pay", PAGE)).action
+
+
+async def ask_several(ctx: Context) -> str:
+    city, words, roots = await ctx.ask(
+        ElicitRequest("City?", City), SamplingRequest("Hello", max_tokens=5), ListRootsRequest()
     )
+    return f"{city.value.name} {words.text} {len(roots)}"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+ROOTS = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
+SEVERAL = [{"name": "Rome", "days": 1}, sampling_result("hi"), {"roots": []}]
+NO_PAGE = (
+    "The client does not support this request: protocol version 2025-06-18 has no elicitation by URL; 2025-11-25 "
+    "introduced it"
+)
+NO_FORM = "The client does not declare the required capability elicitation.form"
+
+
+@each_row(
+    ("function", "answers", "revisions", "text"),
+    [
+        (list_roots, [ROOTS], ALL_REVISIONS, "file:///a (A), file:///b (None)"),
+        (ask_several, SEVERAL, ALL_REVISIONS[2:], "Rome hi 0"),
+        (days, None, ALL_REVISIONS[:-1], f"error: {NO_FORM}"), (days, None, REVISIONS[1:], f"-32021: {NO_FORM}"),
+        (days, [], ["2025-03-26"], f"error: {NO_FORM}"),
+        (pay, [], ["2025-06-18"], f"error: {NO_PAGE}"),
+    ],
+)  # fmt: skip
+async def test_questions_by_revision_are_sent_or_name_the_missing_capability(
+    function: Any, answers: list[Any] | None, revisions: list[str], text: str
+) -> None:
+    for revision in revisions:
+        handler = None if answers is None else ScriptedAnswers(*answers)
+        assert await call_tool(make_server(function), handler, revision) == text, revision
+
+
+@BOTH
 @pytest.mark.parametrize(("action", "verb"), [("decline", "declined"), ("cancel", "cancelled")])
 async def test_elicit_declined_or_cancelled_is_falsy_and_has_no_value(
     revision: str, action: str, verb: str
@@ -166,11 +179,8 @@ async def test_elicit_declined_or_cancelled_is_falsy_and_has_no_value(
     assert await call_tool(make_server(choose), ScriptedAnswers({"value": False}), revision) == "False"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
-    async def days(ctx: Context) -> str:
-        return str((await ctx.elicit("How long?", int)).value)
-
     start = "-32602: inputResponses.#1: " if revision == "2026-07-28" else "error: "
     for answer in ({"action": "perhaps"}, {"action": "accept", "content": 5}, {"action": ["accept"]}):
         text = await call_tool(make_server(days), ScriptedAnswers(answer), revision)
@@ -178,8 +188,7 @@ async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
         assert "The client's response is invalid: " in text, answer
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_sample_refused_raises_answer_error(revision: str) -> None:
+async def test_sample_refused_raises_answer_error() -> None:
     async def sample(ctx: Context) -> str:
         try:
             return (await ctx.sample("Hello", max_tokens=5)).text
@@ -187,11 +196,11 @@ async def test_sample_refused_raises_answer_error(revision: str) -> None:
             return f"{error} ({error.code})"
 
     answers = ScriptedAnswers(ProtocolError(-1, "User rejected sampling request"))
-    text = await call_tool(make_server(sample), answers, revision)
+    text = await call_tool(make_server(sample), answers, "2025-11-25")
     assert text == "The client returned an error: User rejected sampling request (-1)"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_prompts_and_resources_ask(revision: str) -> None:
     server = Server("asking", secret_key="a secret of the tests")
 
@@ -224,13 +233,10 @@ async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision:
     )  # fmt: skip
     assert await call_tool(make_server(invite), answers, revision) == "2 for Ada from Rome"
     assert answers.messages == [
-        "Who comes?",
-        "Where from?",
-        "Who comes?\n\nname: Bob is banned",
-        "Who comes?\n\nname: expected a string, but it is missing",
-        "How many seats for Ada?",
+        "Who comes?", "Where from?", "Who comes?\n\nname: Bob is banned",
+        "Who comes?\n\nname: expected a string, but it is missing", "How many seats for Ada?",
         'How many seats for Ada?\n\nvalue: expected an integer, got "two"',
-    ]
+    ]  # fmt: skip
 
 
 # Clients that do not answer
@@ -262,36 +268,30 @@ async def test_question_timeout_fails_the_call(is_read: bool) -> None:
 
 
 async def test_cancelled_call_cancels_its_question() -> None:
-    asked = asyncio.Event()
-
-    async def sample(ctx: Context) -> str:
-        return (await ctx.sample("Hello", max_tokens=5)).text
+    received = asyncio.Event()
 
     async def never(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        asked.set()
+        received.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connect(make_server(sample), protocol_version="2025-11-25", request_handler=never) as client:
-        call = asyncio.ensure_future(client.call_tool("sample"))
-        await asked.wait()
+    async with connect(make_server(days), protocol_version="2025-11-25", request_handler=never) as client:
+        call = asyncio.ensure_future(client.call_tool("days"))
+        await received.wait()
         call.cancel()
         assert (await client.notification("notifications/cancelled"))["requestId"] == "1"
 
 
 async def test_open_questions_of_a_client_are_limited() -> None:
-    async def ask(ctx: Context) -> str:
-        return str((await ctx.elicit("How many?", int)).value)
-
     sent: list[dict[str, Any]] = []
     receive = lambda line: sent.append(json.loads(line))  # noqa: E731
-    connection, send = handshake(make_server(ask), receive, {"elicitation": {}})
+    connection, send = handshake(make_server(days), receive, {"elicitation": {}})
 
     def responses() -> dict[int, Any]:
         return {message["id"]: message for message in sent if message.keys() & {"result", "error"}}
 
     for number in range(1, MOST_OPEN + 2):
-        send("tools/call", {"name": "ask"}, id=number)
+        send("tools/call", {"name": "days"}, id=number)
     await until(lambda: MOST_OPEN + 1 in responses())
     assert responses().keys() == {0, MOST_OPEN + 1}
     error = responses()[MOST_OPEN + 1]["error"]
@@ -299,7 +299,7 @@ async def test_open_questions_of_a_client_are_limited() -> None:
     assert (error["code"], error["message"].split(".")[0]) == (-32603, expected)
     send("notifications/cancelled", {"requestId": 1})
     await until(lambda: len(connection.questions) < MOST_OPEN)
-    send("tools/call", {"name": "ask"}, id=1000)
+    send("tools/call", {"name": "days"}, id=1000)
     await until(lambda: len(connection.questions) == MOST_OPEN)
     assert 1000 not in responses()
     await connection.aclose()
@@ -308,22 +308,20 @@ async def test_open_questions_of_a_client_are_limited() -> None:
 # Pages
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) -> None:
-    done = [False, False, True]
+    done = [False, False, True, True]  # the last round of a stateless call looks again
 
     async def pay(ctx: Context) -> str:
-        answer = await ctx.elicit_url("Pay", "https://example.com/pay", done=lambda: done.pop(0))
+        answer = await ctx.elicit_url("Pay", PAGE, done=lambda: done.pop(0))
         more = await ctx.elicit("A receipt?", bool)
         return f"{answer.action} {more.value}"
 
-    answers = ScriptedAnswers(*[{"action": "accept"}] * 3, {"value": True})
-    if revision == "2026-07-28":
-        done += [True]  # the last round looks again
+    answers = ScriptedAnswers(*[ACCEPTED] * 3, {"value": True})
     async with connect(make_server(pay), protocol_version=revision, request_handler=answers) as client:
         assert (await client.call_tool("pay")).text == "accept True"
         pages = [params for _, params in answers.requests[:3]]
-        assert {params["url"] for params in pages} == {"https://example.com/pay"}
+        assert {params["url"] for params in pages} == {PAGE}
         if revision == "2025-11-25":
             completed = await client.notification("notifications/elicitation/complete")
             assert completed["elicitationId"] == pages[0]["elicitationId"]
@@ -331,27 +329,7 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
             assert "elicitationId" not in pages[0]
 
 
-PAGE = "https://example.com/pay"
-NOT_DONE = (
-    "The user agreed to open the page, but did not complete the step there within {} s. "
-    "Complete it, then call again"
-)
-
-
-class AcceptingUser:
-    """Accepts each form and page at once, and counts the pages."""
-
-    def __init__(self) -> None:
-        self.pages = 0
-
-    def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if params.get("mode") != "url":
-            return {"action": "accept", "content": {"value": 7}}
-        self.pages += 1
-        return {"action": "accept"}
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_elicit_url_never_done_fails_after_question_timeout(revision: str, clock: Clock) -> None:
     server = Server("till")
 
@@ -365,22 +343,26 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
         return "paid"
 
     server.prompt(pay)
-
-    accepting = AcceptingUser()
-    async with connect(server, protocol_version=revision, request_handler=accepting) as client:
+    answers = ScriptedAnswers(*[ACCEPTED] * 20)
+    not_done = (
+        "The user agreed to open the page, but did not complete the step there within 600 s. Complete it, then call "
+        "again"
+    )
+    async with connect(server, protocol_version=revision, request_handler=answers) as client:
         result = await client.call_tool("pay")
-        assert (result.is_error, result.text) == (True, NOT_DONE.format(600))
-        # The time begins with the first acceptance, before `done` is called.
-        assert accepting.pages == 6
+        assert (result.is_error, result.text) == (True, not_done)
+        assert (
+            len(answers.requests) == 6
+        )  # the time begins with the first acceptance, before `done` is called
         with pytest.raises(ProtocolError) as error:
             await client.get_prompt("pay")
-        assert (error.value.code, error.value.message) == (-32603, NOT_DONE.format(600))
+        assert (error.value.code, error.value.message) == (-32603, not_done)
 
 
 # Roots
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@BOTH
 async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str) -> None:
     (tmp_path / "my notes").mkdir()
     (tmp_path / "my notes" / "a.txt").write_text("a")
@@ -396,36 +378,31 @@ async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str)
 
 
 WINDOWS = {
-    "file:///C:/Users/ada": "C:/Users/ada",
-    "file:///c%3A/Users/Ada%20L": "c:/Users/Ada L",
-    "file:///C:": "C:/",
-    "file:///C:/": "C:/",
-    "file://localhost/C:/x": "C:/x",
-    "file://server/share/x": "//server/share/x",
-    "file:////server/share/x": "//server/share/x",
-    "file:///srv/ada": None,
-}
-
-
+    "file:///C:/Users/ada": "C:/Users/ada", "file:///c%3A/Users/Ada%20L": "c:/Users/Ada L", "file:///C:": "C:/",
+    "file:///C:/": "C:/", "file://localhost/C:/x": "C:/x", "file://server/share/x": "//server/share/x",
+    "file:////server/share/x": "//server/share/x", "file:///srv/ada": None,
+}  # fmt: skip
 POSIX = {
-    "file:///srv/ada": "/srv/ada",
-    "file:///srv/ada/": "/srv/ada/",
-    "FILE:///srv/ada": "/srv/ada",
-    "file:/srv/ada": "/srv/ada",
-    "file://localhost/srv/ada": "/srv/ada",
-    "file:///srv/ada/my%20notes/100%25/%C3%A9t%C3%A9": "/srv/ada/my notes/100%/été",
-    "file:///srv/ada/été": "/srv/ada/été",
-    "file:///a%23b%3Fc": "/a#b?c",
-    "file:///": "/",
-    "file:///not%zzencoded": "/not%zzencoded",
-    "file://server/share/x": None,
-}
-
-
+    "file:///srv/ada": "/srv/ada", "file:///srv/ada/": "/srv/ada/", "FILE:///srv/ada": "/srv/ada",
+    "file:/srv/ada": "/srv/ada", "file://localhost/srv/ada": "/srv/ada", "file:///srv/ada/été": "/srv/ada/été",
+    "file:///srv/ada/my%20notes/100%25/%C3%A9t%C3%A9": "/srv/ada/my notes/100%/été", "file:///": "/",
+    "file:///a%23b%3Fc": "/a#b?c", "file:///not%zzencoded": "/not%zzencoded", "file://server/share/x": None,
+}  # fmt: skip
 NOT_A_FILE = [
-    *("https://example.com/srv/ada", "git+ssh://example.com/x", "/srv/ada", "file:", "file:ada", "file://"),
-    *("file:///srv/ada?version=1", "file:///srv/ada#L1", "file:///home/%00ada"),
-]
+    "https://example.com/srv/ada", "git+ssh://example.com/x", "/srv/ada", "file:", "file:ada", "file://", "",
+    "file:///srv/ada?version=1", "file:///srv/ada#L1", "file:///home/%00ada",
+]  # fmt: skip
+
+
+@each_row(
+    ("uri", "is_windows", "path"),
+    [
+        *[(uri, False, path) for uri, path in POSIX.items()], *[(uri, True, path) for uri, path in WINDOWS.items()],
+        *[(uri, is_windows, None) for uri in NOT_A_FILE for is_windows in (False, True)],
+    ],
+)  # fmt: skip
+def test_file_path_reads_posix_and_windows_uris(uri: str, is_windows: bool, path: str | None) -> None:
+    assert file_path(uri, is_windows=is_windows) == path
 
 
 async def test_completion_cannot_ask() -> None:
@@ -448,14 +425,3 @@ async def test_completion_cannot_ask() -> None:
     async with connect(server, request_handler=ScriptedAnswers()) as client:
         await client.complete("greet", "name", "A")
     assert "completion/complete cannot send requests to the client" in failures[0]
-
-
-def test_file_path_reads_posix_and_windows_uris() -> None:
-    nothing = dict.fromkeys([*NOT_A_FILE, ""])
-    faults = [
-        (uri, is_windows, actual)
-        for is_windows, table in ((False, POSIX | nothing), (True, WINDOWS | nothing))
-        for uri, expected in table.items()
-        if (actual := file_path(uri, is_windows=is_windows)) != expected
-    ]
-    assert not faults
