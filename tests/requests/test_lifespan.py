@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,112 +15,114 @@ from tests.helpers.pipe import ImpatientClient
 pytestmark = pytest.mark.anyio
 
 
-@dataclass
-class Database:
-    name: str
+class RecordedServer(Server):
+    """A server whose lifespan records its events; its state is the server's name."""
 
-
-class Story:
-    """Writes down what happens to a lifespan."""
-
-    def __init__(self, name: str = "db") -> None:
-        self.name = name
+    def __init__(self, name: str) -> None:
+        super().__init__(name, lifespan=self.record)
         self.events: list[str] = []
-        self.tasks: list[Any] = []
+        self.tool(database)
 
     @asynccontextmanager
-    async def lifespan(self, server: Server) -> AsyncIterator[Database]:
+    async def record(self, server: Server) -> AsyncIterator[str]:
         self.events.append(f"entered for {server.name}")
-        self.tasks.append(asyncio.current_task())
         try:
-            yield Database(self.name)
+            yield server.name
         finally:
-            self.tasks.append(asyncio.current_task())
             self.events.append("left")
 
 
 def database() -> str:
-    """Name the database of the current request."""
-    state = current_context().state
-    return state.name if state is not None else "none"
+    """Return the state of the current request."""
+    return str(current_context().state)
 
 
 async def test_lifespan_state_is_available_in_all_components() -> None:
-    story = Story()
-    server = Server("s", lifespan=story.lifespan)
+    server = RecordedServer("s")
 
     @server.tool
-    async def tool(ctx: Context[Database]) -> str:
-        return ctx.state.name
+    async def tool(ctx: Context[str]) -> str:
+        return ctx.state
 
-    @server.tool
-    def tool_in_thread(ctx: Context[Database]) -> str:
-        return ctx.state.name
-
-    server.resource("data://x")(database)
-    server.resource("data://{x}")(lambda_x)
-    server.prompt(prompt, complete={"x": lambda value: [database()]})
-
+    server.resource("data://x", name="resource")(database)
+    server.resource("data://{x}", name="template")(lambda x: database())
+    server.prompt(lambda x: database(), name="prompt", complete={"x": lambda value: [database()]})
     async with connect(server) as client:
-        assert story.events == ["entered for s"]
-        assert (await client.call_tool("tool")).text == "db"
-        assert (await client.call_tool("tool_in_thread")).text == "db"
-        assert (await client.read_resource("data://x"))[0]["text"] == "db"
-        assert (await client.read_resource("data://y"))[0]["text"] == "db"
-        assert (await client.get_prompt("prompt", {"x": ""}))[0]["content"]["text"] == "db"
-        assert await client.complete("prompt", "x", "") == ["db"]
-    assert story.events == ["entered for s", "left"]
-
-
-def lambda_x(x: str) -> str:
-    return database()
-
-
-def prompt(x: str) -> str:
-    return database()
+        assert server.events == ["entered for s"]
+        assert (await client.call_tool("tool")).text == "s"
+        assert (await client.call_tool("database")).text == "s"
+        for uri in ("data://x", "data://y"):
+            assert (await client.read_resource(uri))[0]["text"] == "s"
+        assert (await client.get_prompt("prompt", {"x": ""}))[0]["content"]["text"] == "s"
+        assert await client.complete("prompt", "x", "") == ["s"]
+    assert server.events == ["entered for s", "left"]
 
 
 async def test_lifespan_is_entered_once_for_all_connections() -> None:
-    story = Story()
-    server = Server("s", lifespan=story.lifespan)
-    server.tool(database)
+    server = RecordedServer("s")
     async with connect(server) as first:
         async with connect(server, protocol_version="2024-11-05") as second:
-            assert (
-                (await first.call_tool("database")).text == (await second.call_tool("database")).text == "db"
-            )
-        assert story.events == ["entered for s"]
-        assert (await first.call_tool("database")).text == "db"
-    assert story.events == ["entered for s", "left"]
+            for client in (first, second):
+                assert (await client.call_tool("database")).text == "s"
+        assert server.events == ["entered for s"]
+        assert (await first.call_tool("database")).text == "s"
+    assert server.events == ["entered for s", "left"]
 
 
-async def test_failing_to_enter_is_raised_where_the_server_is_connected() -> None:
-    @asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        raise RuntimeError("no database")
-        yield
+async def test_lifespan_of_included_server_is_its_own() -> None:
+    inner, outer = RecordedServer("inner"), RecordedServer("outer")
+    outer.include(inner, prefix="in")
+    async with connect(outer) as client:
+        assert (await client.call_tool("database")).text == "outer"
+        assert (await client.call_tool("in_database")).text == "inner"
+    assert inner.events == ["entered for inner", "left"]
+    assert outer.events == ["entered for outer", "left"]
 
-    with pytest.raises(RuntimeError, match="no database"):
-        async with connect(Server("s", lifespan=broken)):
-            pytest.fail("it must not come to this")
+
+@asynccontextmanager
+async def fails_to_enter(server: Server) -> AsyncIterator[None]:
+    raise RuntimeError("no database")
+    yield
 
 
-async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
+@asynccontextmanager
+async def fails_to_leave(server: Server) -> AsyncIterator[None]:
+    yield
+    raise RuntimeError("cannot close")
+
+
+async def undecorated(server: Server) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "error", "message"),
+    [
+        (fails_to_enter, RuntimeError, "no database"), (fails_to_leave, RuntimeError, "cannot close"),
+        (undecorated, TypeError, "asynccontextmanager"),
+    ],
+)  # fmt: skip
+async def test_lifespan_failure_is_raised_where_the_server_is_connected(
+    lifespan: Any, error: type[Exception], message: str
+) -> None:
+    entered = []
+    with pytest.raises(error, match=message):
+        async with connect(Server("s", lifespan=lifespan)):
+            entered.append(lifespan)
+    assert entered == [lifespan] * (lifespan is fails_to_leave)
+
+
+async def test_lifespan_failure_to_enter_fails_requests_that_need_the_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    @asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        raise RuntimeError("no database")
-        yield
-
-    server = Server("s", lifespan=broken)
+    server = Server("s", lifespan=fails_to_enter)
     server.prompt(database)
     async with server.running():
         client = ImpatientClient(server, "2026-07-28")
         assert await client.list_prompts()
         for _ in range(2):
             with pytest.raises(
-                ProtocolError, match=r"^The server failed to start. Its log contains the error$"
+                ProtocolError, match="The server failed to start"
             ):
                 await client.get_prompt("database")
         await client.close()
@@ -130,37 +130,3 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
         "the lifespan function failed at startup, so requests that need it fail. Fix it, and restart"
     ]
     assert "RuntimeError: no database" in caplog.text
-
-
-async def test_failing_to_leave_is_raised_at_the_end() -> None:
-    @asynccontextmanager
-    async def broken(server: Server) -> AsyncIterator[None]:
-        yield
-        raise RuntimeError("cannot close")
-
-    with pytest.raises(RuntimeError, match="cannot close"):
-        async with connect(Server("s", lifespan=broken)):
-            pass
-
-
-async def test_each_included_server_has_its_own_state() -> None:
-    inner_story, outer_story = Story("inner"), Story("outer")
-    inner = Server("inner", lifespan=inner_story.lifespan)
-    outer = Server("outer", lifespan=outer_story.lifespan)
-    inner.tool(database)
-    outer.tool(database)
-    outer.include(inner, prefix="in")
-    async with connect(outer) as client:
-        assert (await client.call_tool("database")).text == "outer"
-        assert (await client.call_tool("in_database")).text == "inner"
-    assert inner_story.events == ["entered for inner", "left"]
-    assert outer_story.events == ["entered for outer", "left"]
-
-
-async def test_lifespan_generator_without_its_decorator_is_refused() -> None:
-    async def undecorated(server: Server) -> AsyncIterator[None]:
-        yield
-
-    with pytest.raises(TypeError, match="asynccontextmanager"):
-        async with connect(Server("s", lifespan=undecorated)):  # type: ignore[arg-type]  # on purpose
-            pass

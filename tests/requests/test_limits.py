@@ -24,13 +24,14 @@ from mcpkit.common.errors import INTERNAL_ERROR, BusyError
 from mcpkit.common.to_the_end import to_the_end
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, over, until
 
 pytestmark = pytest.mark.anyio
 
 
-SOON = 0.02
-TIMED_OUT = "timed out after 0.02 s"
+SOON = 0.1
+TIMED_OUT = "timed out after 0.1 s"
 
 
 @pytest.fixture
@@ -62,81 +63,100 @@ async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
             result = await client.call_tool(name)
             assert (result.is_error, result.text) == (True, TIMED_OUT)
         for answer in (client.read_resource("data://slow"), client.get_prompt("wait_forever")):
-            with pytest.raises(ProtocolError, match=r"timed out after 0\.02 s") as caught:
+            with pytest.raises(ProtocolError, match=r"timed out after 0\.1 s") as caught:
                 await answer
             assert caught.value.code == INTERNAL_ERROR
 
 
-def test_limit_that_is_no_positive_number_is_refused() -> None:
-    def function() -> None: ...
-
-    for timeout in (0, -1, float("inf"), float("nan"), "5", True):
-        with pytest.raises(
-            RegistrationError, match="tool 'function': timeout must be a positive number of seconds"
-        ):
-            Server("s").tool(function, timeout=timeout)  # type: ignore[call-overload]
-        with pytest.raises((TypeError, ValueError), match="must be a number of seconds above 0"):
-            Server("s", timeouts=timeout)  # type: ignore[arg-type]
-    for concurrency in (0, -1, 1.5, "1", True):
-        with pytest.raises(RegistrationError, match="tool 'function': max_concurrency must be an integer"):
-            Server("s").tool(function, max_concurrency=concurrency)  # type: ignore[call-overload]
+@each_row("timeout", [0, -1, float("inf"), float("nan"), "5", True])
+def test_timeout_that_is_no_positive_number_is_refused(timeout: Any) -> None:
+    with pytest.raises(
+        RegistrationError, match="tool 'wait_forever': timeout must be a positive number of sec"
+    ):
+        Server("s").tool(wait_forever, timeout=timeout)
+    with pytest.raises((TypeError, ValueError), match="must be a number of seconds above 0"):
+        Server("s", timeouts=timeout)
 
 
-@pytest.mark.slow
-async def test_timeout_answers_though_the_function_suppresses_cancellation(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    gate = asyncio.Event()
-    seen: list[Any] = []
+@each_row("concurrency", [0, -1, 1.5, "1", True])
+def test_concurrency_that_is_no_positive_integer_is_refused(concurrency: Any) -> None:
+    with pytest.raises(RegistrationError, match="tool 'wait_forever': max_concurrency must be an integer"):
+        Server("s").tool(wait_forever, max_concurrency=concurrency)
 
-    @server.tool(timeout=SOON)
-    async def stubborn(ctx: Context) -> str:
-        while not gate.is_set():
+
+class Stubborn:
+    """A function that suppresses cancellation until its gate opens, and then raises.
+
+    Attributes:
+        cancelled: `ctx.cancelled` at each cancellation.
+    """
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.cancelled: list[bool] = []
+        self.late_report = ""
+
+    async def __call__(self, ctx: Context) -> None:
+        while not self.gate.is_set():
             try:
-                await gate.wait()
+                await self.gate.wait()
             except asyncio.CancelledError:
-                seen.append(ctx.cancelled)
+                self.cancelled.append(ctx.cancelled)
                 gc.collect()
         try:
             await ctx.report_progress(1)
         except RuntimeError as error:
-            seen.append("has ended" in str(error))
+            self.late_report = str(error)
         raise ValueError("too late")
 
+
+async def test_timeout_responds_though_the_function_suppresses_cancellation(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    stubborn = Stubborn()
+    server.tool(stubborn, name="stubborn", timeout=SOON, max_concurrency=1)
     async with connect(server) as client:
         assert (await client.call_tool("stubborn")).text == TIMED_OUT
-        await until(lambda: seen == [True])
+        await until(lambda: stubborn.cancelled)
         assert running(server) == 1  # it counts, so that such functions are bounded
-        gate.set()
+        assert (await client.call_tool("stubborn")).text == f"{TIMED_OUT} while it waited for earlier calls"
+        stubborn.gate.set()
         await until(lambda: running(server) == 0)
-    assert seen == [True, True]
+    assert stubborn.cancelled == [True]
+    assert "has ended" in stubborn.late_report
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)
 
 
-async def test_timeout_of_a_thread_answers_and_leaves_it_running(server: Server) -> None:
-    clock = LoopClock()
-    started, gate, seen = threading.Event(), threading.Event(), []
+class Blocking:
+    """A function that blocks its thread until its gate opens."""
 
-    @server.tool(timeout=100)
-    def block(ctx: Context) -> str:
-        started.set()
-        gate.wait(10)
+    def __init__(self) -> None:
+        self.started, self.gate = threading.Event(), threading.Event()
+        self.seen: list[tuple[bool, bool]] = []
+
+    def __call__(self, ctx: Context) -> str:
+        self.started.set()
+        self.gate.wait(30)
         deadline = ctx.deadline
-        seen.append((ctx.cancelled, deadline is not None and 0 < deadline - time.monotonic() <= 100))
-        return "dropped"
+        self.seen.append((ctx.cancelled, deadline is not None and 0 < deadline - time.monotonic() <= 100))
+        return "done"
 
+
+async def test_timeout_of_a_thread_responds_and_leaves_it_running(server: Server) -> None:
+    clock, block = LoopClock(), Blocking()
+    server.tool(block, name="block", timeout=100)
     async with connect(server) as client:
         call = asyncio.create_task(client.call_tool("block"))
-        await asyncio.to_thread(started.wait, 10)
+        await until(block.started.is_set)
         clock.ahead += 100
         assert (await call).text == "timed out after 100 s"
         assert server.engine.runtime.threads.given_up == 1
-        gate.set()
+        block.gate.set()
         await until(lambda: server.engine.runtime.threads.given_up == 0)
-    assert seen == [(True, True)]
+    assert block.seen == [(True, True)]
 
 
 # Concurrency
@@ -147,27 +167,24 @@ class Gates:
 
     Attributes:
         inside: The names of the calls that run, in order of arrival.
-        most: The largest number of calls at a time.
     """
 
     def __init__(self, server: Server, **options: Any) -> None:
         self.inside: list[str] = []
-        self.most = 0
         self._gates: dict[str, asyncio.Event] = {}
         server.tool(self.work, **options)
 
     async def work(self, name: str) -> str:
         self._gates[name] = asyncio.Event()
         self.inside.append(name)
-        self.most = max(self.most, len(self.inside))
         try:
             await self._gates[name].wait()
         finally:
             self.inside.remove(name)
         return name
 
-    def call(self, client: TestClient, name: str, tool: str = "work") -> asyncio.Task[Any]:
-        return asyncio.create_task(client.call_tool(tool, {"name": name}))
+    def call(self, client: TestClient, name: str) -> asyncio.Task[Any]:
+        return asyncio.create_task(client.call_tool("work", {"name": name}))
 
     async def open(self, name: str) -> None:
         await until(lambda: name in self.inside)
@@ -187,7 +204,6 @@ async def test_concurrency_lets_calls_wait_in_order(concurrency: int, timeout: f
             await until(lambda index=index: gates.inside == list("abcd"[index : index + concurrency]))
             await gates.open(name)
         assert [(await call).text for call in calls] == list("abcd")
-    assert gates.most == concurrency
 
 
 async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Server) -> None:
@@ -212,38 +228,18 @@ async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Se
 
 
 async def test_concurrency_slot_is_free_after_the_function_returns(server: Server) -> None:
-    gate = asyncio.Event()
-    started, thread_gate = threading.Event(), threading.Event()
-
-    @server.tool(max_concurrency=1, timeout=SOON)
-    async def stubborn() -> None:
-        while not gate.is_set():
-            try:
-                await gate.wait()
-            except asyncio.CancelledError:
-                continue
-
-    @server.tool(max_concurrency=1)
-    def block() -> str:
-        started.set()
-        thread_gate.wait(10)
-        return "done"
-
+    block = Blocking()
+    server.tool(block, name="block", max_concurrency=1)
     async with connect(server) as client:
-        assert (await client.call_tool("stubborn")).text == TIMED_OUT
-        assert (await client.call_tool("stubborn")).text == f"{TIMED_OUT} while it waited for earlier calls"
-        gate.set()
-        await until(lambda: running(server) == 0)
-        assert not (await client.call_tool("stubborn")).is_error
         first = asyncio.create_task(client.call_tool("block"))
-        await asyncio.to_thread(started.wait, 10)
+        await until(block.started.is_set)
         await over(first)
-        started.clear()
+        block.started.clear()
         second = asyncio.create_task(client.call_tool("block"))
         await until(lambda: running(server) == 1)
-        await asyncio.sleep(SOON)
-        assert not started.is_set()
-        thread_gate.set()
+        await settle()
+        assert not block.started.is_set()
+        block.gate.set()
         assert (await second).text == "done"
 
 
@@ -262,13 +258,7 @@ async def test_timeout_is_paused_by_a_question(server: Server) -> None:
         resumed.set()
         await asyncio.Event().wait()
 
-    @server.tool
-    async def ask_without_limits(ctx: Context) -> str:
-        async with call_of(ctx).paused():
-            return "asked"
-
     async with connect(server) as client:
-        assert (await client.call_tool("ask_without_limits")).text == "asked"
         call = asyncio.create_task(client.call_tool("ask"))
         await asked.wait()
         clock.ahead += 1000
@@ -306,49 +296,44 @@ async def test_place_is_free_during_a_question_and_returns_before_later_calls(se
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")
 async def test_outside_cancellation_is_distinguished_from_an_inner_one() -> None:
-    seen: list[tuple[bool, int]] = []
+    seen: list[bool] = []
 
-    async def outer() -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    async def wait(future: asyncio.Future[None]) -> None:
         try:
-            await asyncio.Event().wait()
+            await future
         except asyncio.CancelledError as error:
-            seen.append((is_cancelled_from_outside(error), uncancel(task)))
-        stray: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stray.cancel()
-        try:
-            await stray
-        except asyncio.CancelledError as error:
-            seen.append((is_cancelled_from_outside(error), 0))
+            seen.append(is_cancelled_from_outside(error))
+            task = asyncio.current_task()
+            assert task is None or uncancel(task) == 0
 
-    task = asyncio.ensure_future(outer())
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(wait(loop.create_future()))
     await asyncio.sleep(0)
     task.cancel()
     await task
-    assert seen == [(True, 0), (False, 0)]
-
-
-async def failing(go_on: asyncio.Event) -> None:
-    await go_on.wait()
-    raise OSError("the store does not answer")
+    cancelled = loop.create_future()
+    cancelled.cancel()
+    await asyncio.ensure_future(wait(cancelled))
+    assert seen == [True, False]
 
 
 async def test_to_the_end_error_after_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     go_on = asyncio.Event()
-    before = asyncio.all_tasks()
-    waiting = asyncio.ensure_future(to_the_end(failing(go_on)))
+
+    async def fail() -> None:
+        await go_on.wait()
+        raise OSError("the store does not answer")
+
+    waiting = asyncio.ensure_future(to_the_end(fail()))
     await asyncio.sleep(0)
-    (work,) = asyncio.all_tasks() - before - {waiting}
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    with caplog.at_level(logging.ERROR, "mcpkit"):
-        go_on.set()
-        await asyncio.wait([work], timeout=60)
-        await asyncio.sleep(0)  # for what is told of it
-    assert "the store does not answer" in caplog.text
+    go_on.set()
+    await until(lambda: "the store does not answer" in caplog.text)
 
+
+# Shares of callers
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 
@@ -381,20 +366,12 @@ def test_shares_of_a_caller_never_exceed_what_is_left(
     assert shares._taken_by == {}  # of clients that have gone, nothing is kept
 
 
-GUESTS = [Anonymous(name) for name in ("one", "two", "three")]
-
-
 def test_shares_may_yield_by_caller() -> None:
     shares = Shares()
-    one, two, three = GUESTS
+    one, two, three = (Anonymous(name) for name in ("one", "two", "three"))
     assert shares.may_yield(8, one, "ada")
     shares.take(one, 2)
-    assert [shares.may_yield(8, one, holder) for holder in (one, two, "ada", None)] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert [shares.may_yield(8, one, holder) for holder in (one, two, "ada", None)] == [True, *[False] * 3]
     shares.take(two, 2)
     assert [shares.may_yield(8, three, holder) for holder in (one, two, "ada")] == [True, True, False]
     assert shares.may_yield(8, "ada", one)
@@ -404,37 +381,24 @@ def test_shares_may_yield_by_caller() -> None:
 
 def test_shares_error_has_the_reason() -> None:
     shares = Shares()
-    for _ in range(2):
-        shares.take("principal 'eve'")
-    with pytest.raises(BusyError) as caught:
-        shares.check(4, "principal 'eve'", "requests are running")
-    assert caught.value.message == (
-        "Too many requests are running (2 from principal 'eve'; one client has at most as many of 4 as are left for "
-        "others). Try again in 1 s"
-    )
-    shares.check(4, "principal 'ada'", "requests are running")
-    shares.take(None)
-    shares.take(None)
-    with pytest.raises(BusyError) as caught:
-        shares.check(4, "principal 'ada'", "requests are running")
-    assert caught.value.message == "Too many requests are running (4). Try again in 1 s"
+    shares.take("principal 'eve'", 2)
+    share = "2 from principal 'eve'; one client has at most as many of 4 as are left for others"
+    for caller, reason in (("principal 'eve'", share), ("principal 'ada'", "4")):
+        with pytest.raises(BusyError) as caught:
+            shares.check(4, caller, "requests are running")
+        assert caught.value.message == f"Too many requests are running ({reason}). Try again in 1 s"
+        shares.take(None, 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "caller"),
     [
-        ("203.0.113.7", "address 203.0.113.7"),
-        ("::ffff:203.0.113.7", "address 203.0.113.7"),
-        ("2001:db8:1:2::7", "address 2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "address fe80::/64"),
-        ("no:address", "address no:address"),
-        ("203.0.113.7:50123", "address 203.0.113.7"),
-        ("[2001:db8:1:2::7]:50123", "address 2001:db8:1:2::/64"),
-        ("127.0.0.1:50123", None),
-        ("127.0.0.1", None),
-        ("", None),
-        ("::1", None),
+        ("203.0.113.7", "address 203.0.113.7"), ("::ffff:203.0.113.7", "address 203.0.113.7"),
+        ("2001:db8:1:2::7", "address 2001:db8:1:2::/64"), ("fe80::1%eth0", "address fe80::/64"),
+        ("no:address", "address no:address"), ("203.0.113.7:50123", "address 203.0.113.7"),
+        ("[2001:db8:1:2::7]:50123", "address 2001:db8:1:2::/64"), ("127.0.0.1:50123", None), ("127.0.0.1", None),
+        ("", None), ("::1", None),
     ],
-)
+)  # fmt: skip
 def test_caller_at_groups_addresses(host: str, caller: str | None) -> None:
     assert caller_at(host) == caller
