@@ -121,9 +121,7 @@ async def test_lifespan_failure_to_enter_fails_requests_that_need_the_state(
         client = ImpatientClient(server, "2026-07-28")
         assert await client.list_prompts()
         for _ in range(2):
-            with pytest.raises(
-                ProtocolError, match="The server failed to start"
-            ):
+            with pytest.raises(ProtocolError, match="The server failed to start"):
                 await client.get_prompt("database")
         await client.close()
     assert [record.getMessage() for record in caplog.records] == [
