@@ -20,6 +20,7 @@ from mcpkit.testing import connect
 from tests.helpers import process_functions as work
 from tests.helpers.process_client import ROOT, call
 from tests.helpers.serving import from_text, serving
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
 
 pytestmark = pytest.mark.anyio
@@ -39,29 +40,22 @@ def is_alive(process: int) -> bool:
     return state != "Z"
 
 
-async def told(folder: Path, name: str = "process") -> int:
-    """Return the process that a function has told of."""
-    await until((folder / name).exists)
-    return int((folder / name).read_text())
+async def process_of(folder: Path) -> int:
+    """Return the process whose function has written its ID to a folder."""
+    await until((folder / "process").exists)
+    return int((folder / "process").read_text())
 
 
 # What it returns
 
 
-@pytest.mark.parametrize(
-    ("function", "kwargs", "value"),
-    [
-        (work.add, {"a": 2}, 3),
-        (work.add_later, {"a": 2, "b": 3}, 5),
-        (partial(work.add, 5), {"b": 4}, 9),
-        (work.Scales(3).weigh, {"weight": 7}, 21),
-        (work.Scales.units, {}, "kg"),
-    ],
-)
-async def test_function_with_an_importable_name_runs_in_a_process(
-    function: Any, kwargs: dict[str, Any], value: Any, processes: Processes
-) -> None:
-    assert await processes.run(function, kwargs) == value
+async def test_function_with_an_importable_name_runs_in_a_process(processes: Processes) -> None:
+    functions: list[tuple[Any, dict[str, Any], Any]] = [
+        (work.add, {"a": 2}, 3), (work.add_later, {"a": 2, "b": 3}, 5), (partial(work.add, 5), {"b": 4}, 9),
+        (work.Scales(3).weigh, {"weight": 7}, 21), (work.Scales.units, {}, "kg"),
+    ]  # fmt: skip
+    values = [await processes.run(function, kwargs) for function, kwargs, _ in functions]
+    assert values == [value for *_, value in functions]
 
 
 async def test_there_are_never_more_workers_than_the_limit() -> None:
@@ -70,23 +64,20 @@ async def test_there_are_never_more_workers_than_the_limit() -> None:
     assert len({place.process for place in places}) <= 2
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_results_are_made_in_the_worker(revision: str) -> None:
+async def test_results_are_made_in_the_worker() -> None:
     server = Server("s", limits=Limits(worker_processes=1))
     server.tool(run_in="process", result=ResultOptions(text=work.described))(work.where)
     for function in (work.shown, work.numbers, work.numbers_later):
         server.tool(run_in="process")(function)
         server.prompt(run_in="process")(function)
         server.resource(f"data://{function.__name__}", run_in="process")(function)
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server) as client:
         result = await client.call_tool("where")
         worker = result.structured_content["process"]
         assert worker != os.getpid()
         assert result.text == f"Place in {worker}"
-        assert [block["text"] for block in (await client.call_tool("shown")).content] == [
-            f"shown in {worker}",
-            "text",
-        ]
+        texts = [block["text"] for block in (await client.call_tool("shown")).content]
+        assert texts == [f"shown in {worker}", "text"]
         assert (await client.read_resource("data://shown"))[0]["text"] == f"shown in {worker}"
         assert (await client.get_prompt("shown"))[0]["content"]["text"] == f"shown in {worker}"
         for name in ("numbers", "numbers_later"):
@@ -98,26 +89,27 @@ async def test_results_are_made_in_the_worker(revision: str) -> None:
 # What it raises
 
 
-@pytest.mark.parametrize(
-    ("how", "kind", "text"),
+@each_row(
+    ("how", "kind", "text", "attributes"),
     [
-        ("tool", ToolError, "the text"),
-        ("talkative", work.TalkativeError, "something is wrong with x"),
-        ("local", ToolError, "of here"),
-        ("protocol", ProtocolError, "the message"),
-        ("missing", ResourceNotFoundError, "Resource not found: data://x"),
-        ("arguments", ArgumentsError, "field: is wrong"),
-        ("value", ValueError, "internal"),
-        ("exit", SystemExit, "3"),
+        ("tool", ToolError, "the text", {}),
+        ("talkative", work.TalkativeError, "something is wrong with x", {"code": 7}),
+        ("local", ToolError, "of here", {}),
+        ("protocol", ProtocolError, "the message", {"code": -31000, "data": {"a": 1}}),
+        ("missing", ResourceNotFoundError, "Resource not found: data://x", {}),
+        ("arguments", ArgumentsError, "field: is wrong", {}), ("value", ValueError, "internal", {}),
+        ("exit", SystemExit, "3", {}),
     ],
-)
-async def test_exception_of_a_worker_process_keeps_its_type_and_text(
-    how: str, kind: type[BaseException], text: str, processes: Processes
+)  # fmt: skip
+async def test_exception_of_a_worker_process_keeps_its_type_text_and_attributes(
+    how: str, kind: type[BaseException], text: str, attributes: dict[str, Any], processes: Processes
 ) -> None:
     with pytest.raises(kind) as caught:
         await processes.run(work.fail, {"how": how})
     assert type(caught.value) is kind
     assert str(caught.value) == text
+    assert {name: getattr(caught.value, name) for name in attributes} == attributes
+    assert not hasattr(caught.value, "lock")
     assert "process_functions.py" in str(caught.value.__cause__)  # for the log
 
 
@@ -130,24 +122,13 @@ async def test_keyboard_interrupt_of_a_worker_ends_the_call_only(
     assert "process_functions.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
 
 
-async def test_exception_of_a_worker_process_keeps_its_attributes(processes: Processes) -> None:
-    with pytest.raises(work.TalkativeError) as talkative:
-        await processes.run(work.fail, {"how": "talkative"})
-    assert talkative.value.code == 7
-    assert not hasattr(talkative.value, "lock")
-    with pytest.raises(ProtocolError) as protocol:
-        await processes.run(work.fail, {"how": "protocol"})
-    assert (protocol.value.code, protocol.value.data) == (-31000, {"a": 1})
-    with pytest.raises(ToolError, match=r"<unlocked _thread\.lock"):
-        await processes.run(work.fail, {"how": "unpicklable"})
-
-
 async def test_value_that_cannot_be_pickled_is_an_error(processes: Processes) -> None:
     before = await processes.run(work.where, {})
-    with pytest.raises(TypeError, match="pickle"):
-        await processes.run(work.unpicklable, {})
-    with pytest.raises(TypeError, match="pickle"):
-        await processes.run(work.add, {"a": threading.Lock()})
+    for function, kwargs in [(work.unpicklable, {}), (work.add, {"a": threading.Lock()})]:
+        with pytest.raises(TypeError, match="pickle"):
+            await processes.run(function, kwargs)
+    with pytest.raises(ToolError, match=r"<unlocked _thread\.lock"):
+        await processes.run(work.fail, {"how": "unpicklable"})
     assert await processes.run(work.where, {}) == before
 
 
@@ -186,7 +167,7 @@ async def test_module_that_the_worker_cannot_import_is_an_error(
 async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     processes = Processes(1)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
-    process = await told(tmp_path)
+    process = await process_of(tmp_path)
     await over(call)
     await until(lambda: not is_alive(process))
     assert await processes.run(work.add, {"a": 1}) == 2
@@ -205,7 +186,7 @@ async def test_workers_of_a_deleted_pool_end() -> None:
 async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
     processes = Processes(2)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
-    process = await told(tmp_path)
+    process = await process_of(tmp_path)
     idle = (await processes.run(work.where, {})).process
     kill_workers()
     await until(lambda: not is_alive(process) and not is_alive(idle))
@@ -216,32 +197,34 @@ async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
 # What is refused
 
 
-def refused(function: Any, match: str, **options: Any) -> None:
-    server = Server("s")
-    with pytest.raises(RegistrationError, match=match):
-        server.tool(name="f", run_in="process", **options)(function)
+def closure(value: int) -> Any:
+    def inner() -> int:
+        return value
+
+    return inner
 
 
-def test_a_function_must_have_a_name_that_can_be_imported() -> None:
-    secret = 3
-
-    def closure() -> int:
-        return secret
-
+def local_object() -> Any:
     class Local:
-        def method(self) -> None: ...
-
         def __call__(self) -> None: ...
 
-    refused(lambda: None, "a lambda has no name")
-    refused(closure, r"closure is defined inside another function. Define it at the top level of a module")
-    refused(partial(closure), "is defined inside another function")
-    refused(Local().method, "is defined inside another function")
-    refused(Local(), "is defined inside another function")
+    return Local()
 
 
-def test_there_is_no_context_in_another_process() -> None:
-    refused(work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'")
+INNER = "is defined inside another function"
+
+
+@each_row(
+    ("function", "message"),
+    [
+        (lambda: None, "a lambda has no name"), (closure(1), f"{INNER}. Define it at the top level of a module"),
+        (partial(closure(1)), INNER), (local_object().__call__, INNER), (local_object(), INNER),
+        (work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'"),
+    ],
+)  # fmt: skip
+def test_function_that_cannot_run_in_a_process_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        Server("s").tool(name="f", run_in="process")(function)
 
 
 def test_function_whose_name_imports_another_object_is_refused() -> None:
@@ -252,6 +235,8 @@ def test_function_whose_name_imports_another_object_is_refused() -> None:
     ):
         server.catalog.resolve()
 
+
+# Functions that fork
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 WHERE = ["function", "thread", "generator", "coroutine"]
