@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import Field
 
 from mcpkit.common.errors import RegistrationError
@@ -94,18 +91,22 @@ def test_signature_annotation_describes_before_docstring() -> None:
         "docstring"]  # fmt: skip
 
 
-def test_signature_star_args_are_refused() -> None:
-    def f(*cities: str) -> None: ...
-
-    with pytest.raises(RegistrationError, match=r"f: .*\*cities.*write `cities: list\[\.\.\.\]`"):
-        signature_of(f)
+def star(*cities: str) -> None: ...
 
 
-def test_signature_positional_only_is_refused() -> None:
-    def f(city: str, /) -> None: ...
+def positional(city: str, /) -> None: ...
 
-    with pytest.raises(RegistrationError, match=r"f: .*'city'.*remove the `/`"):
-        signature_of(f)
+
+@each_row(
+    ("function", "message"),
+    [
+        (star, r"star: .*\*cities.*write `cities: list\[\.\.\.\]`"),
+        (positional, "positional: .*'city'.*remove the `/`"),
+    ],
+)
+def test_signature_of_parameters_without_names_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        signature_of(function)
 
 
 def test_signature_unresolved_hint_can_be_retried() -> None:
@@ -177,98 +178,63 @@ def test_docstring_other_result_sections(text: str, description: str) -> None:
     assert read(text).description == description
 
 
-DRAWN = settings(derandomize=True)
-
-
 NAMES = {
-    "query": "query", "limit": "limit", "_hint": "_hint", "$from": "start", "start": "start", "ctx": None,
-}  # fmt: skip
+    "query": "query",
+    "limit": "limit",
+    "_hint": "_hint",
+    "$from": "start",
+    "start": "start",
+    "ctx": None,
+}
 
 
-HEADINGS = ["Args:", "Arguments:", "Parameters:", "Params:", "Keyword Args:", "Other Parameters:"]
-
-
-MARKS = ["", "- ", "* ", "+ ", "\N{BULLET} ", "1. ", "2) ", "(3) "]
-
-
-DECORATIONS = ["{}", "`{}`", "``{}``", "**{}**", "*{}*", '"{}"', "'{}'", "__{}__", "**`{}`**", "<{}>"]
-
-
-KINDS = [
-    "", " (str)", " (str, optional)", " (required)", " [int]", " (list[str], default: 5)", " (from 1 to #)",
-]  # fmt: skip
-
-
-COLONS = [": ", " : ", ":", " - ", " -- ", " \N{EN DASH} ", " \N{EM DASH} ", " => "]
-
-
-NOISE = [
-    "| name | # |", "Free words # here.", "```python", "# print(#)", "***", "TODO(me): #", "(#", "[x] #", "#,,",
-]  # fmt: skip
-
-
-@st.composite
-def docstrings(draw: st.DrawFn) -> tuple[str, dict[str, list[str]]]:
-    """Draw a docstring, and the unique words in it by the name that they are about; those of no argument by ""."""
-    numbers = count(1)
-    words: dict[str, list[str]] = {}
-
-    def text(about: str, pattern: str = "#") -> str:
-        while "#" in pattern:
-            word = f"WORD{next(numbers)}X"
-            words.setdefault(about, []).append(word)
-            pattern = pattern.replace("#", word, 1)
-        return pattern
-
-    def entry(inner: str, deeper: str, *, is_numpy: bool) -> list[str]:
-        if draw(st.integers(0, 4)) == 0:
-            return [inner + text("", draw(st.sampled_from(NOISE)))]
-        name = draw(st.sampled_from([*NAMES, "other"]))
-        about = "" if name == "other" else NAMES[name] or "hidden"
-        if is_numpy:
-            return [f"{name} : int", deeper + text(about), deeper + text(about, "And #.")]
-        kind = draw(st.sampled_from(KINDS))
-        if is_plain:
-            lines = [inner + name + text(about, kind) + ": " + text(about)]
-        else:
-            lines = [inner + draw(st.sampled_from(MARKS)) + draw(st.sampled_from(DECORATIONS)).format(name)]
-            lines[0] += text(about, kind) + draw(st.sampled_from(COLONS)) + text(about)
-        for more in draw(st.lists(st.sampled_from([inner, deeper, deeper + "  ", ""]), max_size=2)):
-            lines += [more + text(about, "and #")] if more else ["", deeper + text(about)]
-        return lines
-
-    style = draw(st.sampled_from(["google", "numpy", "rest"]))
-    lines = [text("", draw(st.sampled_from(["Find.", "Find.\n\nMore #.", ""])))]
-    for _ in range(draw(st.integers(1, 2))):
-        is_plain = draw(st.booleans())
-        if style == "google":
-            lines += ["", draw(st.sampled_from(HEADINGS))]
-            for _ in range(draw(st.integers(1, 4))):
-                lines += entry("    ", "        ", is_numpy=False)
-        elif style == "numpy":
-            lines += ["", "Parameters", "----------", *(["    " + text("")] if is_plain else [])]
-            for _ in range(draw(st.integers(1, 4))):
-                lines += entry("", "    ", is_numpy=True)
-        else:
-            name = draw(st.sampled_from([*NAMES, "other"]))
-            about = "" if name == "other" else NAMES[name] or "hidden"
-            lines += [f":param str {name}: {text(about)}", f"    {text(about)}", f":type {name}: str", ""]
-        after = draw(st.sampled_from(["", "Returns:\n    A #.", "Raises:\n    ValueError: #"]))
-        lines += ["", text("", after)]
-    return "\n".join(lines), words
-
-
-@DRAWN
-@given(docstrings())
-def test_docstring_no_text_is_lost(drawn: tuple[str, dict[str, list[str]]]) -> None:
-    text, words = drawn
-    documentation = read(text, NAMES)
-    description = documentation.description or ""
-    for name, each in words.items():
-        if name == "hidden":
-            continue
-        place = documentation.arguments.get(name, "") if name else description
-        lost = [word for word in each if word not in place]
-        assert all(word in str(documentation.arguments) + description for word in lost), (text, lost)
-        if name:  # after a line that begins nothing known, what goes on there is no text of an argument
-            assert each[0] in place, (text, name, documentation.arguments)
+@each_row(
+    ("text", "arguments", "rest"),
+    [
+        # Google
+        ("Args:\n    query: A.\n    limit (int, optional): B\n        and C.\n    ctx: D.\n\nReturns:\n    E.",
+         {"query": "A.", "limit": "B\nand C."}, "\n\nReturns: E."),
+        ("Arguments:\n    query: A.\n\n        More.\n    other: B.", {"query": "A.\nMore."},
+         "\n\nArguments:\n    other: B."),
+        ("Parameters:\n    - `query`: A.\n    * **limit**: B.\n    + _hint: C.",
+         {"query": "A.", "limit": "B.", "_hint": "C."}, ""),
+        ("Params:\n    1. **`query`** - A.\n    2) **limit:** B.\n    (3) <$from> \u2014 C.",
+         {"query": "A.", "limit": "B.", "start": "C."}, ""),
+        ("Keyword Args:\n    \u2022 query, limit: A.\n    __hint__ => B.", {"query": "A.", "limit": "A."},
+         "\n\nKeyword Args:\n    __hint__ => B."),
+        ("Keyword Arguments:\n    query [int] -- A.\n    limit (from 1 to 9): B.",
+         {"query": "A.", "limit": "(from 1 to 9) B."}, ""),
+        ("Other Parameters:\n    query\n        A.\n    limit\n        B.", {"query": "A.", "limit": "B."}, ""),
+        ("Args:\n    query: A.\n    More of it.\n    limit: B.", {"query": "A.\nMore of it.", "limit": "B."}, ""),
+        ("Args:\n    | name | text |\n    query: A.", {"query": "A."}, "\n\nArgs:\n    | name | text |"),
+        ("Args:\n    query: A.\n    ```\n    print(1)\n    ```", {"query": "A.\n```\nprint(1)\n```"}, ""),
+        ("Args:\n    ctx: A.\n      B.\n    Words.\n    query: C.", {"query": "C."}, "\n\nArgs:\n    Words."),
+        ("Args:\n    ctx: A.", {}, ""), ("Args:\n    other: A.", {}, "\n\nArgs:\n    other: A."),
+        ("Args:\n    query (list[str], default: 5): A.\n    limit (a long story): B.",
+         {"query": "A.", "limit": "(a long story) B."}, ""),
+        ("Args:\n    TODO(me): A.\n    query: B.", {"query": "B."}, "\n\nArgs:\n    TODO(me): A."),
+        ("Args:\n\nWords.", {}, "\n\nArgs:\n\nWords."),
+        ("Args:\n    query" + ", query" * 200 + ":\n", {}, "\n\nArgs:\n    query" + ", query" * 200 + ":"),
+        # NumPy
+        ("Parameters\n---\nquery : int\n    A.\n    And B.\nctx : Context\n    D.\n\nNotes\n---\nE.",
+         {"query": "A.\nAnd B."}, "\n\nNotes\n---\nE."),
+        ("Parameters\n---\nquery : str, the words\n    A.\nother : int\n    B.", {"query": "(str, the words) A."},
+         "\n\nParameters\n---\nother : int\n    B."),
+        ("Parameters\n---\n    Words.\nquery : int\n    A.", {"query": "A."}, "\n\nParameters\n---\n    Words."),
+        ("Parameters\n---\nquery : int\nlimit, start : int or str\n    C.", {"limit": "C.", "start": "C."}, ""),
+        ("Params\n---\n**query** : int\n    A.", {"query": "A."}, ""),
+        # reST
+        (":param str query: A\n    and more.\n:type query: str\n:param ctx: B.\n:param other: C.",
+         {"query": "A\nand more."}, "\n\n:param other: C."),
+        (":param query: A.\n:type query: the words\n:param int limit: B.\n:return: C.",
+         {"query": "A.\n(the words)", "limit": "B."}, "\n\nReturns: C."),
+        (":param query, limit: A.", {"query": "A.", "limit": "A."}, ""),
+        (":param $from:\n:param limit: B.", {"limit": "B."}, ""),
+    ],
+)  # fmt: skip
+def test_docstring_texts_of_arguments_are_taken_out_and_others_stay(
+    text: str, arguments: dict[str, str], rest: str
+) -> None:
+    documentation = read(f"Find.\n\n{text}", NAMES)
+    assert documentation.arguments == arguments
+    assert documentation.description == f"Find.{rest}"
