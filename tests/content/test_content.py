@@ -7,8 +7,8 @@ import dataclasses
 import datetime as dt
 import enum
 import re
-import uuid
 from collections import OrderedDict
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,51 +53,42 @@ class Shape(str, enum.Enum):
     ROUND = "round"
 
 
-def text_blocks(value: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": value}]
-
-
 def base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-class Color(enum.Enum):
-    RED = "red"
 
 
 @each_row(
     ("value", "expected"),
     [
-        ("sunny", "sunny"), ("", ""), (5, "5"), (2.5, "2.5"), (True, "true"),
-        ({"a": [1, None]}, '{"a":[1,null]}'), ([], "[]"), ([1, "a"], '[1,"a"]'), (("a", "b"), '["a","b"]'),
-        (["a", "b"], '["a","b"]'),
+        ("sunny", "sunny"), ("", ""), (5, "5"), (True, "true"), ([], "[]"), (("a", "b"), '["a","b"]'),
+        ({"a": [1, None]}, '{"a":[1,null]}'), ({"caf\u00e9": "\u00e9t\u00e9"}, '{"caf\u00e9":"\u00e9t\u00e9"}'),
         # A dict that looks like a block is data all the same.
         ({"type": "text", "text": "x"}, '{"type":"text","text":"x"}'),
         (Point(x=1, label="q"), '{"x":1.0,"label":"q"}'),
         (Station("KSEA", (47.4, -122.3)), '{"id":"KSEA","position":[47.4,-122.3]}'),
-        ({"café": "été"}, '{"café":"été"}'),
         # JSON strings are text without quotes.
-        (Color.RED, "red"), (Shape.ROUND, "round"), (dt.date(2026, 7, 28), "2026-07-28"),
-        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"), (Decimal("1.10"), "1.10"), (Path("a"), "a"),
+        (Shape.ROUND, "round"), (dt.date(2026, 7, 28), "2026-07-28"), (Decimal("1.10"), "1.10"), (Path("a"), "a"),
         ({"text": "NaN and Infinity"}, '{"text":"NaN and Infinity"}'), ("NaN", "NaN"),
     ],
 )  # fmt: skip
 def test_content_of_values_is_text(value: Any, expected: str) -> None:
-    assert to_content(value) == text_blocks(expected)
+    assert to_content(value) == [{"type": "text", "text": expected}]
 
 
-@each_row(
-    "value",
-    [
-        "a\ud800", {"a": "\udfff"}, ["\ud800"], Text("\ud800"), File(data="\ud800"),
-        EmbeddedResource("a:b", text="\ud800"),
-    ],
-)  # fmt: skip
-def test_content_lone_surrogate_is_refused(value: Any) -> None:
+TEXTS = [
+    "a\ud800",
+    {"a": "\udfff"},
+    Text("\ud800"),
+    File(data="\ud800"),
+    EmbeddedResource("a:b", text="\ud800"),
+]
+
+
+@each_row("convert", [to_content, lambda value: to_contents(value, "a:b", None)])
+@each_row("value", TEXTS)
+def test_content_lone_surrogate_is_refused(value: Any, convert: Any) -> None:
     with pytest.raises(OutputError, match=r"^result.*surrogate.*decode the source with errors"):
-        to_content(value)
-    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode the source with errors"):
-        to_contents(value, "a:b", None)
+        convert(value)
 
 
 @each_row("mime_type", MAGIC)
@@ -106,9 +97,8 @@ def test_content_media_type_of_bytes_is_detected(mime_type: str) -> None:
     block = {"type": mime_type.partition("/")[0], "data": base64_text(data), "mimeType": mime_type}
     for value in (data, bytearray(data), memoryview(data)):
         assert to_content(value) == [block]
-    assert to_contents(data, "a:b", None) == [
-        {"uri": "a:b", "mimeType": mime_type, "blob": base64_text(data)}
-    ]
+    contents = {"uri": "a:b", "mimeType": mime_type, "blob": base64_text(data)}
+    assert to_contents(data, "a:b", None) == [contents]
 
 
 @each_row(
@@ -128,9 +118,7 @@ def test_image_is_read_on_conversion(tmp_path: Path) -> None:
     path.write_bytes(b"")
     image = Image(path)
     path.unlink()
-    with pytest.raises(
-        OutputError, match=r"result could not be read: FileNotFoundError was raised"
-    ) as raised:
+    with pytest.raises(OutputError, match=r"result could not be read: FileNotFoundError was") as raised:
         to_content(image)
     assert isinstance(raised.value.__cause__, FileNotFoundError)
     path.write_bytes(PNG)
@@ -138,20 +126,19 @@ def test_image_is_read_on_conversion(tmp_path: Path) -> None:
 
 
 @each_row("kind", [File, Image, Audio])
-def test_file_unreadable_path_is_refused(kind: Any, tmp_path: Path) -> None:
+@each_row(
+    ("path", "error"),
+    [
+        ("missing", FileNotFoundError), ("", IsADirectoryError), ("file/below", NotADirectoryError),
+        ("circle", OSError), ("n" * 300, OSError),
+    ],
+)  # fmt: skip
+def test_file_unreadable_path_is_refused(path: str, error: Any, kind: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "circle").is_symlink() or (tmp_path / "circle").symlink_to("circle")
-    for path, error in {
-        "missing": FileNotFoundError,
-        "": IsADirectoryError,
-        "file/below": NotADirectoryError,
-        "circle": OSError,
-        "n" * 300: OSError,
-    }.items():
+    for each in (tmp_path / path, str(tmp_path / path)):
         with pytest.raises(error, match=re.escape(repr(str(tmp_path / path)))):
-            kind(tmp_path / path)
-        with pytest.raises(error):
-            kind(path=str(tmp_path / path))
+            kind(each)
 
 
 @each_row("kind", [Image, Audio])
@@ -212,12 +199,12 @@ def test_resource_contents(value: Any, declared: str | None, contents: dict[str,
 
 
 def test_resource_contents_keep_their_uris() -> None:
-    value = [File(data="a", uri="d://a"), EmbeddedResource("d://b", blob=b"b", meta={"k": 1}), File(data="c"),
-        "d", {"e": 1}]  # fmt: skip
-    assert to_contents(value, "d://all", None) == [{"uri": "d://a", "mimeType": "text/plain", "text": "a"},
-        {"uri": "d://b", "blob": "Yg==", "_meta": {"k": 1}}, {"uri": "d://all", "mimeType": "text/plain",
-        "text": "c"}, {"uri": "d://all", "mimeType": "text/plain", "text": "d"}, {"uri": "d://all",
-        "mimeType": "application/json", "text": '{"e":1}'}]  # fmt: skip
+    value = [File(data="a", uri="d://a"), EmbeddedResource("d://b", blob=b"b", meta={"k": 1}), "d"]
+    assert to_contents(value, "d://all", None) == [
+        {"uri": "d://a", "mimeType": "text/plain", "text": "a"},
+        {"uri": "d://b", "blob": "Yg==", "_meta": {"k": 1}},
+        {"uri": "d://all", "mimeType": "text/plain", "text": "d"},
+    ]
 
 
 @each_row(
@@ -237,12 +224,8 @@ JSON_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=F
 
 
 JSON = st.recursive(
-    JSON_SCALARS,
-    lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(), inner),
-    max_leaves=40,
+    JSON_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=40
 )
-
-
 NON_JSON: list[Any] = [
     *(b"", bytearray(), (), (1,), set(), dt.date(2026, 1, 1), Decimal(1), 1j, object(), OrderedDict(a=1)),
     *({1: 2}, {None: 1}, {True: 1}, range(1), "".join, type("Text", (str,), {})("a")),
@@ -263,14 +246,10 @@ def test_is_json_finds_other_values_anywhere(value: Any, odd: Any, place: int) -
         JSON_SCALARS | st.sampled_from(NON_JSON), lambda inner: st.lists(inner) | st.tuples(inner, inner)
     )
 )
-def test_json_value_of_any_value(value: Any) -> None:
-    problem = ""
+def test_json_value_of_any_value_is_json_or_refused(value: Any) -> None:
     data: Any = None
-    try:
+    with suppress(OutputError):
         data = json_value(value)
-    except OutputError as error:
-        problem = str(error)
-    assert not problem or problem.startswith("result")
     assert is_json(data)
     assert from_json(to_json(data)) == data
 
