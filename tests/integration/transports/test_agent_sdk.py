@@ -1,4 +1,4 @@
-"""What agent SDKs are given, as far as it takes no SDK to try it."""
+"""Servers in the process of an agent SDK."""
 
 from __future__ import annotations
 
@@ -62,22 +62,20 @@ async def test_official_client_uses_the_instance() -> None:
         await serving
 
 
-def session_messages() -> SessionMessages:
-    """Return messages of a client that has said something."""
+def test_messages_are_converted_without_loss() -> None:
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCNotification
 
     messages = SessionMessages()
     messages.dump(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")))
-    return messages
-
-
-def test_messages_are_converted_without_loss() -> None:
-    messages = session_messages()
-    arguments = {"name": "x", "arguments": {"y": None}}
     for message in (
         {"jsonrpc": "2.0", "id": 0, "method": "ping"},
-        {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": arguments},
+        {
+            "jsonrpc": "2.0",
+            "id": "a",
+            "method": "tools/call",
+            "params": {"name": "x", "arguments": {"y": None}},
+        },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "_meta": {"a": None}}},
     ):
@@ -91,7 +89,7 @@ CONTRACT = Path(__file__).with_name("agent_sdk_contract.py")
 def test_agent_sdk_contract(environment: Environment) -> None:
     """All cases of the contract, through the routing of the SDK itself."""
     outcomes = environment.outcomes(CONTRACT)
-    names = re.findall(r"^async def (\w+)\(lab: Lab\)", CONTRACT.read_text("utf-8"), re.MULTILINE)
+    names = re.findall(r"^async def (\w+)\(lab: Lab", CONTRACT.read_text("utf-8"), re.MULTILINE)
     assert set(outcomes) == set(names)
     faults = [f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome is not None]
     assert not faults, "\n".join(faults)

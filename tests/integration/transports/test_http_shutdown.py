@@ -10,8 +10,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,13 +21,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from mcpkit import (
-    HttpOptions,
-    Server,
-    Timeouts,
-)
+from mcpkit import HttpOptions, Server, Timeouts
 from tests.helpers.pipe import stateless_meta
-from tests.helpers.raw_client import initialize, request
+from tests.helpers.raw_client import PING, initialize, request, standard_headers, text_of
 from tests.helpers.serving import DEFAULT_TIMEOUT, HELPERS, Served, app_of, from_file
 
 pytestmark = pytest.mark.long
@@ -36,63 +32,64 @@ GRACE = 0.5
 MARGIN = 5.0
 SOCKET_TIMEOUT = 15.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}
-STATELESS = ACCEPT | {"MCP-Protocol-Version": "2026-07-28"}
-LISTEN = request(
-    "subscriptions/listen",
-    {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()},
-    id="listening",
-)
+LISTEN: dict[str, Any] = {
+    "json": request(
+        "subscriptions/listen",
+        {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()},
+        id="listening",
+    ),
+    "headers": ACCEPT | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"},
+}
 
 
 def call(tool: str) -> dict[str, Any]:
     """Return the keywords with which httpx2 calls a tool."""
     params = {"name": tool, "arguments": {}, "_meta": stateless_meta() | {"progressToken": 1}}
-    headers = STATELESS | {"Mcp-Method": "tools/call", "Mcp-Name": tool}
-    return {"json": request("tools/call", params), "headers": headers}
+    return {"json": request("tools/call", params), "headers": ACCEPT | standard_headers("tools/call", tool)}
 
 
-def raw_request(
-    method: str, path: str, message: Any = None, size: int | None = None, **headers: str
-) -> bytes:
+def raw_request(method: str, path: str, json_: Any = None, size: int | None = None, **headers: str) -> bytes:
     """Return a request as bytes; `size` is announced in place of the size of the body."""
-    body = b"" if message is None else json.dumps(message).encode()
-    lines = {
-        "Host": "localhost",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body) if size is None else size),
-        **ACCEPT,
-        **headers,
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    body = b"" if json_ is None else json.dumps(json_).encode()
+    length = str(len(body) if size is None else size)
+    lines = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": length}
+    head = "".join(f"{name}: {value}\r\n" for name, value in (lines | ACCEPT | headers).items())
     return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
-def raw_call(tool: str) -> bytes:
-    keywords = call(tool)
-    return raw_request("POST", "/mcp", keywords["json"], **keywords["headers"])
+def raw_post(keywords: dict[str, Any], path: str = "/mcp") -> bytes:
+    return raw_request("POST", path, keywords["json"], **keywords["headers"])
+
+
+def session_headers(url: str) -> dict[str, str]:
+    answer = httpx2.post(url, json=initialize(), headers=ACCEPT, timeout=DEFAULT_TIMEOUT)
+    assert answer.status_code == 200, answer.text
+    return {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
 
 
 def start_server(runner: str, loop: str = "asyncio", parser: str = "h11", **settings: object) -> Served:
-    options = ["--loop", loop, "--http", parser]
     settings = {"GRACE": GRACE, **settings}
     if runner == "run":
-        return Served([sys.executable, str(HELPERS / "servers" / "slow.py"), loop, parser], **settings)
-    if runner == "mounted":
-        return Served(from_file("tests.helpers.servers.slow:mounted", *options), MOUNTED=1, **settings)
-    if runner == "workers":
-        workers = Served(from_file("tests.helpers.servers.slow:app", *options, "--workers", "2"), **settings)
-        workers.wait_for("Application startup complete", times=2)
-        return workers
-    return Served(from_file("tests.helpers.servers.slow:app", *options), **settings)
+        return Served([sys.executable, str(HELPERS / "servers" / "slow.py"), loop], **settings)
+    app = "mounted" if runner == "mounted" else "app"
+    workers = ["--workers", "2"] if runner == "workers" else []
+    options = ["--loop", loop, "--http", parser, *workers]
+    command = from_file(f"tests.helpers.servers.slow:{app}", *options)
+    server = Served(command, **settings, **({"MOUNTED": 1} if runner == "mounted" else {}))
+    if workers:
+        server.wait_for("Application startup complete", times=2)
+    return server
 
 
 class StreamThread:
+    """Thread that reads a response to its end."""
+
     def __init__(self, method: str, url: str, **request: Any) -> None:
         self.lines: list[str] = []
         self.status: int | None = None
         self.has_ended_well = False
         self._has_received = threading.Event()
-        self._thread = threading.Thread(target=self._listen, args=(method, url, request))
+        self._thread = threading.Thread(target=self._read, args=(method, url, request))
 
     def __enter__(self) -> StreamThread:
         self._thread.start()
@@ -104,12 +101,9 @@ class StreamThread:
     def wait(self) -> None:
         assert self._has_received.wait(DEFAULT_TIMEOUT), f"no data; status {self.status}"
 
-    def _listen(self, method: str, url: str, request: dict[str, Any]) -> None:
+    def _read(self, method: str, url: str, request: dict[str, Any]) -> None:
         try:
-            with (
-                httpx2.Client(timeout=DEFAULT_TIMEOUT) as http,
-                http.stream(method, url, **request) as response,
-            ):
+            with httpx2.stream(method, url, timeout=DEFAULT_TIMEOUT, **request) as response:
                 self.status = response.status_code
                 for line in response.iter_lines():
                     self.lines.append(line.removeprefix("data:").strip())
@@ -125,20 +119,6 @@ class StreamThread:
         return [json.loads(line) for line in self.lines if line.startswith("{")]
 
 
-@contextmanager
-def slow_reader(url: str) -> Iterator[None]:
-    address = urlsplit(url)
-    with socket.create_connection((str(address.hostname), int(address.port or 0))) as connection:
-        connection.sendall(raw_call("pour").replace(b"/mcp", address.path.encode(), 1))
-        yield
-
-
-def session_headers(url: str) -> dict[str, str]:
-    answer = httpx2.post(url, json=initialize(), headers=ACCEPT, timeout=DEFAULT_TIMEOUT)
-    assert answer.status_code == 200, answer.text
-    return {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
-
-
 @pytest.mark.parametrize(
     ("runner", "number", "loop", "parser", "statuses"),
     [
@@ -150,41 +130,47 @@ def session_headers(url: str) -> dict[str, str]:
 )
 def test_signal_ends_streams_and_process_within_grace_period(runner, number, loop, parser, statuses):
     with start_server(runner, loop, parser) as server, ExitStack() as stack:
-        base = server.origin + ("/x" if runner == "mounted" else "")
-        url = f"{base}/mcp"
-        stack.enter_context(slow_reader(url))
+        address = urlsplit(server.origin)
+        prefix = "/x" if runner == "mounted" else ""
+        url = f"{server.origin}{prefix}/mcp"
+        slow_reader = stack.enter_context(socket.create_connection((address.hostname, address.port)))
+        slow_reader.sendall(raw_post(call("pour"), f"{prefix}/mcp"))
         server.wait_for("it pours")
         stack.enter_context(StreamThread("POST", url, **call("block")))
         server.wait_for("it blocks")
-        headers = STATELESS | {"Mcp-Method": "subscriptions/listen"}
-        listener = stack.enter_context(StreamThread("POST", url, json=LISTEN, headers=headers))
-        getter = stack.enter_context(StreamThread("GET", url, headers=ACCEPT | session_headers(url)))
-        sse = stack.enter_context(StreamThread("GET", f"{base}/sse", headers=ACCEPT))
-        for client in (listener, getter, sse):
+        clients = [
+            stack.enter_context(StreamThread("POST", url, **LISTEN)),
+            stack.enter_context(StreamThread("GET", url, headers=ACCEPT | session_headers(url))),
+            stack.enter_context(StreamThread("GET", f"{server.origin}{prefix}/sse", headers=ACCEPT)),
+        ]
+        for client in clients:
             client.wait()
         start = time.monotonic()
-        server.signal(number, group=runner == "workers" and number == signal.SIGINT)
+        server.signal(number)
         status = server.wait()
         seconds = time.monotonic() - start
     assert seconds < GRACE + 1 + MARGIN
     assert status in statuses
-    assert [client.status for client in (listener, getter, sse)] == [200, 200, 200]
-    assert all(client.has_ended_well for client in (listener, getter, sse))
-    assert [message.get("id") for message in listener.messages] == [None, "listening"]
-    assert "result" in listener.messages[-1]
-    assert getter.messages == []
-    assert sse.messages == []
+    assert [(client.status, client.has_ended_well) for client in clients] == [(200, True)] * 3
+    listener, *others = (client.messages for client in clients)
+    assert [message.get("id") for message in listener] == [None, "listening"]
+    assert "result" in listener[-1]
+    assert others == [[], []]
     assert server.notes.count("lifespan left") == server.notes.count("lifespan entered") > 0
 
 
 @pytest.mark.limit("time to finish at the end")
-def test_signal_lets_running_call_finish():
+@pytest.mark.parametrize(
+    ("number", "statuses"),
+    [(signal.SIGTERM, {-signal.SIGTERM, 143}), (signal.SIGINT, {0, 130, -signal.SIGINT})],
+)
+def test_signal_lets_running_call_finish(number, statuses):
     with start_server("uvicorn", GRACE=3600) as server:
         with StreamThread("POST", f"{server.origin}/mcp", **call("finish")) as client:
             server.wait_for("it works")
-            server.signal(signal.SIGTERM)
-        assert [message["result"]["content"][0]["text"] for message in client.messages] == ["finished"]
-        assert server.wait() in {-signal.SIGTERM, 143}
+            server.signal(number)
+        assert [text_of(message) for message in client.messages] == ["finished"]
+        assert server.wait() in statuses
         assert server.notes.count("lifespan left") == 1
         assert "Traceback" not in server.notes
 
@@ -240,27 +226,26 @@ async def test_requests_during_shutdown_are_503():
         waiting = asyncio.create_task(http.post("/mcp", **call("hold")))
         await running.wait()
         opening = await http.post("/mcp", json=initialize(), headers=ACCEPT)
-        ours = ACCEPT | {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
+        session = ACCEPT | {"Mcp-Session-Id": opening.headers["mcp-session-id"]}
         signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(0)
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
-        async def ask() -> list[tuple[int, str | None]]:
-            answers = [
-                await http.post("/mcp", json=ping, headers=ours),
+        async def check_refusals() -> None:
+            for answer in (
+                await http.post("/mcp", json=PING, headers=session),
                 await http.post("/mcp", json=initialize(), headers=ACCEPT),
-                await http.get("/mcp", headers=ours),
+                await http.get("/mcp", headers=session),
                 await http.get("/sse", headers=ACCEPT),
-            ]
-            return [(answer.status_code, answer.headers.get("retry-after")) for answer in answers]
+            ):
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
-        assert await ask() == [(503, "1")] * 4
+        await check_refusals()
         released.set()
-        assert (await waiting).json()["result"]["content"][0]["text"] == "held"
+        assert text_of((await waiting).json()) == "held"
         assert (await http.get("/health")).status_code == 503
         await left.wait()
         await asyncio.sleep(0.01)  # the turns of the loop in which the rest ends
-        assert await ask() == [(503, "1")] * 4, "it began once more"
+        await check_refusals()
     signal.signal(signal.SIGTERM, before)
     assert signals == [signal.SIGTERM]
 
@@ -285,31 +270,19 @@ def make_waiting_server(begun: threading.Event, released: threading.Event) -> Se
     return server
 
 
-STATES = {
-    "no request": b"",
-    "half a head": b"POST /mcp HTTP/1.1\r\nHost: loc",
-    "half a body": raw_request("POST", "/mcp", {}, size=100),
-    "kept alive": raw_request("POST", "/mcp", initialize()),
-    "sse": raw_request("GET", "/sse"),
-    "listen": raw_request("POST", "/mcp", LISTEN, **STATELESS, **{"Mcp-Method": "subscriptions/listen"}),
-    "get": b"",
-    "wait": raw_call("wait"),
-    "block": raw_call("block"),
-    "unread": raw_call("large"),
+STATES: dict[str, tuple[bytes, int]] = {
+    "no request": (b"", 0),
+    "half a head": (b"POST /mcp HTTP/1.1\r\nHost: loc", 0),
+    "half a body": (raw_request("POST", "/mcp", {}, size=100), 0),
+    "kept alive": (raw_request("POST", "/mcp", initialize()), 65536),
+    "sse": (raw_request("GET", "/sse"), 65536),
+    "listen": (raw_post(LISTEN), 65536),
+    "get": (b"", 65536),
+    "wait": (raw_post(call("wait")), 0),
+    "block": (raw_post(call("block")), 0),
+    "unread": (raw_post(call("large")), 1),
 }
-"""Requests of open connections."""
-
-
-def connect(address: tuple[str, int], state: str) -> socket.socket:
-    connection = socket.create_connection(address, SOCKET_TIMEOUT)
-    content = STATES[state]
-    if state == "get":
-        session = session_headers(f"http://127.0.0.1:{address[1]}/mcp")
-        content = raw_request("GET", "/mcp", **session)
-    connection.sendall(content)
-    if state in {"kept alive", "sse", "listen", "get", "unread"}:
-        connection.recv(1 if state == "unread" else 65536)
-    return connection
+"""Requests of open connections, and how much of the response the client reads."""
 
 
 @pytest.mark.parametrize(("parser", "is_mounted"), [("h11", False), ("httptools", True)])
@@ -319,7 +292,7 @@ def test_should_exit_ends_open_connections_within_grace_period(
     released = threading.Event()
     threads: dict[str, threading.Thread] = {}
     with ExitStack() as stack:
-        for state in STATES:
+        for state, (content, size) in STATES.items():
             begun = threading.Event()
             # The time in which a body may arrive is longer than the grace period.
             app: Any = app_of(make_waiting_server(begun, released), timeouts=Timeouts(shutdown=1.0))
@@ -330,7 +303,13 @@ def test_should_exit_ends_open_connections_within_grace_period(
             threads[state].start()
             while not server.started:  # old versions of uvicorn ignore an earlier stop
                 time.sleep(0.005)
-            stack.enter_context(connect(listener.getsockname(), state))
+            host, port = listener.getsockname()
+            connection = stack.enter_context(socket.create_connection((host, port), SOCKET_TIMEOUT))
+            if state == "get":
+                content = raw_request("GET", "/mcp", **session_headers(f"http://{host}:{port}/mcp"))
+            connection.sendall(content)
+            if size:
+                connection.recv(size)
             if state in {"wait", "block"}:
                 assert begun.wait(SOCKET_TIMEOUT)
             server.should_exit = True
