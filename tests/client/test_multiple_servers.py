@@ -66,15 +66,13 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Client]:
     return lambda target, **options: ClientGroup(target, protocol_version=request.param, **options)
 
 
-async def test_tools_are_prefixed_by_server(make: Callable[..., Client]) -> None:
+async def test_tools_are_prefixed_by_server_and_resources_keep_their_uris(
+    make: Callable[..., Client],
+) -> None:
     async with make(two_servers()) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["weather_forecast", "maps_find"]
         assert (await client.call_tool("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"
         assert (await client.call_tool("maps_find", {"place": "Oslo"})).text == "Oslo is here"
-
-
-async def test_resources_keep_their_uris(make: Callable[..., Client]) -> None:
-    async with make(two_servers()) as client:
         assert [each["uri"] for each in await client.list_resources()] == ["shared://about", "maps://world"]
         [template] = await client.list_resource_templates()
         assert template["uriTemplate"] == "weather://{city}"

@@ -111,7 +111,7 @@ def recorded_server() -> Server:
     server, numbers = Server("bakery", version="3"), count(1)
 
     @server.tool
-    async def bake(bread: str, ctx: Context) -> str:
+    async def bake(bread: str, ctx: Context, password: str = "") -> str:
         await ctx.report_progress(1, 2, "in the oven")
         return f"{bread} {next(numbers)}"
 
@@ -126,44 +126,32 @@ def recorded_server() -> Server:
     return server
 
 
-async def talk(client: Client) -> list[Any]:
+async def talk(client: Client, password: str) -> list[Any]:
     """Send all kinds of requests, and return their answers."""
     steps: list[Any] = []
     first = await client.call_tool("bake", {"bread": "rye"}, progress=lambda *step: steps.append(step))
+    secret = await client.call_tool("bake", {"bread": "oat", "password": password})
     others = [await client.call_tool("bake", {"bread": bread}) for bread in ("rye", "wheat")]
     with pytest.raises(ProtocolError) as caught:
         await client.read_resource("bread://none")
     return [
-        *(result.text for result in (first, *others, await client.call_tool("ask"))),
+        *(result.text for result in (first, secret, *others, await client.call_tool("ask"))),
         *(client.protocol_version, client.server_info, steps, str(caught.value)),
         *(await client.list_tools(), await client.read_resource("bread://rye")),
     ]
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
-async def test_replay_answers_as_recorded(tmp_path: Path, revision: str) -> None:
+async def test_replay_answers_as_recorded_without_secrets(tmp_path: Path, revision: str) -> None:
     path = tmp_path / "bakery.jsonl"
     options: Any = {"protocol_version": revision, "elicitation_handler": lambda form: {"value": 3}}
     async with Client(recorded_server(), record=path, **options) as client:
-        answers = await talk(client)
-    assert answers[:3] == ["rye 1", "rye 2", "wheat 3"]
-    async with Client(Replay(path), **options) as client:
-        assert await talk(client) == answers
-        assert (await client.call_tool("bake", {"bread": "rye"})).text == "rye 2"  # the last one from then on
-
-
-async def test_recording_masks_secrets(tmp_path: Path) -> None:
-    path, server = tmp_path / "vault.jsonl", Server("vault")
-
-    @server.tool
-    def unlock(password: str) -> str:
-        return "open"
-
-    async with Client(server, record=path) as client:
-        await client.call_tool("unlock", {"password": "open sesame"})
+        answers = await talk(client, "open sesame")
+    assert answers[:4] == ["rye 1", "oat 2", "rye 3", "wheat 4"]
     assert "open sesame" not in path.read_text()
-    async with Client(Replay(path)) as client:
-        assert (await client.call_tool("unlock", {"password": "another"})).text == "open"
+    async with Client(Replay(path), **options) as client:
+        assert await talk(client, "another password") == answers
+        assert (await client.call_tool("bake", {"bread": "rye"})).text == "rye 3"  # the last one from then on
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -7,6 +7,7 @@ import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.helpers.waiting import DEFAULT_TIMEOUT, over, until
 pytestmark = pytest.mark.anyio
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
+KINDS = ("tools", "prompts", "resources")
 
 
 class Observed:
@@ -87,33 +89,23 @@ async def connected(revision: str) -> AsyncGenerator[tuple[Observed, Client]]:
     await until(lambda: not observed.watched)
 
 
-@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
-async def test_watch_list_change_yields_once_and_only_watched_kind(revision: str, kind: str) -> None:
-    async with (
-        connected(revision) as (observed, client),
-        client.listen(**{f"{kind}_list_changed": True}) as changes,
-    ):
-        for each in ("tools", "prompts", "resources"):
-            observed.add(each)
-        assert await next_change(changes) == Change(kind)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_watch_yields_each_watched_change_once_and_no_other(revision: str, kind: str) -> None:
+    options: Any = {f"{kind}_list_changed": True, "resource_subscriptions": ["x://a", "x://b"]}
+    async with connected(revision) as (observed, client), client.listen(**options) as changes:
+        await until(lambda: observed.watched == {"a", "b"})
+        for _ in range(3):
+            for each in KINDS:
+                observed.add(each)
+            for name in "cba":
+                observed.server.notify_resource_updated(f"x://{name}")
+            for _ in range(20):
+                await asyncio.sleep(0)
+        received = {await next_change(changes) for _ in range(3)}
+        assert received == {Change(kind), Change("resource", "x://a"), Change("resource", "x://b")}
         await assert_no_change(changes)
         observed.add(kind)
         assert await next_change(changes) == Change(kind)
-
-
-async def test_watch_resource_update_yields_its_uri_only(revision: str) -> None:
-    async with (
-        connected(revision) as (observed, client),
-        client.listen(resource_subscriptions=["x://a", "x://b"]) as changes,
-    ):
-        await until(lambda: observed.watched == {"a", "b"})
-        for uri in ("x://c", "x://b", "x://a"):
-            observed.server.notify_resource_updated(uri)
-            await asyncio.sleep(0)
-        observed.add("resources")
-        received = {await next_change(changes), await next_change(changes)}
-        assert received == {Change("resource", "x://a"), Change("resource", "x://b")}
-        await assert_no_change(changes)
 
 
 async def test_watch_template_yields_matching_resources(revision: str) -> None:
@@ -130,21 +122,6 @@ async def test_watch_template_yields_matching_resources(revision: str) -> None:
         await assert_no_change(one)
         observed.server.notify_resource_updated("x://a")
         assert (await next_change(other)).uri == "x://a"
-
-
-async def test_watch_pending_equal_changes_are_merged(revision: str) -> None:
-    async with (
-        connected(revision) as (observed, client),
-        client.listen(tools_list_changed=True, resource_subscriptions="x://a") as changes,
-    ):
-        for _ in range(3):
-            observed.add("tools")
-            observed.server.notify_resource_updated("x://a")
-            for _ in range(20):
-                await asyncio.sleep(0)
-        received = {await next_change(changes), await next_change(changes)}
-        assert received == {Change("tools"), Change("resource", "x://a")}
-        await assert_no_change(changes)
 
 
 @pytest.mark.slow

@@ -74,12 +74,12 @@ async def test_storage_keeps_and_forgets(storage: TokenStorage) -> None:
 
 
 async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None:
+    other = replace(TOKENS, client_id="two")
     await storage.set_tokens(TOKENS)
-    await storage.set_tokens(replace(TOKENS, client_id="two"), "two")
+    await storage.set_tokens(other, "two")
+    found = [await storage.get_tokens(RESOURCE), await storage.get_tokens(RESOURCE, "two")]
+    assert found == [TOKENS, other]
     assert await storage.get_tokens(f"{RESOURCE}/") is None
-    assert await storage.get_tokens("https://mcp.example.com") is None
-    assert await storage.get_tokens(RESOURCE) == TOKENS
-    assert await storage.get_tokens(RESOURCE, "two") == replace(TOKENS, client_id="two")
     assert await storage.get_registration(f"{ISSUER}/") is None
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joserfc import jwt
-from joserfc.jwk import ECKey
 from starlette.responses import JSONResponse
 
 from mcpkit import Client
@@ -20,7 +18,6 @@ from tests.helpers.authorization_server import TokenSite
 pytestmark = pytest.mark.anyio
 
 SECRET = "s3cr3t+of/the client"
-KEY = ECKey.generate_key("P-256")
 
 
 async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
@@ -40,17 +37,6 @@ async def test_client_credentials_secret_in_header_and_token_reused(revision: st
     assert request.form == {"grant_type": "client_credentials", "resource": url, "scope": "notes:read"}
     credentials = b64encode(b"re%3Aports:s3cr3t%2Bof%2Fthe%20client").decode()
     assert request.headers["authorization"] == f"Basic {credentials}"
-
-
-async def test_client_credentials_private_key() -> None:
-    site = TokenSite(issuer={"token_endpoint_auth_methods_supported": ["private_key_jwt"]})
-    with site.running() as url:
-        auth = ClientCredentials("reports", private_key=KEY.as_dict(private=True), scopes=["a", "b"])
-        await whoami(url, auth)
-    [request] = site.requests
-    token = jwt.decode(request.form["client_assertion"], KEY, algorithms=["ES256"])
-    assert (token.claims["sub"], token.claims["aud"]) == ("reports", site.origin)
-    assert set(request.form["scope"].split()) >= {"a", "b"}
 
 
 async def test_client_credentials_refusal_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -184,15 +184,6 @@ async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
     assert first["client_id"] != second["client_id"]
 
 
-async def test_step_up_requests_missing_scope(server: Granting) -> None:
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser), protocol_version="2025-11-25") as client:
-        await client.call_tool("whoami")
-        assert (await client.call_tool("add_note", {"text": "milk"})).text == "added milk"
-        assert (await client.call_tool("whoami")).text == "ada: notes:read notes:write"
-    assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
-
-
 @pytest.mark.slow
 async def test_secrets_are_in_no_output(
     server: Granting, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
