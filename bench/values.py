@@ -12,6 +12,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,35 @@ HELD = ["numpy", "pandas", "polars", "attrs", "msgspec", "sqlalchemy", "pillow"]
 sys.path.insert(0, str(PEERS))
 
 
-async def count(python: str, library: str, mode: str) -> dict[str, str]:
-    """Return what becomes of each value with a library: an empty text where it arrives, else what went wrong."""
+async def count(
+    python: str, library: str, mode: str, holders: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the error of each value with a library, an empty text where it arrives; in all holders or in some."""
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(command=python, args=[str(PEERS / "values_peer.py"), library])
+    server = StdioServerParameters(
+        command=python, args=[str(PEERS / "values_peer.py"), library, *(holders or ())]
+    )
     async with Client(server, mode=mode) as client:
-        return await outcomes(client)
+        return await outcomes(client, holders)
 
 
-async def outcomes(client: Any) -> dict[str, str]:
+async def outcomes(client: Any, holders: Collection[str] | None = None) -> dict[str, str]:
     """Return the same of a client that is connected."""
     from values_tools import HOLDERS, RESULTS, TYPES
 
-    found: dict[str, str] = {}
-    for number, (name, _, _) in enumerate(TYPES):
-        for holder in HOLDERS:
-            found[f"{name}, {holder}"] = await _passed_on(client, f"{number}_{holder}")
+    at_once = asyncio.Semaphore(8)
+
+    async def passed_on(tool: str) -> str:
+        async with at_once:
+            return await _passed_on(client, tool)
+
+    tools = {
+        f"{name}, {holder}": f"{number}_{holder}"
+        for number, (name, _, _) in enumerate(TYPES)
+        for holder in holders or HOLDERS
+    }
+    found = dict(zip(tools, await asyncio.gather(*map(passed_on, tools.values())), strict=True))
     for number, (name, (_, wanted)) in enumerate(RESULTS.items()):
         result = await _call(client, f"result_{number}", {})
         is_right = not result.is_error and any(seen == each for seen in _readings(result) for each in wanted)

@@ -1,7 +1,7 @@
-"""Serves the ordinary values over stdio: `python values_peer.py mcpkit|mcp|fastmcp`.
+"""Serves the ordinary values over stdio: `python values_peer.py mcpkit|mcp|fastmcp [HOLDER...]`.
 
-For each type in each holder there is a tool that gives a value of it, and one that takes it and gives it back; that
-one fails where it was given something else. What cannot be registered has no tools.
+For each type in each holder, or in those that are named, there is a tool that gives a value of it, and one that takes
+it and gives it back; that one fails where it was given something else. What cannot be registered has no tools.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def register_all(register: Callable[[Any], Any]) -> None:
         register: Registers one function, by its name.
     """
     for number, (_, annotation, value) in enumerate(TYPES):
-        for name, hold in HOLDERS.items():
+        for name in sys.argv[2:] or HOLDERS:
             with contextlib.suppress(Exception):  # a value without its tools is counted as one that fails
-                for tool in _pair(f"{number}_{name}", *hold(annotation, value)):
+                for tool in _pair(f"{number}_{name}", *HOLDERS[name](annotation, value)):
                     register(tool)
     for number, (make, _) in enumerate(RESULTS.values()):
         register(_result(f"result_{number}", make))
