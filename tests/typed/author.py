@@ -5,15 +5,18 @@ The mistakes at the end are ones that the checkers must report: an ignored error
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
 from typing_extensions import TypedDict, Unpack, assert_type
 
 from mcpkit import (
     Access,
+    Ask,
     Complete,
     Context,
     Depends,
@@ -31,6 +34,14 @@ from mcpkit import (
     resource,
     tool,
     user,
+)
+from mcpkit.elicitation import (
+    ElicitationResult,
+    ElicitRequest,
+    ListRootsRequest,
+    Root,
+    SamplingRequest,
+    SamplingResult,
 )
 from mcpkit.extensions import ErrorEvent, ExtensionResult
 from mcpkit.middleware import (
@@ -95,14 +106,6 @@ async def called(table: str, ctx: Context[Database]) -> int:
 awaitable: Callable[[str, Context[Database]], Coroutine[Any, Any, int]] = called
 
 
-@server.resource("author://tables")
-def tables() -> list[str]:
-    return ["stars"]
-
-
-assert_type(tables(), "list[str]")
-
-
 @server.resource("author://tables/{table}", mime_type="application/json")
 async def rows(table: str, limit: int = 10) -> dict[str, int]:
     return {table: limit}
@@ -111,26 +114,14 @@ async def rows(table: str, limit: int = 10) -> dict[str, int]:
 template: Callable[[str, int], Coroutine[Any, Any, dict[str, int]]] = rows
 
 
-def suggest(value: str) -> list[str]:
-    return [value]
-
-
 @server.prompt
 def bare_prompt(
-    topic: Annotated[str, Complete(suggest)], length: Literal["short", "long"] = "short"
+    topic: Annotated[str, Complete(["types"])], length: Literal["short", "long"] = "short"
 ) -> list[Message]:
     return [user(f"Write something {length} about {topic}.")]
 
 
 assert_type(bare_prompt("types"), "list[Message]")
-
-
-@server.prompt(title="Called")
-def called_prompt(topic: str) -> str:
-    return topic
-
-
-assert_type(called_prompt("types"), str)
 
 
 class Painter:
@@ -179,6 +170,11 @@ server.include(registry, prefix="more")
 server.include(painter)
 
 
+@dataclass
+class City:
+    name: str
+
+
 def plain() -> Database:
     return Database("plain")
 
@@ -191,43 +187,28 @@ def yielded() -> Generator[Database, None, None]:
     yield Database("yielded")
 
 
-def iterated() -> Iterator[Database]:
-    yield Database("iterated")
-
-
-async def async_yielded() -> AsyncGenerator[Database, None]:
-    yield Database("async_yielded")
-
-
-async def async_iterated(base: Annotated[Database, Depends(plain)]) -> AsyncIterator[Database]:
+async def iterated(base: Annotated[Database, Depends(plain)]) -> AsyncIterator[Database]:
     yield base
 
 
 @server.tool
 async def injected(
-    table: str,
-    annotated: Annotated[Database, Depends(yielded)],
     state: Annotated[Database, FromState()],
     tenant: Annotated[str | None, FromHeader("X-Tenant")],
+    city: City = Ask("Which city?"),
     one: Database = Depends(plain),
-    two: Database = Depends(awaited),
+    two: Database = Depends(awaited, cached=False),
     three: Database = Depends(yielded),
     four: Database = Depends(iterated),
-    five: Database = Depends(async_yielded, cached=False),
-    six: Database = Depends(async_iterated),
-    seven: Database = Depends(Database("x").copy),
-    eight: Painter = Depends(Painter),
+    five: Database = Depends(Database("x").copy),
+    six: Painter = Depends(Painter),
 ) -> int:
-    """What is depended on has the type of what its function returns, awaits or yields."""
-    return len([annotated, state, one, two, three, four, five, six, seven, eight]) + len(f"{table}{tenant}")
+    """Dependencies have the type of what their function returns, awaits or yields."""
+    return len([state, tenant, city, one, two, three, four, five, six])
 
 
-assert_type(Depends(plain), Database)
 assert_type(Depends(awaited), Database)
-assert_type(Depends(yielded), Database)
 assert_type(Depends(iterated), Database)
-assert_type(Depends(async_yielded), Database)
-assert_type(Depends(async_iterated), Database)
 assert_type(Depends(Painter), Painter)
 
 with override(server, plain, lambda: Database("fake")):
@@ -301,13 +282,10 @@ assert_type(travel("bus", city="Rome"), dict[str, Any])
 
 thing = server.extension("com.example/thing", {"max": 3})
 assert_type(thing, Extension)
-server.include(Extension("com.example/other"))
 
 
 @dataclass
 class Ticket:
-    """What is given out."""
-
     id: str
 
 
@@ -369,32 +347,20 @@ async def answering(request: Request, call_next: CallNext) -> Mapping[str, Any]:
     return {"messages": []} if request.target == "empty" else await call_next(request)
 
 
-@observed.middleware("tools/call")
-async def answering_a_call(request: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
-    return {"content": []} if request.name == "empty" else await call_next(request)
-
-
 def note(timed: RequestTiming) -> None:
     assert_type(timed.seconds, float)
 
 
-log = observed.middleware(AccessLog())
-assert_type(log, AccessLog)
+assert_type(observed.middleware(AccessLog()), AccessLog)
 observed.middleware(Timing(note))
 observed.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
-observed.middleware(SizeLimit(1000))
 observed.middleware("tools/call")(SizeLimit(1000))
 observed.middleware(Telemetry())
 
 
 @observed.on_error
-def report(failure: ErrorEvent) -> None:
-    assert_type(failure.exception, BaseException)
-    assert_type(failure.ref, str | None)
-
-
-@observed.on_error
 def explain(failure: ErrorEvent) -> ToolError | None:
+    assert_type(failure.ref, str | None)
     return ToolError("known") if isinstance(failure.exception, KeyError) else None
 
 
@@ -405,3 +371,57 @@ if TYPE_CHECKING:
         return Result({})
 
     observed.middleware(not_async)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+Size = Literal["small", "large"]
+
+
+async def elicits(ctx: Context) -> None:
+    """Answers have the type that was requested."""
+    assert_type(await ctx.elicit("Which?", City), ElicitationResult[City])
+    assert_type((await ctx.elicit("Sure?", bool)).value, bool)
+    assert_type((await ctx.elicit("Which?", Literal["a", "b"])).value, Literal["a", "b"])
+    assert_type((await ctx.elicit("Which?", list[Size])).value, "list[Size]")
+    assert_type((await ctx.elicit("How many?", Annotated[int, Field(ge=1)])).value, int)
+    assert_type(
+        await ctx.elicit("Which?", {"type": "object", "properties": {}}), ElicitationResult[dict[str, Any]]
+    )
+    assert_type(ElicitRequest("Which?", {"type": "object", "properties": {}}), ElicitRequest[dict[str, Any]])
+    city, sure, words = await ctx.ask(
+        ElicitRequest("Which?", City),
+        ElicitRequest("Sure?", bool),
+        SamplingRequest("Hello", max_tokens=5, temperature=0.5),
+    )
+    assert_type(city, ElicitationResult[City])
+    assert_type(sure, ElicitationResult[bool])
+    assert_type(words, SamplingResult)
+    sizes = await ctx.ask(
+        ElicitRequest("Which?", Literal["small", "large"]),
+        ElicitRequest("How many?", Annotated[int, Field(ge=1)]),
+    )
+    assert_type(sizes, tuple[ElicitationResult[Literal["small", "large"]], ElicitationResult[int]])
+    (roots,) = await ctx.ask(ListRootsRequest())
+    assert_type(roots, list[Root])
+    await ctx.sample("Hello", max_tokens=5, tool_choice="always")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def returns_either() -> int | Awaitable[int]:
+    return 7
+
+
+async def runs_side_effects(ctx: Context[Database], database: Database) -> None:
+    """`once` returns what its function returns, awaited, for functions of every kind."""
+    assert_type(await ctx.once("lambda", lambda: database.size("tea")), int)
+    assert_type(await ctx.once("partial", partial(database.size, "tea")), int)
+    assert_type(await ctx.once("method", database.copy), Database)
+    assert_type(await ctx.once("either", returns_either), int)
+    stored: dict[str, int] = await ctx.once("dict", lambda: {"tea": 7})
+    assert_type(stored, dict[str, int])
+    await ctx.once("takes an argument", len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def elicits_in_a_thread(ctx: Context) -> None:
+    assert_type(ctx.sync.elicit("Which?", City), ElicitationResult[City])
+    assert_type(ctx.sync.elicit("Which?", {"type": "object"}), ElicitationResult[dict[str, Any]])
+    assert_type(ctx.sync.elicit("Which?", Size), ElicitationResult[Size])
+    assert_type(ctx.sync.once("order", lambda: 7), int)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
-from typing_extensions import TypedDict, assert_type
+from typing_extensions import assert_type
 
 from mcpkit import Client, ClientGroup, ProtocolError, Server, SyncClient, Timeout, ToolError
 from mcpkit.client import (
@@ -59,35 +59,22 @@ class Model(BaseModel):
     name: str
 
 
-class Named(TypedDict):
-    name: str
-
-
 async def calls(client: Client) -> None:
     """A result has the type that was asked for."""
     assert_type(await client.call_tool("find"), CallResult)
     assert_type(await client.call_tool("find", {"name": "Oslo"}, timeout=3), CallResult)
     assert_type(await client.call_tool("find", result_type=City), City)
     assert_type(await client.call_tool("find", result_type=Model), Model)
-    assert_type(await client.call_tool("find", result_type=Named), Named)
     assert_type(await client.call_tool("find", result_type=list[City]), list[City])
     assert_type(await client.call_tool("find", result_type=int), int)
     tools = await client.tools()
     assert_type(tools, dict[str, RemoteTool])
-    assert_type(tools["find"].name, str)
+    assert_type(tools["find"].schema, dict[str, Any])
+    assert_type(await tools["find"](city="Oslo"), Any)
     assert_type(tools["find"].output_schema, dict[str, Any] | None)
 
 
-def waits(client: SyncClient) -> None:
-    """The same without an event loop."""
-    assert_type(client.call_tool("find"), CallResult)
-    assert_type(client.call_tool("find", result_type=City), City)
-    assert_type(client.tools(), dict[str, SyncTool])
-
-
 async def fill_in(form: FormRequest) -> dict[str, str] | ElicitationResult[Any]:
-    """Fill in a form."""
-    assert_type(form.message, str)
     for field in form.fields:
         assert_type(field.is_required, bool)
         assert_type(field.kind, Literal["string", "integer", "number", "boolean", "choice", "choices"])
@@ -95,70 +82,43 @@ async def fill_in(form: FormRequest) -> dict[str, str] | ElicitationResult[Any]:
 
 
 def fill_in_at_once(form: FormRequest) -> City | None:
-    """Fill in a form, without waiting."""
     return City("Oslo") if form.fields else None
 
 
 async def visit(page: UrlRequest) -> bool:
-    """Show a page."""
     assert_type(page.url, str)
     return bool(page.host)
 
 
-def speak(request: SampleRequest) -> str:
-    """Say something."""
+def sample(request: SampleRequest) -> str:
     return request.text
 
 
-async def speak_at_length(request: SampleRequest) -> SamplingResult | dict[str, Any] | None:
-    """Say more."""
+async def sample_with_tools(request: SampleRequest) -> SamplingResult | dict[str, Any] | None:
     return {"content": request.text} if request.tools else None
 
 
-async def find() -> list[str | Path | Root]:
-    """Find the roots."""
+async def find_roots() -> list[str | Path | Root]:
     return ["/srv", Path("/home"), Root("file:///tmp")]
 
 
-def clients() -> list[Client]:
-    """Handlers may be async, or not."""
-    return [
-        Client(
-            "server.py",
-            elicitation_handler=fill_in,
-            url_elicitation_handler=visit,
-            sampling_handler=speak,
-            roots=["/srv", Path("/home")],
-        ),
-        Client(
-            "server.py",
-            elicitation_handler=fill_in_at_once,
-            url_elicitation_handler=lambda page: None,
-            sampling_handler=speak_at_length,
-            roots=find,
-        ),
-        Client(
-            "server.py",
-            elicitation_handler=FormRequest.decline,
-            sampling_handler=SamplingHandler(speak, tools=True),
-            roots=list,
-        ),
-    ]
+Client("server.py", elicitation_handler=fill_in, url_elicitation_handler=visit, sampling_handler=sample)
+Client(
+    "server.py",
+    elicitation_handler=fill_in_at_once,
+    url_elicitation_handler=lambda page: None,
+    roots=find_roots,
+)
+Client("server.py", sampling_handler=sample_with_tools, roots=["/srv", Path("/home")])
+Client(
+    "server.py", elicitation_handler=FormRequest.decline, sampling_handler=SamplingHandler(sample, tools=True)
+)
+Client("server.py", roots=list)
 
 
-def show_progress(done: float, total: float | None, message: str | None) -> None:
-    """Show how far it is."""
-    print(done, total, message)
-
-
-def show(way: Literal["sent", "received"], text: str) -> None:
-    """Show a message."""
-    print(way, text)
-
-
-def log(level: str, data: object, logger: str | None) -> None:
-    """Write a message of the server's down."""
-    print(level, data, logger)
+def show_progress(done: float, total: float | None, message: str | None) -> None: ...
+def show(way: Literal["sent", "received"], text: str) -> None: ...
+def log(level: str, data: object, logger: str | None) -> None: ...
 
 
 async def use() -> None:
@@ -183,15 +143,6 @@ async def use() -> None:
         client.roots = ["/srv"]
 
 
-async def tools(client: Client) -> None:
-    """Call tools as functions."""
-    for name, tool in (await client.tools()).items():
-        assert_type(name, str)
-        assert_type(tool, RemoteTool)
-        assert_type(tool.schema, dict[str, Any])
-        assert_type(await tool(city="Oslo"), Any)
-
-
 async def changes(client: Client) -> AsyncIterator[Change]:
     """Hear of changes."""
     async with client.listen(tools_list_changed=True, resource_subscriptions=["weather://oslo"]) as watch:
@@ -202,14 +153,6 @@ async def changes(client: Client) -> AsyncIterator[Change]:
             yield change
 
 
-def changes_that_are_waited_for(client: SyncClient) -> None:
-    """Hear of changes, without an event loop."""
-    with client.listen() as watch:
-        assert_type(watch, SyncSubscription)
-        for change in watch:
-            assert_type(change, Change)
-
-
 def uses_sync_client() -> None:
     """Everything without an event loop."""
     with SyncClient({"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b"}}}, timeout=3) as client:
@@ -217,20 +160,17 @@ def uses_sync_client() -> None:
         assert_type(client.servers, Mapping[str, SyncClient])
         assert_type(client.failures, Mapping[str, Exception])
         assert_type(client.list_tools(), list[ToolDefinition])
-        assert_type(client.read_resource("weather://oslo"), list[ResourceContents])
-        assert_type(client.request("ping"), dict[str, Any])
-        assert_type(client.complete("greet", "name", "A"), list[str])
+        assert_type(client.tools(), dict[str, SyncTool])
+        assert_type(client.call_tool("find", result_type=City), City)
+        with client.listen() as watch:
+            assert_type(watch, SyncSubscription)
+            for change in watch:
+                assert_type(change, Change)
         result = client.call_tool("bake", progress=show_progress)
         assert_type(result.text, str)
         assert_type(result.content, list[ContentBlock])
         assert_type(result.is_error, bool)
         assert_type(result.structured_content, Any)
-
-
-async def plays() -> None:
-    """Play a conversation again, and measure it."""
-    async with Client(Replay("talk.jsonl"), telemetry=ClientTelemetry()) as client:
-        await client.call_tool("bake")
 
 
 async def fails(client: Client) -> CallResult | None:
@@ -275,6 +215,7 @@ class Mine:
 
 
 assert_type(Client("server.py", env={"CITY": "Oslo"}, cwd=Path.cwd(), stderr=subprocess.DEVNULL), Client)
+Client(Replay("talk.jsonl"), telemetry=ClientTelemetry())
 Client(Path("server.py"), stderr=print)
 Client("server.py", stderr=sys.stderr)
 Client([sys.executable, Path("server.py"), "-v"])

@@ -83,13 +83,7 @@ async def add_note(text: str, ctx: Context, pinned: bool = False) -> str:
     return text
 
 
-@server.tool(access=Access(allow_anonymous=True))
-def status() -> str:
-    """Say whether it works."""
-    return "well"
-
-
-@server.tool(access=Access(scopes={"notes:admin"}, visible=is_admin))
+@server.tool(access=Access(scopes={"notes:admin"}, visible=is_admin, allow_anonymous=False))
 async def lock_out(subject: str) -> None:
     """Send somebody away."""
     await server.revoke(f"{ISSUER}#sub={subject}", ttl=3600)
@@ -100,12 +94,6 @@ async def lock_out(subject: str) -> None:
 def note(name: str) -> str:
     """One note."""
     return name
-
-
-@server.prompt(scopes=["notes:read"])
-def summary() -> str:
-    """Sum the notes up."""
-    return "Sum up."
 
 
 @server.route("/export", scopes="notes:read")
@@ -126,22 +114,12 @@ routes = app.well_known()
 
 async def log_in() -> None:
     """Ask it, by each way in."""
-    user = OAuth(
-        client_id="notebook",
-        issuer=ISSUER,
-        scopes=["notes:read"],
-        storage=FileTokens("tokens.json"),
-        browser=LocalCallbackServer(port=8123),
-    )
+    storage, browser = FileTokens("tokens.json"), LocalCallbackServer(port=8123)
+    user = OAuth(client_id="notebook", issuer=ISSUER, scopes=["notes:read"], storage=storage, browser=browser)
     program = ClientCredentials("reports", "secret", issuer=ISSUER)
-    for client in (
-        Client("https://mcp.example.com/mcp", auth="oauth"),
-        Client("https://mcp.example.com/mcp", auth=user),
-        Client("https://mcp.example.com/mcp", auth=program),
-        Client("https://mcp.example.com/mcp", token="t"),
-    ):
-        async with client:
-            assert_type(await client.call_tool("add_note", {"text": "a"}, result_type=str), str)
+    async with Client("https://mcp.example.com/mcp", auth=user) as client:
+        assert_type(await client.call_tool("add_note", {"text": "a"}, result_type=str), str)
+    Client("https://mcp.example.com/mcp", auth="oauth")
     with SyncClient("https://mcp.example.com/mcp", auth=program) as waiting:
         waiting.call_tool("status")
     for finding in await check_authorization("https://mcp.example.com/mcp"):
