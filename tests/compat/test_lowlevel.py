@@ -35,24 +35,30 @@ def text(value: object) -> list[types.TextContent]:
     return [types.TextContent(type="text", text=str(value))]
 
 
+CALL = {"name": "do it", "arguments": {}}
+SERVER_TOOL = {"name": "do it", "inputSchema": {"type": "object"}}
+
+
 class Lab:
-    """A server whose one tool does what a test says."""
+    """A server of which the one tool runs a function of the test with the session."""
 
     def __init__(self) -> None:
         self.server = Server("lab", "1")
         self.runs = 0
         self.session: Any = None
-        self.do: Any = None
 
         @self.server.list_tools()
         async def tools() -> list[types.Tool]:
-            return [types.Tool(name="do it", inputSchema={"type": "object"})]
+            return [types.Tool(**SERVER_TOOL)]
 
         @self.server.call_tool()
         async def call(name: str, arguments: dict[str, Any]) -> Any:
             self.runs += 1
             self.session = self.server.request_context.session
-            return text(await self.do(self.server.request_context))
+            return text(await self.do(self.session))
+
+    async def do(self, session: Any) -> Any:
+        return "done"
 
 
 @pytest.fixture
@@ -60,67 +66,54 @@ def lab() -> Lab:
     return Lab()
 
 
-CALL = {"name": "do it", "arguments": {}}
-
-
-async def nothing(_: Any) -> str:
-    return "done"
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_capabilities_follow_registered_handlers(lab: Lab, revision: str, schema_dir: Path):
-    lab.do = nothing
     async with open_pipe(lab.server.served, revision, schema_dir, initialize=False) as pipe:
-        said = await (pipe.initialize() if revision in HANDSHAKE else pipe.result("server/discover"))
-        assert said["capabilities"] == {"experimental": {}, "tools": {"listChanged": False}}
-        assert (await pipe.result("tools/list"))["tools"] == [
-            {"name": "do it", "inputSchema": {"type": "object"}}
-        ]
+        introduction = await (pipe.initialize() if revision in HANDSHAKE else pipe.result("server/discover"))
+        assert introduction["capabilities"] == {"experimental": {}, "tools": {"listChanged": False}}
+        assert (await pipe.result("tools/list"))["tools"] == [SERVER_TOOL]
         assert await pipe.text("do it") == "done"
-        assert (await pipe.error("prompts/list")) == {"code": -32601, "message": "Method not found"}
-        assert (await pipe.error("resources/templates/list"))["code"] == -32601
-        assert (await pipe.error("no/such"))["code"] == -32601
+        for method in ("prompts/list", "resources/templates/list", "no/such"):
+            assert (await pipe.error(method))["code"] == -32601
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", *STATELESS])
-async def test_handler_elicits_in_each_era(lab: Lab, revision: str, schema_dir: Path):
-    async def ask(ctx: Any) -> str:
-        answer = await ctx.session.elicit_form("Where?", FORM)
-        roots = await ctx.session.list_roots()
+async def test_handler_elicits_in_each_era(lab: Lab, revision: str):
+    async def elicit(session: Any) -> str:
+        answer = await session.elicit_form("Where?", FORM)
+        roots = await session.list_roots()
         return f"{answer.action} {answer.content} {[str(each.uri) for each in roots.roots]}"
 
-    lab.do = ask
+    lab.do = elicit
     answers = {
         "elicitation/create": {"action": "accept", "content": {"city": "Rome"}},
         "roots/list": {"roots": [{"uri": "file:///home"}]},
     }
-    asked = []
+    requests = []
 
     def answer(method: str, params: dict[str, Any]) -> Any:
-        asked.append(params)
+        requests.append(params)
         return answers[method]
 
     async with connect(lab.server.served, protocol_version=revision, request_handler=answer) as client:
         assert (await client.call_tool("do it")).text == "accept {'city': 'Rome'} ['file:///home']"
     assert lab.runs == (1 if revision in HANDSHAKE else 3), "from the top in each round"
     form = {"message": "Where?", "requestedSchema": FORM}
-    assert asked == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
+    assert requests == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
 
 
 async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
     codes = []
 
-    async def ask(ctx: Any) -> str:
+    async def sample(session: Any) -> None:
+        message = types.SamplingMessage(role="user", content=text("a")[0])
         try:
-            await ctx.session.create_message(
-                [types.SamplingMessage(role="user", content=text("a")[0])], max_tokens=1
-            )
+            await session.create_message([message], max_tokens=1)
         except McpError as error:
             codes.append(error.error.code)
             raise
-        return "asked"
 
-    lab.do = ask
+    lab.do = sample
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
         result = await pipe.call_tool("do it")
         assert (result["isError"], result["content"][0]["text"]) == (True, "Sampling not supported")
@@ -131,38 +124,35 @@ async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
 
 
 async def test_client_error_raises_mcp_error(lab: Lab, schema_dir: Path):
-    async def ask(ctx: Any) -> Any:
+    async def list_roots(session: Any) -> Any:
         with pytest.raises(McpError) as refused:
-            await ctx.session.list_roots()
+            await session.list_roots()
         return refused.value.error.code, refused.value.error.message
 
-    lab.do = ask
+    lab.do = list_roots
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
         pipe.start("tools/call", CALL)
-        question = await pipe.question("roots/list")
-        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -32077, "message": "Not today"}})
+        request = await pipe.question("roots/list")
+        pipe.send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32077, "message": "Not today"}})
         assert (await pipe.receive())["result"]["content"][0]["text"] == "(-32077, 'Not today')"
 
 
-async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path):
-    async def change(ctx: Any) -> str:
-        await ctx.session.send_tool_list_changed()
-        await ctx.session.send_resource_updated("file:///a")
-        await ctx.session.send_resource_updated("file:///b")
-        return "changed"
+async def change(session: Any) -> None:
+    await session.send_tool_list_changed()
+    await session.send_resource_updated("file:///a")
+    await session.send_resource_updated("file:///b")
 
+
+async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path):
     lab.do = change
     async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
         listening = pipe.start("subscriptions/listen", {"notifications": wanted})
         assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
         await pipe.call_tool("do it")
-        said = await pipe.answered()
-        assert [message["method"] for message in said] == [
-            "notifications/tools/list_changed",
-            "notifications/resources/updated",
-        ]
-        # who has kept the session can still say that something has changed
+        expected = ["notifications/tools/list_changed", "notifications/resources/updated"]
+        assert [message["method"] for message in await pipe.answered()] == expected
+        # A session that is kept can still notify of changes.
         await lab.session.send_tool_list_changed()
         assert (await pipe.receive())["method"] == "notifications/tools/list_changed"
         with pytest.raises(Exception, match="no session for further messages"):
@@ -171,10 +161,6 @@ async def test_subscriptions_listen_receives_changes(lab: Lab, schema_dir: Path)
 
 
 async def test_list_changed_is_sent_to_own_session_only(lab: Lab, schema_dir: Path):
-    async def change(ctx: Any) -> str:
-        await ctx.session.send_tool_list_changed()
-        return "changed"
-
     lab.do = change
     served = lab.server.served
     async with (
@@ -182,14 +168,13 @@ async def test_list_changed_is_sent_to_own_session_only(lab: Lab, schema_dir: Pa
         open_pipe(served, "2025-11-25", schema_dir) as other,
     ):
         pipe.start("tools/call", CALL)
-        told, answer = await pipe.answered()
-        assert told == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        first, *_, answer = await pipe.answered()
+        assert first == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
         assert "result" in answer
         await other.quiet()
 
 
 async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: Path):
-    lab.do = nothing
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
         await pipe.call_tool("do it")
         session = lab.session
@@ -210,25 +195,24 @@ async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: 
 
 
 async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):
-    heard: list[Any] = []
-    server = lab.server
+    received: list[Any] = []
 
-    @server.progress_notification()
-    async def progress(token: str | int, done: float, total: float | None, message: str | None) -> None:
-        heard.append((token, done, total, message))
+    @lab.server.progress_notification()
+    async def progress(*values: Any) -> None:
+        received.append(values)
 
     async def roots(notification: Any) -> None:
-        heard.append(notification.method)
-        raise RuntimeError("nobody is told of this but the log")
+        received.append(notification.method)
+        raise RuntimeError("this is only logged")
 
-    server.notification_handlers[types.RootsListChangedNotification] = roots
-    async with open_pipe(server.served, "2025-11-25", schema_dir) as pipe:
+    lab.server.notification_handlers[types.RootsListChangedNotification] = roots
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
         pipe.notify("notifications/progress", {"progressToken": "t", "progress": 1})
         pipe.notify("notifications/progress", {"progressToken": []})
         pipe.notify("notifications/roots/list_changed")
         pipe.notify("notifications/no/such")
         await settle()
-        assert heard == [("t", 1.0, None, None), "notifications/roots/list_changed"]
+        assert received == [("t", 1.0, None, None), "notifications/roots/list_changed"]
         assert await pipe.result("ping") == {}
 
 
@@ -269,48 +253,35 @@ PERSON = {
 }
 
 
+def of(**a: Any) -> dict[str, Any]:
+    """Return the schema of an object with one property."""
+    return {"type": "object", "properties": {"a": a}}
+
+
+PEOPLE = {"$defs": {"A": {"type": "array", "items": PERSON}}}
 SCHEMAS: list[Any] = [
     PERSON,
     {},
     {"type": "object"},
     {"type": ["object", "null"], "properties": {"a": {"enum": [1, "b", None]}, "b": {"const": [1]}}},
-    {
-        "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/A"}},
-        "$defs": {"A": {"type": "array", "items": PERSON}},
-    },
-    {"type": "object", "properties": {"a": {"oneOf": [{"type": "string"}, {"type": "integer"}]}}},
-    {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-    {
-        "type": "object",
-        "patternProperties": {"^x": {"type": "integer"}},
-        "additionalProperties": {"type": "string"},
-    },
+    {**of(**{"$ref": "#/$defs/A"}), **PEOPLE},
+    of(oneOf=[{"type": "string"}, {"type": "integer"}]),
+    of(anyOf=[{"type": "string"}, {"type": "null"}]),
+    {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
     {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}},
-    {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True, "maxItems": 2}}},
-    {"type": "object", "properties": {"a": {"type": "string", "pattern": "^a+$"}}},
-    {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}},
-    {"type": "object", "properties": {"a": {"multipleOf": 0.5, "exclusiveMaximum": 3}}},
+    of(type="array", uniqueItems=True, maxItems=2),
+    of(type="string", pattern="^a+$"),
+    of(type="string", format="date"),
+    of(multipleOf=0.5, exclusiveMaximum=3),
     {"type": "nothing"},
-    {"type": "object", "properties": {"a": {"type": "nothing"}}},
+    of(type="nothing"),
     {"properties": []},
     {"type": "object", "required": "a"},
 ]
-
-
+A: list[Any] = [1, "b", None, [], [1], [{"name": "Ada"}], [1, 1.0], "aa", 2.5, 3, "today", True]
 VALUES: list[Any] = [
-    {},
-    {"name": "Ada"},
-    {"name": "A", "age": -1, "x": 1},
-    {"name": "Ada", "age": 1.0},
-    {"name": "Ada", "age": True},
-    *(
-        {"a": value}
-        for value in (1, "b", None, [], [1], [{"name": "Ada"}], [1, 1.0], "aa", 2.5, 3, "today", True)
-    ),
-    {"b": [1], "xa": "1", "y": 2},
-    None,
-    [],
+    *({}, {"name": "Ada"}, {"name": "A", "age": -1, "x": 1}, {"name": "Ada", "age": 1.0}),
+    *({"name": "Ada", "age": True}, *({"a": value} for value in A), {"b": [1], "xa": "1", "y": 2}, None, []),
 ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -17,210 +17,173 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 Message = dict[str, Any]
+Request = tuple[str, str, Message]
+"""A label, a method and its parameters."""
 
-
-START = (
-    300.0  # seconds until a server has answered for the first time: some import for ten, and others work here
-)
-
-
-ANSWER = 120.0  # seconds for each other answer
-
-
+START = 300.0
+"""Seconds until the first response of a server: some import for ten, and the machine is busy."""
+ANSWER = 120.0
+"""Seconds for each other response."""
 STOP = 5.0
-
-
 CAPABILITIES = {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}}
+RESULTS: dict[str, Message] = {
+    "roots/list": {"roots": [{"uri": "file:///roots/one", "name": "one"}]},
+    "elicitation/create": {"action": "decline"},
+    "ping": {},
+}
+"""The results of requests of servers; any other request gets an error."""
 
 
-def replied(request: Message) -> Message:
-    """Answer what a server asks, always the same."""
-    said: Message = {"jsonrpc": "2.0", "id": request["id"]}
-    match request["method"]:
-        case "roots/list":
-            return said | {"result": {"roots": [{"uri": "file:///roots/one", "name": "one"}]}}
-        case "elicitation/create":
-            return said | {"result": {"action": "decline"}}
-        case "ping":
-            return said | {"result": {}}
-        case _:
-            return said | {"error": {"code": -1, "message": "The user refused."}}
+def response_to(request: Message) -> Message:
+    """Return the response to a request of a server."""
+    refused = {"error": {"code": -1, "message": "The user refused."}}
+    method = request["method"]
+    outcome = {"result": RESULTS[method]} if method in RESULTS else refused
+    return {"jsonrpc": "2.0", "id": request["id"], **outcome}
 
 
-class Stdio:
-    """A server as a child process, whose lines are messages."""
+class Peer:
+    """A server in a process group of its own."""
 
     def __init__(
-        self, command: Sequence[str], settings: Mapping[str, str], folder: Path, notes: Path
+        self, command: Sequence[str], settings: Mapping[str, str], folder: Path, notes: Path, **pipes: int
     ) -> None:
-        self._notes = notes.open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._notes,
-            env=dict(settings),
-            cwd=folder,
-            start_new_session=True,
-        )
-        self._heard: queue.Queue[Message | None] = queue.Queue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        with notes.open("ab") as log:
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **pipes}
+            self.process = subprocess.Popen(
+                command, env=dict(settings), cwd=folder, start_new_session=True, **streams
+            )
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with contextlib.suppress(ValueError):  # what a server prints beside is no message
-                message = json.loads(line)
-                if isinstance(message, dict):
-                    self._heard.put(message)
-        self._heard.put(None)
+    def send(self, message: Message) -> None:
+        """Send a message that has no response."""
+        raise NotImplementedError
 
-    def tell(self, message: Message) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def ask(self, message: Message, patience: float = ANSWER) -> list[Message]:
-        """Send a request and return all that is heard until it is answered, the answer last."""
-        self.tell(message)
-        heard: list[Message] = []
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                said = self._heard.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                return [*heard, {"no answer within": patience}]
-            if said is None:
-                self._heard.put(None)
-                return [*heard, {"closed": True}]
-            heard.append(said)
-            if "method" not in said and said.get("id") == message["id"]:
-                return heard
-            if "method" in said and "id" in said:
-                self.tell(replied(said))
+    def request(self, message: Message, timeout: float = ANSWER) -> list[Message]:
+        """Send a request, and return all messages up to its response."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(STOP)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._listener.join(STOP)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._notes.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
-class Http:
-    """A server as a child process that listens: each request is a POST, answered by JSON or events."""
+class Stdio(Peer):
+    """A server whose lines are messages."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        settings: Mapping[str, str],
-        folder: Path,
-        notes: Path,
-        port: int,
-        path: str,
-    ) -> None:
-        self._port, self._path = port, path
-        self._headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        self._notes = notes.open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._notes,
-            stderr=self._notes,
-            env=dict(settings),
-            cwd=folder,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + START
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._received: queue.Queue[Message] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with contextlib.suppress(ValueError):  # other output of the server
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    self._received.put(message)
+        self._received.put({"closed": True})
+
+    def send(self, message: Message) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def request(self, message: Message, timeout: float = ANSWER) -> list[Message]:
+        self.send(message)
+        received: list[Message] = []
+        deadline = time.monotonic() + timeout
         while True:
+            try:
+                received.append(last := self._received.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                return [*received, {"no answer within": timeout}]
+            if "closed" in last:
+                self._received.put(last)
+                return received
+            if "method" not in last and last.get("id") == message["id"]:
+                return received
+            if "method" in last and "id" in last:
+                self.send(response_to(last))
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        super().close()
+        self._reader.join(STOP)
+        self.process.stdout.close()
+
+
+class Http(Peer):
+    """A server that listens: each message is a POST, with a response of JSON or events."""
+
+    def __init__(self, *arguments: Any, port: int, path: str) -> None:
+        super().__init__(*arguments)
+        self._url = f"http://127.0.0.1:{port}{path}"
+        self._headers = {"Accept": "application/json, text/event-stream"}
+        deadline = time.monotonic() + START
+        while self.process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 return
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                break
             time.sleep(0.05)
 
-    def _posted(self, message: Message, patience: float) -> Iterator[Message]:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=patience)
+    def _post(self, message: Message, timeout: float) -> Iterator[Message]:
         try:
-            connection.request("POST", self._path, json.dumps(message), self._headers)
-            answer = connection.getresponse()
-            if (session := answer.getheader("mcp-session-id")) is not None:
-                self._headers["mcp-session-id"] = session
-            kind = (answer.getheader("content-type") or "").partition(";")[0]
-            if kind == "text/event-stream":
-                for line in answer:
-                    if line.startswith(b"data:") and line[5:].strip():
-                        yield json.loads(line[5:])
-            else:
-                body = answer.read()
-                if answer.status >= 300:
-                    yield {"status": answer.status}
-                if kind == "application/json" and body:
-                    yield json.loads(body)
-        except OSError as error:
+            with httpx2.stream(
+                "POST", self._url, json=message, headers=self._headers, timeout=timeout, trust_env=False
+            ) as response:
+                if (session := response.headers.get("mcp-session-id")) is not None:
+                    self._headers["mcp-session-id"] = session
+                kind = response.headers.get("content-type", "").partition(";")[0]
+                if kind == "text/event-stream":
+                    events = (line[5:] for line in response.iter_lines() if line.startswith("data:"))
+                    yield from (json.loads(event) for event in events if event.strip())
+                    return
+                if response.status_code >= 300:
+                    yield {"status": response.status_code}
+                if response.read() and kind == "application/json":
+                    yield response.json()
+        except httpx2.TransportError as error:
             yield {"closed": type(error).__name__}
-        finally:
-            connection.close()
 
-    def tell(self, message: Message) -> None:
-        list(self._posted(message, ANSWER))
+    def send(self, message: Message) -> None:
+        list(self._post(message, ANSWER))
 
-    def ask(self, message: Message, patience: float = ANSWER) -> list[Message]:
-        heard = []
-        for said in self._posted(message, patience):
-            heard.append(said)
-            if message["method"] == "initialize" and "result" in said:
-                self._headers["mcp-protocol-version"] = said["result"]["protocolVersion"]
-            if "method" in said and "id" in said:
-                self.tell(replied(said))
-        return heard
+    def request(self, message: Message, timeout: float = ANSWER) -> list[Message]:
+        received = []
+        for each in self._post(message, timeout):
+            received.append(each)
+            if message["method"] == "initialize" and "result" in each:
+                self._headers["mcp-protocol-version"] = each["result"]["protocolVersion"]
+            if "method" in each and "id" in each:
+                self.send(response_to(each))
+        return received
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(STOP)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._notes.close()
+            os.killpg(self.process.pid, signal.SIGTERM)
+        super().close()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
-Peer = Stdio | Http
-
-
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
-
-
 @dataclass(frozen=True)
 class Kit:
-    """What there is to try beside what the lists tell.
+    """Requests to a server that its lists do not tell.
 
     Attributes:
         calls: Tools and their arguments, in the order in which they are called.
@@ -237,124 +200,139 @@ class Kit:
 
 @dataclass(frozen=True)
 class Step:
-    """A request, and what was heard until it was answered."""
+    """A request, and all messages up to its response."""
 
     label: str
     heard: list[Message]
 
 
 class Plan:
-    """The requests of a journey: made from what the first server lists, the same for each further one."""
+    """The requests of a journey: made of the lists of the first server, the same for each further one.
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self._made: list[tuple[str, str, Message]] | None = None
+    Args:
+        kit: The requests that the lists do not tell.
+        is_wanted: Selects requests by their labels.
+    """
 
-    def steps(self, listed: Mapping[str, list[Message]]) -> list[tuple[str, str, Message]]:
-        if self._made is None:
-            self._made = [*_steps(self._kit, listed)]
-        return self._made
+    def __init__(self, kit: Kit, is_wanted: Callable[[str], object] = bool) -> None:
+        self._kit, self._is_wanted = kit, is_wanted
+        self._requests: list[Request] = []
+
+    def requests(self, listed: Mapping[str, list[Message]]) -> list[Request]:
+        if not self._requests:
+            self._requests = [each for each in _requests(self._kit, listed) if self._is_wanted(each[0])]
+        return self._requests
+
+
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
 
 
 def travel(peer: Peer, plan: Plan, revision: str, is_whole: bool) -> list[Step]:
     """Make the whole journey, or only its beginning: the lists, and the calls of the kit."""
-    numbers = iter(range(1, 1_000_000))
     journey: list[Step] = []
 
-    def ask(method: str, params: Message, label: str = "", patience: float = ANSWER) -> Message:
-        message = {"jsonrpc": "2.0", "id": next(numbers), "method": method, "params": params}
-        heard = peer.ask(message, patience)
-        journey.append(Step(label or method, [_without_its_id(each) for each in heard]))
-        return heard[-1] if heard else {}
+    def request(method: str, params: Message, label: str = "", timeout: float = ANSWER) -> Message:
+        message = {"jsonrpc": "2.0", "id": len(journey) + 1, "method": method, "params": params}
+        received = [
+            {**each, "id": "chosen by the server"} if "method" in each and "id" in each else each
+            for each in peer.request(message, timeout)
+        ]
+        journey.append(Step(label or method, received))
+        return received[-1] if received else {}
+
+    def items(method: str, name: str) -> Iterator[Message]:
+        cursor: Message = {}
+        while True:
+            page = request(method, cursor).get("result", {})
+            yield from page.get(name, [])
+            if "nextCursor" not in page:
+                return
+            cursor = {"cursor": page["nextCursor"]}
 
     client = {"name": "journey", "version": "1"}
-    began = ask(
-        "initialize",
-        {"protocolVersion": revision, "capabilities": CAPABILITIES, "clientInfo": client},
-        patience=START,
-    )
-    if "result" not in began:
-        return journey
-    peer.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    listed = {name: [*_paged(ask, method, name)] for method, name in LISTS.items()}
-    for label, method, params in plan.steps(listed):
-        if is_whole or label.startswith("call"):
-            last = ask(method, params, label)
-            if "closed" in last:
+    params = {"protocolVersion": revision, "capabilities": CAPABILITIES, "clientInfo": client}
+    if "result" in request("initialize", params, timeout=START):
+        peer.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        listed = {name: [*items(method, name)] for method, name in LISTS.items()}
+        for label, method, params in plan.requests(listed):
+            if (is_whole or label.startswith("call")) and "closed" in request(method, params, label):
                 break
     return journey
 
 
-def _without_its_id(message: Message) -> Message:
-    """Leave the id out of what a server asks: it chooses it as it likes."""
-    return {**message, "id": "its own"} if "method" in message and "id" in message else message
+def _requests(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[Request]:
+    def call(label: str, name: str, **more: Any) -> Request:
+        return f"{label} {name}", "tools/call", {"name": name, **more}
 
-
-def _paged(ask: Callable[..., Message], method: str, name: str) -> Iterator[Message]:
-    cursor: Message = {}
-    while True:
-        page = ask(method, cursor).get("result", {})
-        yield from page.get(name, [])
-        if "nextCursor" not in page:
-            return
-        cursor = {"cursor": page["nextCursor"]}
-
-
-def _steps(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[tuple[str, str, Message]]:
     tools = {tool["name"]: tool["inputSchema"] for tool in listed["tools"]}
     for number, (name, arguments) in enumerate(kit.calls, 1):
-        asked = {"name": name, "arguments": dict(arguments), "_meta": {"progressToken": f"progress {number}"}}
-        yield f"call {number} {name}", "tools/call", asked
+        meta = {"progressToken": f"progress {number}"}
+        yield call(f"call {number}", name, arguments=dict(arguments), _meta=meta)
     for number, (name, arguments) in enumerate(kit.calls, 1):
         if name not in kit.left_alone:
-            asked = {"name": name, "arguments": {**arguments, "of_nobody": [1]}}
-            yield f"unknown argument {number} {name}", "tools/call", asked
+            yield call(f"unknown argument {number}", name, arguments={**arguments, "of_nobody": [1]})
     for name, schema in tools.items():
-        yield from _wrong(name, schema)
+        if required := schema.get("required", []):
+            yield call("missing", name, arguments={})
+            yield call("missing without arguments", name)
+            wrong = {key: _wrong_value(schema, schema["properties"].get(key, {})) for key in required}
+            if any(value is not None for value in wrong.values()):
+                arguments = {key: "text" if value is None else value for key, value in wrong.items()}
+                yield call("wrong type", name, arguments=arguments)
         if name not in kit.left_alone and name not in {called for called, _ in kit.calls}:
-            yield f"made up {name}", "tools/call", {"name": name, "arguments": _made_up(schema, schema)}
+            yield call("made up", name, arguments=_made_up(schema, schema))
     yield "no such tool", "tools/call", {"name": "no_such_tool", "arguments": {}}
     yield "call without a name", "tools/call", {"arguments": {}}
     for name in [*tools][:1]:
-        yield f"arguments that are a list {name}", "tools/call", {"name": name, "arguments": [1]}
-    yield from _resources(kit, listed)
-    yield from _prompts(kit, listed)
+        yield call("arguments that are a list", name, arguments=[1])
+    for uri in [*(each["uri"] for each in listed["resources"]), *kit.reads]:
+        yield f"read {uri}", "resources/read", {"uri": uri}
+    yield "read what is not there", "resources/read", {"uri": "nowhere://nothing"}
+    yield "read without a URI", "resources/read", {}
+    yield "resources/subscribe", "resources/subscribe", {"uri": "nowhere://nothing"}
+    for uri in (template["uriTemplate"] for template in listed["resourceTemplates"]):
+        yield _completion(uri, {"type": "ref/resource", "uri": uri}, "x")
+    for prompt in listed["prompts"]:
+        name = prompt["name"]
+        given = {each["name"]: "sample" for each in prompt.get("arguments") or []} | kit.prompts.get(name, {})
+        for label, arguments in {
+            "prompt": given,
+            "prompt with more": given | {"of_nobody": "1"},
+            "prompt of a number": dict.fromkeys(given, 1),
+        }.items():
+            yield f"{label} {name}", "prompts/get", {"name": name, "arguments": arguments}
+        yield f"prompt with nothing {name}", "prompts/get", {"name": name}
+        yield _completion(name, {"type": "ref/prompt", "name": name}, [*given, "x"][0])
+    yield "no such prompt", "prompts/get", {"name": "no_such_prompt"}
     yield "ping", "ping", {}
     yield "no such method", "no/such", {}
     yield "logging/setLevel", "logging/setLevel", {"level": "debug"}
 
 
-def _wrong(name: str, schema: Message) -> Iterator[tuple[str, str, Message]]:
-    required = schema.get("required", [])
-    if not required:
-        return
-    yield f"missing {name}", "tools/call", {"name": name, "arguments": {}}
-    yield f"missing without arguments {name}", "tools/call", {"name": name}
-    wrong = {key: _wrong_value(schema, schema["properties"].get(key, {})) for key in required}
-    if any(value is not None for value in wrong.values()):
-        arguments = {key: "text" if value is None else value for key, value in wrong.items()}
-        yield f"wrong type {name}", "tools/call", {"name": name, "arguments": arguments}
+def _completion(label: str, reference: Message, argument: str) -> Request:
+    params = {"ref": reference, "argument": {"name": argument, "value": "a"}}
+    return f"complete {label}", "completion/complete", params
 
 
 def _wrong_value(root: Message, schema: Message) -> Any:
-    """Return what a schema surely refuses, or None where it takes anything."""
-    schema = _resolved(root, schema)
-    match schema.get("type"):
-        case "string":
-            return {"of": "another type"}
-        case "integer" | "number" | "boolean" | "array" | "object":
-            return "of another type"
-        case _:
-            return None
+    """Return a value that a schema rejects, or None where it takes anything."""
+    kind = _resolved(root, schema).get("type")
+    if kind == "string":
+        return {"of": "another type"}
+    return "of another type" if kind in {"integer", "number", "boolean", "array", "object"} else None
 
 
 def _made_up(root: Message, schema: Message) -> Any:
-    """Return a value that a schema takes: of objects only what is required."""
+    """Return a value that a schema takes: of objects only the required members."""
     schema = _resolved(root, schema)
-    if "default" in schema:
-        return schema["default"]
-    if "const" in schema:
-        return schema["const"]
+    for key, value in (("default", schema.get("default")), ("const", schema.get("const"))):
+        if key in schema:
+            return value
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):
@@ -365,12 +343,8 @@ def _made_up(root: Message, schema: Message) -> Any:
             return [_made_up(root, schema.get("items", {}))]
         case "integer" | "number":
             return schema.get("minimum", 1)
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            return "sample"
+        case kind:
+            return {"boolean": True, "null": None}.get(kind, "sample")
 
 
 def _resolved(root: Message, schema: Message) -> Message:
@@ -386,61 +360,19 @@ def _resolved(root: Message, schema: Message) -> Message:
             return schema
 
 
-def _resources(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[tuple[str, str, Message]]:
-    for uri in [*(each["uri"] for each in listed["resources"]), *kit.reads]:
-        yield f"read {uri}", "resources/read", {"uri": uri}
-    yield "read what is not there", "resources/read", {"uri": "nowhere://nothing"}
-    yield "read without a URI", "resources/read", {}
-    yield "resources/subscribe", "resources/subscribe", {"uri": "nowhere://nothing"}
-    for template in listed["resourceTemplates"]:
-        reference = {"type": "ref/resource", "uri": template["uriTemplate"]}
-        yield (
-            f"complete {template['uriTemplate']}",
-            "completion/complete",
-            {"ref": reference, "argument": {"name": "x", "value": "a"}},
-        )
-
-
-def _prompts(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[tuple[str, str, Message]]:
-    for prompt in listed["prompts"]:
-        name = prompt["name"]
-        given = {one["name"]: "sample" for one in prompt.get("arguments") or []} | kit.prompts.get(name, {})
-        yield f"prompt {name}", "prompts/get", {"name": name, "arguments": given}
-        yield (
-            f"prompt with more {name}",
-            "prompts/get",
-            {"name": name, "arguments": given | {"of_nobody": "1"}},
-        )
-        yield f"prompt with nothing {name}", "prompts/get", {"name": name}
-        yield (
-            f"prompt of a number {name}",
-            "prompts/get",
-            {"name": name, "arguments": dict.fromkeys(given, 1)},
-        )
-        reference = {"type": "ref/prompt", "name": name}
-        yield (
-            f"complete {name}",
-            "completion/complete",
-            {"ref": reference, "argument": {"name": [*given, "x"][0], "value": "a"}},
-        )
-    yield "no such prompt", "prompts/get", {"name": "no_such_prompt"}
-
-
 VARIES = "(differs from run to run)"
-
-
 ABSENT = "(absent)"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two answers are not the same.
+    """A place where two responses are not the same.
 
     Attributes:
         label: The request.
-        path: The place in what was heard, as `0.result.content.0.text`.
-        own: What stands there under the library of the server.
-        ours: What stands there under mcpkit.
+        path: The place, as `0.result.content.0.text`.
+        own: The value under the library of the server.
+        ours: The value under mcpkit.
     """
 
     label: str
@@ -448,16 +380,20 @@ class Difference:
     own: str
     ours: str
 
+    def reason(self, reasons: Mapping[str, str]) -> str | None:
+        """Return the first reason of which the regular expression matches the request, the place and the values."""
+        place = f"{self.label}: {self.path}: {self.own} / {self.ours}"
+        return next((why for key, why in reasons.items() if re.search(key, place, re.DOTALL)), None)
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comparing two journeys told.
+    """The comparison of two journeys.
 
     Attributes:
         requests: How many were compared.
-        equal: How many were answered the same.
-        varying: How many have parts that differ between two runs under the server's own library, too: these parts
-            are not compared.
+        equal: How many have equal responses.
+        varying: How many have parts that differ between two runs under the own library, and are not compared.
         differences: The rest.
     """
 
@@ -467,22 +403,22 @@ class Verdict:
     differences: Sequence[Difference]
 
 
-def compare(own: Sequence[Step], again: Sequence[Step], ours: Sequence[Step], version: str) -> Verdict:
-    """Compare a journey under mcpkit with two under the server's own library.
+def compare(own: Sequence[Step], again: Sequence[Step], ours: Sequence[Step], version: str = "") -> Verdict:
+    """Compare a journey under mcpkit with two under the library of the server.
 
     Args:
         own: The journey under its own library.
-        again: The same, a second time: what differs between these two differs by nature.
+        again: The same, a second time: differences between these two are not compared.
         ours: The journey under mcpkit.
-        version: The version of the library, which it says is the server's where a server says none.
+        version: The version of the library, which it reports as the server's where a server has none.
     """
     equal = varying = 0
     differences: list[Difference] = []
     for number, step in enumerate(own):
         twin = again[number].heard if number < len(again) else step.heard
-        masked, heard = _masked(step.heard, twin, step.heard), step.heard
-        varying += masked != heard
         found = ours[number].heard if number < len(ours) else [{"never reached": True}]
+        masked = _masked(step.heard, twin, step.heard)
+        varying += masked != step.heard
         is_first = step.label == "initialize"
         here = [
             Difference(step.label, path, one, other)
@@ -495,7 +431,7 @@ def compare(own: Sequence[Step], again: Sequence[Step], ours: Sequence[Step], ve
 
 
 def _masked(own: Any, again: Any, value: Any) -> Any:
-    """Replace in `value` what differs between the first two."""
+    """Replace in `value` the parts that differ between the first two."""
     if isinstance(own, dict) and isinstance(again, dict) and own.keys() == again.keys():
         if not isinstance(value, dict):
             return value
@@ -511,18 +447,15 @@ def _masked(own: Any, again: Any, value: Any) -> Any:
     return value if own == again else VARIES
 
 
-def _masked_text(own: str, again: str, value: str) -> str:
-    """Replace in a text the lines that differ, where they are as many; a text of JSON is compared as JSON."""
+def _masked_text(*texts: str) -> str:
+    """Replace in the last text the lines that differ between the first two; a text of JSON is compared as JSON."""
     try:
-        parsed = [json.loads(each) for each in (own, again, value)]
+        return canonical(_masked(*map(json.loads, texts)))
     except ValueError:
-        lines = [each.split("\n") for each in (own, again, value)]
-        if len({len(each) for each in lines}) > 1 or len(lines[0]) == 1:
-            return VARIES
-        return "\n".join(
-            third if first == second else VARIES for first, second, third in zip(*lines, strict=True)
-        )
-    return canonical(_masked(*parsed))
+        lines = [each.split("\n") for each in texts]
+    if len({len(each) for each in lines}) > 1 or len(lines[0]) == 1:
+        return VARIES
+    return "\n".join(value if own == again else VARIES for own, again, value in zip(*lines, strict=True))
 
 
 def _differing(own: Any, ours: Any, path: str = "") -> Iterator[tuple[str, str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ EXCEL: Calls = [
 ]
 
 
+PLACE = {"left": 1, "top": 1, "width": 4, "height": 3}
+SERIES = {"categories": ["a", "b"], "series_names": ["s"], "series_values": [[1, 2]]}
 POWERPOINT: Calls = [
     ("create_presentation", {"id": "one"}),
     ("add_slide", {"layout_index": 0, "title": "A slide", "presentation_id": "one"}),
@@ -50,20 +52,7 @@ POWERPOINT: Calls = [
     ("add_bullet_points", {"slide_index": 1, "placeholder_idx": 1, "bullet_points": '["three"]'}),
     ("add_table", {"slide_index": 1, "rows": 2, "cols": 2, "data": [["a", "b"], ["c", "d"]]}),
     ("add_shape", {"slide_index": 1, "shape_type": "rectangle", "left": 1, "top": 1}),
-    (
-        "add_chart",
-        {
-            "slide_index": 1,
-            "chart_type": "column",
-            "left": 1,
-            "top": 1,
-            "width": 4,
-            "height": 3,
-            "categories": ["a", "b"],
-            "series_names": ["s"],
-            "series_values": [[1, 2]],
-        },
-    ),
+    ("add_chart", {"slide_index": 1, "chart_type": "column", **PLACE, **SERIES}),
     ("get_slide_info", {"slide_index": 1}),
     ("extract_presentation_text", {}),
     ("list_slide_templates", {}),
@@ -188,11 +177,11 @@ class Server:
     Attributes:
         name: Its package, whose version `requirements/` pins with all that it needs.
         kind: The library that it imports.
-        command: A script of its environment, and arguments: `{work}` is the folder it works in.
-        kit: What it is asked.
+        command: A script of its environment, and arguments: `{work}` is its folder.
+        kit: The requests that its lists do not tell.
         chosen_for: What it stands for.
         settings: Environment variables.
-        http: The same over HTTP: arguments in which `{port}` stands, or none.
+        http: The arguments of a server over HTTP with `{port}`; empty if it has none.
         path: Where it serves over HTTP.
         http_settings: Further environment variables over HTTP.
         is_held_out: It ran under mcpkit only once the layer was complete.
@@ -202,11 +191,11 @@ class Server:
 
     name: str
     kind: str
-    command: Sequence[str]
+    command: str
     kit: Kit
     chosen_for: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    http: Sequence[str] = ()
+    http: str = ""
     path: str = "/mcp"
     http_settings: Mapping[str, str] = field(default_factory=dict)
     is_held_out: bool = False
@@ -241,7 +230,7 @@ SERVERS = [
     Server(
         "databricks-mcp-server",
         FASTMCP_1,
-        ["databricks-mcp-server"],
+        "databricks-mcp-server",
         Kit(
             [
                 ("list_clusters", {}),
@@ -256,7 +245,7 @@ SERVERS = [
     Server(
         "mcp-email-server",
         FASTMCP_1,
-        ["mcp-email-server", "stdio"],
+        "mcp-email-server stdio",
         Kit(
             [
                 ("list_available_accounts", {}),
@@ -267,12 +256,12 @@ SERVERS = [
             reads=["email://nobody"],
         ),
         "subclasses FastMCP and overrides `list_tools`; more than 20 tools; HTTP",
-        http=["streamable-http", "--port", "{port}"],
+        http="streamable-http --port {port}",
     ),
     Server(
         "dbt-mcp",
         FASTMCP_1,
-        ["dbt-mcp"],
+        "dbt-mcp",
         Kit([("get_lineage", {"unique_id": "model.a.b"}), ("list_jobs", {"limit": "3"})]),
         "subclasses FastMCP and overrides `call_tool`; more than 20 tools",
         {
@@ -286,31 +275,31 @@ SERVERS = [
     Server(
         "jupyter-mcp-server",
         FASTMCP_1,
-        ["jupyter-mcp-server"],
+        "jupyter-mcp-server",
         Kit(
             [("list_notebooks", {}), ("read_cell", {"cell_index": "0"})],
             prompts={"jupyter_cite": {"cell_indices": "0-2"}},
             left_alone=["execute_code", "connect_to_jupyter", "list_files", "list_kernels", "use_notebook"],
         ),
         "subclasses FastMCP and overrides `streamable_http_app` and `sse_app`",
-        http=["start", "--transport", "streamable-http", "--port", "{port}"],
+        http="start --transport streamable-http --port {port}",
     ),
     Server(
         "excel-mcp-server",
         FASTMCP_1,
-        ["excel-mcp-server", "stdio"],
+        "excel-mcp-server stdio",
         Kit(EXCEL),
         "more than 20 tools; HTTP",
-        http=["streamable-http"],
+        http="streamable-http",
         http_settings={"FASTMCP_PORT": "{port}", "EXCEL_FILES_PATH": "{work}"},
     ),
     Server(
-        "office-powerpoint-mcp-server", FASTMCP_1, ["ppt_mcp_server"], Kit(POWERPOINT), "more than 20 tools"
+        "office-powerpoint-mcp-server", FASTMCP_1, "ppt_mcp_server", Kit(POWERPOINT), "more than 20 tools"
     ),
     Server(
         "redis-mcp-server",
         FASTMCP_1,
-        ["redis-mcp-server", "--url", "redis://127.0.0.1:9/0"],
+        "redis-mcp-server --url redis://127.0.0.1:9/0",
         Kit(
             [("get", {"key": "a"}), ("lrange", {"name": "a", "start": "0", "stop": 1.0})],
             left_alone=["read_messages"],
@@ -320,14 +309,14 @@ SERVERS = [
     Server(
         "mcp-server-tree-sitter",
         FASTMCP_1,
-        ["mcp-server-tree-sitter"],
+        "mcp-server-tree-sitter",
         Kit(TREE_SITTER, prompts={"code_review": {"project": "sample", "file_path": "sample.py"}}),
         "more than 20 tools; prompts",
     ),
     Server(
         "biomcp-python",
         FASTMCP_1,
-        ["biomcp", "run"],
+        "biomcp run",
         Kit(
             [
                 (
@@ -337,22 +326,22 @@ SERVERS = [
             ]
         ),
         "more than 20 tools; resources; an HTTP app of its own",
-        http=["run", "--mode", "streamable_http", "--host", "127.0.0.1", "--port", "{port}"],
+        http="run --mode streamable_http --host 127.0.0.1 --port {port}",
     ),
     Server(
         "code-index-mcp",
         FASTMCP_1,
-        ["code-index-mcp"],
+        "code-index-mcp",
         Kit(
             CODE_INDEX, reads=["files://sample.py", "files://none.py"], left_alone=["configure_file_watcher"]
         ),
         "a lifespan; looks into the tool manager; HTTP",
-        http=["--transport", "streamable-http", "--port", "{port}"],
+        http="--transport streamable-http --port {port}",
     ),
     Server(
         "mcp-python-interpreter",
         FASTMCP_1,
-        ["mcp-python-interpreter", "--dir", "{work}/project"],
+        "mcp-python-interpreter --dir {work}/project",
         Kit(
             INTERPRETER,
             reads=["python://packages/default", "python://session/one/history", "python://packages/none"],
@@ -363,15 +352,15 @@ SERVERS = [
     Server(
         "duckduckgo-mcp-server",
         FASTMCP_1,
-        ["duckduckgo-mcp-server"],
+        "duckduckgo-mcp-server",
         Kit([("fetch_content", {"url": "http://127.0.0.1:9/"})], left_alone=["search"]),
         "HTTP",
-        http=["--transport", "streamable-http", "--port", "{port}"],
+        http="--transport streamable-http --port {port}",
     ),
     Server(
         "markitdown-mcp",
         FASTMCP_1,
-        ["markitdown-mcp"],
+        "markitdown-mcp",
         Kit(
             [
                 ("convert_to_markdown", {"uri": "file://{work}/page.html"}),
@@ -381,13 +370,13 @@ SERVERS = [
             ]
         ),
         "serves its low-level server with StreamableHTTPSessionManager and SseServerTransport",
-        http=["--http", "--port", "{port}"],
+        http="--http --port {port}",
         path="/mcp/",
     ),
     Server(
         "mcp-alchemy",
         FASTMCP_1,
-        ["mcp-alchemy"],
+        "mcp-alchemy",
         Kit(
             [
                 ("execute_query", {"query": "CREATE TABLE people (name TEXT, born INTEGER)"}),
@@ -405,14 +394,12 @@ SERVERS = [
         "a database; a description that is made at start",
         {"DB_URL": "sqlite:///{work}/made.db"},
     ),
-    Server(
-        "mcp-server-time", LOW_LEVEL, ["mcp-server-time", "--local-timezone", "UTC"], Kit(TIME), "low-level"
-    ),
-    Server("mcp-server-git", LOW_LEVEL, ["mcp-server-git"], Kit(GIT), "low-level"),
+    Server("mcp-server-time", LOW_LEVEL, "mcp-server-time --local-timezone UTC", Kit(TIME), "low-level"),
+    Server("mcp-server-git", LOW_LEVEL, "mcp-server-git", Kit(GIT), "low-level"),
     Server(
         "mcp-server-fetch",
         LOW_LEVEL,
-        ["mcp-server-fetch"],
+        "mcp-server-fetch",
         Kit(
             [("fetch", {"url": "http://127.0.0.1:9/page", "max_length": 100})],
             prompts={"fetch": {"url": "http://127.0.0.1:9/"}},
@@ -422,7 +409,7 @@ SERVERS = [
     Server(
         "mcp-server-sqlite",
         LOW_LEVEL,
-        ["mcp-server-sqlite", "--db-path", "{work}/made.db"],
+        "mcp-server-sqlite --db-path {work}/made.db",
         Kit(SQLITE, reads=["memo://none"], prompts={"mcp-demo": {"topic": "trains"}}),
         "low-level; resources and prompts; notifications",
         without_library=True,
@@ -430,7 +417,7 @@ SERVERS = [
     Server(
         "blender-mcp",
         FASTMCP_1,
-        ["blender-mcp"],
+        "blender-mcp",
         Kit([("get_scene_info", {"user_prompt": "what is there"})]),
         "more than 20 tools; prompts; a lifespan",
         {"BLENDER_PORT": "9", "DISABLE_TELEMETRY": "true"},
@@ -439,7 +426,7 @@ SERVERS = [
     Server(
         "arxiv-mcp-server",
         LOW_LEVEL,
-        ["arxiv-mcp-server", "--storage-path", "{work}/papers"],
+        "arxiv-mcp-server --storage-path {work}/papers",
         Kit([("list_papers", {})]),
         "low-level; prompts",
         is_held_out=True,
@@ -447,7 +434,7 @@ SERVERS = [
     Server(
         "awslabs-iam-mcp-server",
         FASTMCP_1,
-        ["awslabs.iam-mcp-server"],
+        "awslabs.iam-mcp-server",
         Kit([("get_user", {"user_name": "nobody"})]),
         "more than 20 tools",
         {
@@ -462,34 +449,30 @@ SERVERS = [
     Server(
         "astrodynamics-mcp",
         FASTMCP_1,
-        ["astrodynamics-mcp", "stdio"],
+        "astrodynamics-mcp stdio",
         Kit(),
         "FastMCP and low-level mixed",
-        http=["http", "--port", "{port}"],
+        http="http --port {port}",
         is_held_out=True,
     ),
     Server(
         "unit-converter-mcp",
         "`fastmcp` 2",
-        ["unit-converter-mcp"],
+        "unit-converter-mcp",
         Kit([("convert_temperature", {"value": "37.5", "from_unit": "celsius", "to_unit": "fahrenheit"})]),
         "`fastmcp`",
         differs=FASTMCP_4,
     ),
     Server(
-        "office-word-mcp-server",
-        "`fastmcp` 4",
-        ["word_mcp_server"],
-        Kit(WORD),
-        "`fastmcp`; more than 50 tools",
+        "office-word-mcp-server", "`fastmcp` 4", "word_mcp_server", Kit(WORD), "`fastmcp`; more than 50 tools"
     ),
     Server(
         "fastmcp-sample-server",
         "`fastmcp` 3",
-        ["sample-mcp-server", "--transport", "stdio"],
+        "sample-mcp-server --transport stdio",
         Kit(),
         "`fastmcp`; resources and prompts",
         differs=FASTMCP_4,
     ),
-    Server("clinical-calc-mcp", "`fastmcp` 4", ["clinical-calc-mcp"], Kit(), "`fastmcp`"),
+    Server("clinical-calc-mcp", "`fastmcp` 4", "clinical-calc-mcp", Kit(), "`fastmcp`"),
 ]

@@ -22,50 +22,27 @@ REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" e
 DEFAULT_TIMEOUT = 60.0
 
 Message = dict[str, Any]
-
-_HOMES = {
-    "mcp.server.fastmcp.exceptions": "mcpkit.compat.fastmcp.exceptions",
-    "mcp.server.fastmcp.prompts.base": "mcpkit.compat.fastmcp.messages",
-    "mcp.server.fastmcp.prompts": "mcpkit.compat.fastmcp.prompts",
-    "mcp.server.fastmcp.resources.types": "mcpkit.compat.fastmcp.resource_kinds",
-    "mcp.server.fastmcp.resources": "mcpkit.compat.fastmcp.resources",
-    "mcp.server.fastmcp.server": "mcpkit.compat.fastmcp.server",
-    "mcp.server.fastmcp": "mcpkit.compat.fastmcp",
-    "mcp.server.stdio": "mcpkit.compat.lowlevel.serving",
-    "mcp.server.session": "mcpkit.compat.lowlevel.session",
-    "mcp.server.transport_security": "mcpkit.compat.lowlevel.serving",
-    "mcp.server.auth.settings": "mcpkit.compat.auth",
-    "mcp.server.auth.provider": "mcpkit.compat.auth",
-    "mcp.server.auth.middleware.auth_context": "mcpkit.compat.auth",
-    "mcp.types": "mcpkit.compat.types",
+Calls = Sequence[tuple[str, Mapping[str, Any]]]
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
 }
 
 
-def python_of(library: str) -> str:
-    """Return the interpreter that has a library, `mcp` or `mcpkit`; without it, skip."""
+def command_of(library: str, script: Path, *arguments: str) -> list[str]:
+    """Return the command that runs a script with a library, `mcp` or `mcpkit`; without it, skip."""
     if library == "mcpkit":
-        return sys.executable
+        return [sys.executable, "-m", "mcpkit.compat", str(script), *arguments]
     if not REFERENCE.exists():
         pytest.skip("the environment of mcp 1.x is not there: run `make setup`")
-    return str(REFERENCE)
-
-
-def source_for(library: str, name: str, folder: Path) -> Path:
-    """Return a source as a library runs it: for mcpkit with other lines of imports, and nothing else changed."""
-    text = (SOURCES / name).read_text("utf-8")
-    if library == "mcpkit":
-        text = re.sub(
-            r"^from (mcp[\w.]*) import", lambda found: f"from {_HOMES[found[1]]} import", text, flags=re.M
-        )
-    path = folder / library / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
+    return [str(REFERENCE), str(script), *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "FASTMCP"))}
-    return {**kept, "PYTHONPATH": "", "PYTHONHASHSEED": "0", **more}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", **more}
 
 
 class Conversation:
@@ -101,7 +78,9 @@ class Conversation:
             while b"\n" not in self._buffer:
                 ready, _, _ = select.select([self.process.stdout], [], [], DEFAULT_TIMEOUT)
                 chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
-                assert chunk, f"no message from the server: {self._read_log()}"
+                if not chunk:
+                    self._log.seek(0)
+                    raise AssertionError(f"no message from the server: {self._log.read().decode()}")
                 self._buffer += chunk
             line, _, self._buffer = self._buffer.partition(b"\n")
             if line.startswith(b"{"):
@@ -135,10 +114,6 @@ class Conversation:
         self.process.stdin.close()
         return self.process.wait(DEFAULT_TIMEOUT)
 
-    def _read_log(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode()
-
     def __enter__(self) -> Conversation:
         return self
 
@@ -150,15 +125,110 @@ class Conversation:
             each.close()
 
 
-def run_source(library: str, name: str, folder: Path, *arguments: str, **variables: str) -> Any:
-    """Return what a script prints, which is JSON."""
+def run_source(library: str, name: str, folder: Path) -> Any:
+    """Return the output of a script, which is JSON."""
     finished = subprocess.run(
-        [python_of(library), str(source_for(library, name, folder)), *arguments],
+        command_of(library, SOURCES / name),
         capture_output=True,
         cwd=folder,
         encoding="utf-8",
-        env=environment(**variables),
+        env=environment(),
         timeout=DEFAULT_TIMEOUT,
     )
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)
+
+
+_SECTION = re.compile(
+    r"^\s*(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$", re.MULTILINE
+)
+_PREFIX = re.compile(r"^Error executing tool [^:]*: ")
+
+
+def normalized(
+    command: Sequence[str], variables: Mapping[str, str], cwd: Path, calls: Calls = ()
+) -> dict[str, Any]:
+    """Return the normalized lists of a server and its responses to calls.
+
+    - Tools: the name, the first paragraph of the description (a section such as `Args:` ends it), the names of
+      arguments, their JSON types (of a union, all of them; null is left out where it is the default) and which are
+      required. mcpkit makes other titles, defaults, formats and output schemas of the same signature.
+    - Prompts: the name, the first paragraph, the arguments and which are required.
+    - Resources and templates: URI, name and first paragraph.
+    - Calls: whether they failed, and their texts. A text that is JSON is compared as its value; a list, of which
+      version 1 makes a text of each item, is one; the prefix `Error executing tool NAME: ` is left out.
+    """
+    with Conversation(command, {}, cwd, **variables) as server:
+        server.initialize({}, "2025-06-18")
+        found: dict[str, Any] = {}
+        for method, member in LISTS.items():
+            listed = server.request(method, {})[-1].get("result", {}).get(member, [])
+            found[member] = {key(each): entry(each) for each in listed}
+        found["calls"] = [
+            answer(server.request("tools/call", {"name": name, "arguments": arguments})[-1])
+            for name, arguments in calls
+        ]
+        return found
+
+
+def key(listed: Mapping[str, Any]) -> str:
+    """Return what a list has of each sort once."""
+    found: str = listed.get("uri") or listed.get("uriTemplate") or listed["name"]
+    return found
+
+
+def entry(listed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is compared of something that is listed."""
+    found: dict[str, Any] = {"name": listed["name"], "description": _paragraph(listed.get("description"))}
+    if "inputSchema" in listed:
+        schema = listed["inputSchema"]
+        found["arguments"] = {
+            name: sorted(_types(each, schema) - ({"null"} if each.get("default", 0) is None else set()))
+            for name, each in schema.get("properties", {}).items()
+        }
+        found["required"] = sorted(schema.get("required", ()))
+    elif "uri" not in listed and "uriTemplate" not in listed:
+        arguments = listed.get("arguments") or ()
+        found["arguments"] = {each["name"]: bool(each.get("required")) for each in arguments}
+    return found
+
+
+def _paragraph(text: str | None) -> str:
+    paragraph = re.split(r"\n\s*\n", (text or "").strip())[0]
+    return " ".join(_SECTION.split(paragraph)[0].split())
+
+
+def _types(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> set[str]:
+    if "$ref" in schema:
+        target: Any = whole
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        return _types(target, whole)
+    for word in ("anyOf", "oneOf", "allOf"):
+        if word in schema:
+            return set().union(*(_types(each, whole) for each in schema[word]))
+    kinds = schema.get("type", [])
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if values:
+        return {json.dumps(value) for value in values}
+    return {kinds} if isinstance(kinds, str) else set(kinds)
+
+
+def answer(response: Mapping[str, Any]) -> Any:
+    """Return what is compared of the response to a call."""
+    if "error" in response:
+        return {"error": response["error"]["message"]}
+    result = response["result"]
+    failed = bool(result.get("isError"))
+    texts = [each["text"] if each["type"] == "text" else each["type"] for each in result["content"]]
+    if failed:
+        return {"failed": _PREFIX.sub("", "\n".join(texts))}
+    values = [_value(text) for text in texts]
+    return values[0] if len(values) == 1 and isinstance(values[0], list) else values
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

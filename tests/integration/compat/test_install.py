@@ -6,34 +6,39 @@ import json
 import subprocess
 import sys
 import textwrap
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from mcpkit import Client
-
-ROOT = Path(__file__).parents[3]
-
-
-MCP1 = ROOT / ".servers" / "mcp1" / "bin" / "python"
+from mcpkit.compat.standing_in import PLACES
+from tests.helpers.serving import ROOT
+from tests.integration.compat.mcp1 import REFERENCE
 
 
-def said(code, *, python=sys.executable, cwd=None):
-    """Run the code in a process of its own, and return what it prints."""
-    done = subprocess.run(
-        [python, "-c", textwrap.dedent(code)],
+def run(*arguments, cwd=None, python=sys.executable):
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [python, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=cwd,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        env={"PYTHONPATH": f"{ROOT}:{cwd}" if cwd else str(ROOT), "PATH": ""},
+        stdin=subprocess.DEVNULL,
     )
+
+
+def output(code, **options):
+    """Run code in a process of its own, and return the lines that it prints."""
+    done = run("-c", textwrap.dedent(code), **options)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 def test_install_replaces_parts_of_mcp():
-    assert said("""
+    assert output("""
         import importlib, importlib.util, pkgutil, sys
         import mcpkit.compat
         mcpkit.compat.install()
@@ -75,13 +80,13 @@ def test_install_works_without_and_with_installed_mcp(tmp_path):
         except ImportError as error:
             print(mcp.types.Tool.__module__, error)
     """
-    (told,) = said(code, cwd=tmp_path)
-    assert told.startswith(
+    (text,) = output(code, cwd=tmp_path)
+    assert text.startswith(
         "mcpkit.compat.types mcpkit.compat replaces 'mcp' in this process and has no 'mcp.of_old'."
     )
 
 
-CURES = [
+MISSING = [
     ("import mcp.cli", "ModuleNotFoundError", "`mcpkit run --compat FILE`"),
     ("from mcp import cli", "ModuleNotFoundError", "has no 'mcp.cli'"),
     (
@@ -90,18 +95,14 @@ CURES = [
         "does not support WebSocket",
     ),
     ("from mcp.types import CreateTaskResult", "ModuleNotFoundError", "`@server.tool(task=True)`"),
-    (
-        "from mcp.server.experimental.task_context import ServerTaskContext",
-        "ModuleNotFoundError",
-        "task=True",
-    ),
+    ("from mcp.server.experimental.task_context import X", "ModuleNotFoundError", "task=True"),
     ("from mcp.shared.auth import OAuthToken", "ModuleNotFoundError", "`token_verifier=`"),
     ("from mcp.client.stdio import terminate", "ModuleNotFoundError", "`mcpkit.Client`"),
     ("import mcp; mcp.nothing", "AttributeError", "has no 'mcp.nothing'"),
     ("import mcp.types; mcp.types.Nothing", "AttributeError", "has no 'mcp.types.Nothing'"),
     ("from mcp import ClientSession; ClientSession(1, 2)", "NotImplementedError", "`mcpkit.Client`"),
     (
-        "from mcp.server.fastmcp.resources import DirectoryResource; DirectoryResource(uri='a://b', path='/')",
+        "from mcp.server.fastmcp.resources import DirectoryResource as D; D(uri='a://b', path='/')",
         "NotImplementedError",
         "`@mcp.resource(uri)`",
     ),
@@ -111,7 +112,7 @@ CURES = [
         "`SessionMessage`",
     ),
     (
-        "from mcp.client.streamable_http import streamablehttp_client; streamablehttp_client('https://x')",
+        "from mcp.client.streamable_http import streamablehttp_client as c; c('https://x')",
         "NotImplementedError",
         "has no 'mcp.client.streamable_http.streamablehttp_client'",
     ),
@@ -119,20 +120,22 @@ CURES = [
 
 
 def test_install_missing_names_raise_with_alternative():
-    outcomes = said(f"""
+    outcomes = output(f"""
         import mcpkit.compat
         mcpkit.compat.install()
-        for code in {[code for code, _, _ in CURES]!r}:
+        for code in {[code for code, _, _ in MISSING]!r}:
             try:
                 exec(code)
                 print("nothing")
             except Exception as error:
                 print(type(error).__name__, error)
     """)
-    assert len(outcomes) == len(CURES)
-    for (code, kind, cure), outcome in zip(CURES, outcomes, strict=True):
-        assert outcome.startswith(kind), code
-        assert cure in outcome, code
+    pairs = zip(MISSING, outcomes, strict=True)
+    assert [
+        (code, outcome)
+        for (code, kind, text), outcome in pairs
+        if not outcome.startswith(kind) or text not in outcome
+    ] == []
 
 
 def test_install_after_import_of_mcp_names_the_importers(tmp_path):
@@ -150,60 +153,42 @@ def test_install_after_import_of_mcp_names_the_importers(tmp_path):
         except RuntimeError as error:
             print(error)
     """
-    (told,) = said(code, cwd=tmp_path)
+    (text,) = output(code, cwd=tmp_path)
     named = ", ".join(f"{name} ({tmp_path / name}.py)" for name in ("first", "second", "third"))
-    assert told == (
+    assert text == (
         f"mcpkit.compat cannot replace 'mcp', which is already imported by {named}. Call `mcpkit.compat.install()` "
         "first in the process, or start the server with `mcpkit run --compat FILE`."
     )
 
 
 def test_install_table_names_exist_in_mcpkit():
-    (found,) = said("""
-        import json
-        from importlib import import_module
-        from mcpkit.compat.standing_in import PLACES
-        missing = set()
-        for module, places in PLACES.items():
-            for home, names in places:
-                if home == "absent":
-                    continue
-                try:
-                    room = import_module("mcpkit.compat." + home)
-                    for name in names.values():
-                        if name != "*":
-                            getattr(room, name)
-                except (ImportError, AttributeError) as error:
-                    missing.add(f"{module}: {error}")
-        print(json.dumps(sorted(missing)))
-    """)
-    assert json.loads(found) == []
+    missing = [
+        f"{module}.{name}"
+        for module, places in PLACES.items()
+        for home, names in places
+        if home != "absent"
+        for name in names.values()
+        if name != "*" and not hasattr(import_module(f"mcpkit.compat.{home}"), name)
+    ]
+    assert missing == []
 
 
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the environment of mcp 1 is not installed")
 def test_install_table_names_exist_in_mcp_1():
-    if not MCP1.exists():
-        pytest.skip("mcp 1.x is not installed here: `make setup` puts it into .servers")
-    (table,) = said("""
-        import json
-        from mcpkit.compat.standing_in import PLACES
-        print(json.dumps({
-            module: [name for _, names in places for name in names if name != "*"]
-            for module, places in PLACES.items()
-        }))
-    """)
-    (strange,) = said(
-        f"""
-        import importlib, json
-        table = json.loads({table!r})
-        print([f"{{module}}.{{name}}" for module, names in table.items() if module.startswith("mcp")
-               for name in names if not hasattr(importlib.import_module(module), name)])
-    """,
-        python=str(MCP1),
-    )
-    assert strange == "[]"
+    table = {
+        module: [name for _, names in places for name in names if name != "*"]
+        for module, places in PLACES.items()
+        if module.startswith("mcp")
+    }
+    code = f"""
+        import importlib
+        print([f"{{module}}.{{name}}" for module, names in {table!r}.items() for name in names
+               if not hasattr(importlib.import_module(module), name)])
+    """
+    assert output(code, python=str(REFERENCE)) == ["[]"]
 
 
-TELL = """
+SCRIPT = """
 import json, sys
 from mcp.types import Tool
 print(json.dumps({"name": __name__, "argv": sys.argv, "path": sys.path[0], "file": __file__,
@@ -211,32 +196,14 @@ print(json.dumps({"name": __name__, "argv": sys.argv, "path": sys.path[0], "file
 """
 
 
-def run(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "mcpkit.compat", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=cwd,
-        env={"PYTHONPATH": f"{ROOT}:{cwd}", "PATH": ""},
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def told(*arguments, cwd):
-    done = run(*arguments, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "script.py").write_text(TELL)
+    (tmp_path / "scripts" / "script.py").write_text(SCRIPT)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "server.py").write_text(
-        TELL + "def main():\n    return 3 if sys.argv[1:] else None\n"
+        SCRIPT + "def main():\n    return 3 if sys.argv[1:] else None\n"
     )
     information = tmp_path / "published-1.0.dist-info"
     information.mkdir()
@@ -249,7 +216,8 @@ def folder(tmp_path):
 
 def test_compat_module_runs_file_as_python_does(folder):
     script = "scripts/script.py"
-    assert told(script, "--port", "3", cwd=folder) == {
+    done = run("-m", "mcpkit.compat", script, "--port", "3", cwd=folder)
+    assert json.loads(done.stdout) == {
         "name": "__main__",
         "argv": [script, "--port", "3"],
         "path": str(folder / "scripts"),
@@ -260,13 +228,13 @@ def test_compat_module_runs_file_as_python_does(folder):
 
 
 def test_compat_module_runs_installed_command(folder):
-    done = run("published-server", cwd=folder)
+    done = run("-m", "mcpkit.compat", "published-server", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     seen = json.loads(done.stdout)
     assert (seen["name"], seen["argv"]) == ("package.server", ["published-server"])
     assert seen["path"] == str(Path(sys.executable).parent)
     (folder / "published-server").mkdir()  # as in a checkout
-    assert run("published-server", "--fail", cwd=folder).returncode == 3
+    assert run("-m", "mcpkit.compat", "published-server", "--fail", cwd=folder).returncode == 3
 
 
 SERVER = """
@@ -284,22 +252,10 @@ print("made", file=sys.stderr)
 """
 
 
-async def listed(folder, *arguments):
-    """Return what tools the server lists, and how often its file was run."""
-    lines = []
-    command = [sys.executable, "-m", "mcpkit.compat", *arguments]
-    async with Client(
-        command, cwd=folder, stderr=lines.append, env={"PYTHONPATH": f"{ROOT}:{folder}"}
-    ) as client:
-        tools = await client.list_tools()
-    return [tool["name"] for tool in tools], lines.count("made")
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("name", "more", "arguments"),
     [
-        ("mcp", "mcp.run()", ["served.py"]),
         ("mcp", "if __name__ == '__main__':\n    mcp.run(transport='stdio')", ["served.py", "--fast"]),
         ("mcp", "", ["served.py"]),
         ("server", "app = 3", ["served.py"]),
@@ -310,7 +266,15 @@ async def listed(folder, *arguments):
 )
 async def test_compat_module_serves_objects_and_scripts(tmp_path, name, more, arguments):
     (tmp_path / "served.py").write_text(SERVER.format(name=name, more=more))
-    assert await listed(tmp_path, *arguments) == (["measure"], 1)
+    log = []
+    async with Client(
+        [sys.executable, "-m", "mcpkit.compat", *arguments],
+        cwd=tmp_path,
+        stderr=log.append,
+        env={"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+    ) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["measure"]
+    assert log.count("made") == 1, "its file runs once"
 
 
 def test_compat_module_runs_tests_of_server(tmp_path):
@@ -324,5 +288,7 @@ def test_compat_module_runs_tests_of_server(tmp_path):
         "    [listed] = asyncio.run(mcp.list_tools())\n"
         "    assert type(listed).__module__ == 'mcpkit.compat.types'\n"
     )
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py", cwd=tmp_path)
+    done = run(
+        "-m", "mcpkit.compat", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py", cwd=tmp_path
+    )
     assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -18,11 +18,11 @@ def made(model, **members):
     return model.model_validate(members)
 
 
-def told(x: int, ctx: Context) -> str:
+def with_context(x: int, ctx: Context) -> str:
     return f"{x} {ctx}"
 
 
-def perhaps(x: int, ctx: Context | None = None) -> str:
+def optional_context(x: int, ctx: Context | None = None) -> str:
     return f"{x} {ctx}"
 
 
@@ -68,7 +68,7 @@ async def used(function):
 
 
 async def main():
-    functions = (told, perhaps, text, media, resources, whole, visit)
+    functions = (with_context, optional_context, text, media, resources, whole, visit)
     print(json.dumps({function.__name__: await used(function) for function in functions}))
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,15 @@ from mcpkit.compat.auth import AccessToken, AuthSettings
 from tests.compat.test_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
 from tests.integration.compat.fastmcp import judged
-from tests.integration.compat.mcp1 import REFERENCE, Conversation, Message, python_of, run_source, source_for
+from tests.integration.compat.mcp1 import (
+    LISTS,
+    REFERENCE,
+    SOURCES,
+    Conversation,
+    Message,
+    command_of,
+    run_source,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -38,52 +44,17 @@ def sections(name: str) -> dict[str, str]:
     return dict(zip(found[1::2], found[2::2], strict=True))
 
 
-ARGUMENTS = [
-    *(
-        "text",
-        "",
-        "1",
-        "1.5",
-        "true",
-        "null",
-        "[1, 2]",
-        '{"a": 1}',
-        '["a"]',
-        '"quoted"',
-        " [1] ",
-        "[1",
-        "{",
-        "nul",
-    ),
-    *(
-        "red",
-        "a",
-        "2020-01-01",
-        "2020-01-01T10:00:00Z",
-        "PT1H",
-        "00000000-0000-0000-0000-000000000001",
-        "/tmp/x",
-    ),
+ARGUMENTS: list[Any] = [
+    *("text", "", "1", "1.5", "true", "null", "[1, 2]", '{"a": 1}', '["a"]', '"quoted"', " [1] ", "[1", "{"),
+    *("nul", "red", "a", "2020-01-01", "2020-01-01T10:00:00Z", "PT1H", "/tmp/x", "12 MB", "NaN", "[1e999]"),
+    *("00000000-0000-0000-0000-000000000001", "http://example.org/a b", "\ufeff[1]", '{"name": "Ann"}'),
     *(0, 1, -3, 2.5, 1e400, True, None, 10**30, [], [1, "2"], ["a", "b"], [[1, "x"]], {}, {"a": 1}),
-    *(
-        {"a": "1", "b": None},
-        {"name": "Ann", "age": "3"},
-        '{"name": "Ann"}',
-        {"value": 1, "children": [{"value": "2"}]},
-    ),
+    *({"a": "1", "b": None}, {"name": "Ann", "age": "3"}, {"value": 1, "children": [{"value": "2"}]}),
     *({"name": 1, "age": 200, "address": {"street": "s", "zipCode": "x"}}, {"the x": 1}, {"x": 1, "z": 2}),
     *({"items": [1, "2"], "next": None}, {"kind": "cat"}, {"kind": "bird"}, [{"kind": "dog"}], {"n": 0}),
-    *(
-        {"width": 1, "label": "l"},
-        {"x": 1, "y": "2"},
-        {"type": "text", "text": "t"},
-        "NaN",
-        "\ufeff[1]",
-        "[1e999]",
-    ),
-    *("http://example.org/a b", "12 MB"),
+    *({"width": 1, "label": "l"}, {"x": 1, "y": "2"}, {"type": "text", "text": "t"}),
 ]
-FUNCTION_CALLS = [
+FUNCTION_CALLS: list[dict[str, Any]] = [
     *({}, {"a": 1}, {"a": "1", "b": "2"}, {"a": 1, "b": 2, "c": 3, "d": 4}, {"ctx": "mine", "a": 5}),
     {"self": 1, "a": 1},
 ]
@@ -148,36 +119,37 @@ GIVEN = [*({"x": value} for value in ARGUMENTS), {}, {"unknown": 1}, {"other": "
 DEFAULTED = [{}, {"x": "1"}, {"x": None}, {"named": "n", "v": "v", "b": "b"}, {"unknown": 1}]
 EVALUATED_LATER = ("no annotations", "keyword only", "optional context", "mutual models", "many", "context")
 
+OPTIONS = """
+def f(a: int = 1, b: str = 'x') -> str:
+    'Doc.'
+    return f'{{a}} {{b}}'
+functions = [f]
+{code}
+"""
+ANNOTATIONS, RESULTS, FUNCTIONS = lines("annotations"), results(), sections("functions")
+FUNCTION = "{code}\nfunctions = [f]\n"
+
 CASES = {
-    **{f"x: {each}": told(each, GIVEN) for each in lines("annotations")},
-    **{f"x: {each}, evaluated later": told(each, GIVEN[::4], LATER) for each in lines("annotations")[::5]},
+    **{f"x: {each}": told(each, GIVEN) for each in ANNOTATIONS},
+    **{f"x: {each}, evaluated later": told(each, GIVEN[::4], LATER) for each in ANNOTATIONS[::5]},
     **{f"x: {each}": told(each, DEFAULTED) for each in lines("defaults")},
-    **{f"-> {each}": returning(each, made) for each, made in results().items()},
+    **{f"-> {each}": returning(each, made) for each, made in RESULTS.items()},
     **{
-        f"-> {each}, structured": returning(each, made[:1], structured_output=True)
-        for each, made in results().items()
-    },
-    **{
-        f"-> {each}, unstructured": returning(each, made[:1], structured_output=False)
-        for each, made in list(results().items())[::3]
+        f"-> {each}, {'' if is_structured else 'un'}structured": returning(
+            each, made[:1], structured_output=is_structured
+        )
+        for is_structured, step in ((True, 1), (False, 3))
+        for each, made in list(RESULTS.items())[::step]
     },
     "no annotation": returning("", lines("values")),
     "no annotation, structured": returning("", ["1"], structured_output=True),
+    **{name: case(FUNCTION.format(code=code), FUNCTION_CALLS) for name, code in FUNCTIONS.items()},
     **{
-        name: case(f"{code}\nfunctions = [f]\n", FUNCTION_CALLS)
-        for name, code in sections("functions").items()
-    },
-    **{
-        f"{name}, evaluated later": case(
-            f"{sections('functions')[name]}\nfunctions = [f]\n", FUNCTION_CALLS, LATER
-        )
+        f"{name}, evaluated later": case(FUNCTION.format(code=FUNCTIONS[name]), FUNCTION_CALLS, LATER)
         for name in EVALUATED_LATER
     },
     **{
-        f"options: {name}": case(
-            f"def f(a: int = 1, b: str = 'x') -> str:\n    'Doc.'\n    return f'{{a}} {{b}}'\nfunctions = [f]\n{code}",
-            FUNCTION_CALLS,
-        )
+        f"options: {name}": case(OPTIONS.format(code=code), FUNCTION_CALLS)
         for name, code in sections("options").items()
     },
     **{
@@ -187,146 +159,67 @@ CASES = {
 }
 
 
-Cases = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="session")
-def theirs() -> Iterator[Callable[[Cases], Callable[[], list[Any]]]]:
-    """What becomes of cases in mcp 1.x: to be asked for, while it is busy with them."""
-    if not REFERENCE.exists():
-        pytest.skip("mcp 1.x is not there: `make setup` installs it")
-    command = [str(REFERENCE), judged.__file__]
+def test_tool_of_each_function_equals_that_of_mcp_1() -> None:
+    cases = list(CASES.values())
+    command = command_of("mcp", Path(judged.__file__))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         if json.loads(process.stdout.readline()) != json.loads(json.dumps(judged.versions())):
             pytest.skip("mcp 1.x is there with another Python, or another pydantic")
-
-        def ask(cases: Cases) -> Callable[[], list[Any]]:
-            process.stdin.write(json.dumps(cases) + "\n")
-            process.stdin.flush()
-            return lambda: json.loads(process.stdout.readline())
-
-        yield ask
+        process.stdin.write(json.dumps(cases) + "\n")
         process.stdin.close()
-
-
-@pytest.fixture(scope="session")
-def ours() -> Callable[[Cases], list[Any]]:
-    """What becomes of cases here."""
-    return lambda cases: judged.judged(judged.OURS, cases)
-
-
-def test_tool_of_each_function_equals_that_of_mcp_1(theirs, ours):
-    expected = theirs(list(CASES.values()))
-    actual = ours(list(CASES.values()))
-    outcomes = zip(CASES, actual, expected(), strict=True)
+        actual = judged.judged(judged.OURS, cases)
+        expected = json.loads(process.stdout.readline())
+    outcomes = zip(CASES, actual, expected, strict=True)
     assert {name: (ours, theirs) for name, ours, theirs in outcomes if ours != theirs} == {}
 
 
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}}
 
 
-LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+URIS = [
+    *(f"config://{name}" for name in ("app", "text", "bytes", "nothing", "broken", "unknown")),
+    *(
+        "greeting://Ada",
+        "greeting://Ada%20Lovelace",
+        "greeting://a/b",
+        "sum://1/2",
+        "sum://one/2",
+        "sum://1/2/3",
+    ),
+    *("broken://door", *(f"plain://{name}" for name in ("text", "unnamed", "bytes", "lambda"))),
+    *("file:///notes", "file:///data", "file:///none", "no uri", ""),
+]
 
 
-URIS = (
-    "config://app",
-    "config://text",
-    "config://bytes",
-    "config://nothing",
-    "config://broken",
-    "config://unknown",
-    "greeting://Ada",
-    "greeting://Ada%20Lovelace",
-    "greeting://a/b",
-    "sum://1/2",
-    "sum://one/2",
-    "sum://1/2/3",
-    "broken://door",
-    "plain://text",
-    "plain://unnamed",
-    "plain://bytes",
-    "plain://lambda",
-    "file:///notes",
-    "file:///data",
-    "file:///none",
-    "no uri",
-    "",
-)
+PROMPTS: dict[str, list[Message]] = {
+    "review": [
+        *({"code": "x = 1"}, {"code": "x = 1", "language": "perl"}, {}, {"language": "perl"}),
+        *({"code": "x", "more": "y"}, {"code": None}),
+    ],
+    "debug": [{"error": "E"}, {"error": "E", "line": "12"}, {"error": "E", "line": "twelve"}],
+    "mixed": [{}],
+    "odd": [{"what": what} for what in ("number", "none", "list", "tuple", "dict", "set", "missing")],
+    "counts": [{"n": "1", "of": "a"}, {"n": "-1", "of": "[]"}, {"n": 1}],
+    "about": [{"topic": "cats"}],
+    "unknown": [{}],
+}
 
 
-PROMPTS: tuple[tuple[str, Message | None], ...] = (
-    ("review", {"code": "x = 1"}),
-    ("review", {"code": "x = 1", "language": "perl"}),
-    ("review", {}),
-    ("review", None),
-    ("review", {"language": "perl"}),
-    ("review", {"code": "x", "more": "y"}),
-    ("debug", {"error": "E"}),
-    ("debug", {"error": "E", "line": "12"}),
-    ("debug", {"error": "E", "line": "twelve"}),
-    ("mixed", {}),
-    ("odd", {"what": "number"}),
-    ("odd", {"what": "none"}),
-    ("odd", {"what": "list"}),
-    ("odd", {"what": "tuple"}),
-    ("odd", {"what": "dict"}),
-    ("odd", {"what": "set"}),
-    ("odd", {"what": "missing"}),
-    ("counts", {"n": "1", "of": "a"}),
-    ("counts", {"n": "-1", "of": "[]"}),
-    ("counts", {"n": 1}),
-    ("about", {"topic": "cats"}),
-    ("unknown", {}),
-    ("review", {"code": None}),
-)
+CALLS: dict[str, list[Message]] = {
+    "speak": [{"text": "hello", "times": 2}, {"text": "hello", "times": "2", "unknown": 1}, {}],
+    "ids": [{}, {"ctx": "mine"}],
+    "reread": [{"uri": uri} for uri in ("config://app", "sum://3/4", "nowhere://")],
+    **{name: [{}] for name in ("book", "nested", "visit", "pictures", "unknown")},
+    "named tool": [{}, {"mode": "c", "n": 0}],
+    "fails": [{"how": "tool"}, {"how": "key"}],
+}
 
 
-CALLS: tuple[tuple[str, Message], ...] = (
-    ("speak", {"text": "hello", "times": 2}),
-    ("speak", {"text": "hello", "times": "2", "unknown": 1}),
-    ("speak", {}),
-    ("ids", {}),
-    ("ids", {"ctx": "mine"}),
-    ("reread", {"uri": "config://app"}),
-    ("reread", {"uri": "sum://3/4"}),
-    ("reread", {"uri": "nowhere://"}),
-    ("book", {}),
-    ("nested", {}),
-    ("visit", {}),
-    ("named tool", {}),
-    ("named tool", {"mode": "c", "n": 0}),
-    ("fails", {"how": "tool"}),
-    ("fails", {"how": "key"}),
-    ("pictures", {}),
-    ("unknown", {}),
-)
-
-
-COMPLETIONS: tuple[Message, ...] = (
-    {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "language", "value": "p"}},
-    {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "code", "value": "p"}},
-    {
-        "ref": {"type": "ref/resource", "uri": "sum://{a}/{b}"},
-        "argument": {"name": "b", "value": ""},
-        "context": {"arguments": {"a": "1"}},
-    },
-    {"ref": {"type": "ref/resource", "uri": "sum://{a}/{b}"}, "argument": {"name": "a", "value": ""}},
-)
-
-
-OTHERS_EVERYTHING: tuple[tuple[str, Message | None], ...] = (
-    ("ping", None),
-    ("tools/list", {"cursor": "x"}),
-    ("logging/setLevel", {"level": "error"}),
-    ("resources/subscribe", {"uri": "config://app"}),
-    ("resources/read", {}),
-    ("prompts/get", {}),
-    ("prompts/get", {"name": 7}),
-    ("tools/call", {"name": "speak", "arguments": []}),
-    ("completion/complete", {}),
-)
+def completion(kind: str, target: str, argument: str, value: str, **more: Any) -> Message:
+    ref = {"type": f"ref/{kind}", "name" if kind == "prompt" else "uri": target}
+    return {"ref": ref, "argument": {"name": argument, "value": value}, **more}
 
 
 META = {"progressToken": "t", "client_id": "me", "x": 1}
@@ -337,12 +230,31 @@ REQUESTS: list[tuple[str, Message | None]] = [
     *(("resources/read", {"uri": uri}) for uri in URIS),
     *(
         ("prompts/get", {"name": name, "arguments": arguments} if arguments else {"name": name})
-        for name, arguments in PROMPTS
+        for name, rows in PROMPTS.items()
+        for arguments in rows
     ),
-    *(("tools/call", {"name": name, "arguments": arguments, "_meta": META}) for name, arguments in CALLS),
+    *(
+        ("tools/call", {"name": name, "arguments": arguments, "_meta": META})
+        for name, rows in CALLS.items()
+        for arguments in rows
+    ),
     ("tools/call", {"name": "speak", "arguments": {"text": "hello"}}),
-    *(("completion/complete", params) for params in COMPLETIONS),
-    *OTHERS_EVERYTHING,
+    ("completion/complete", completion("prompt", "review", "language", "p")),
+    ("completion/complete", completion("prompt", "review", "code", "p")),
+    (
+        "completion/complete",
+        completion("resource", "sum://{a}/{b}", "b", "", context={"arguments": {"a": "1"}}),
+    ),
+    ("completion/complete", completion("resource", "sum://{a}/{b}", "a", "")),
+    ("ping", None),
+    ("tools/list", {"cursor": "x"}),
+    ("logging/setLevel", {"level": "error"}),
+    ("resources/subscribe", {"uri": "config://app"}),
+    ("resources/read", {}),
+    ("prompts/get", {}),
+    ("prompts/get", {"name": 7}),
+    ("tools/call", {"name": "speak", "arguments": []}),
+    ("completion/complete", {}),
 ]
 
 
@@ -359,7 +271,7 @@ def test_responses_over_stdio_equal_those_of_mcp_1(tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = []
         for library in ("mcp", "mcpkit"):
-            command = [python_of(library), str(source_for(library, "everything.py", tmp_path)), str(files)]
+            command = command_of(library, SOURCES / "everything.py", str(files))
             connection = Conversation(command, {"elicitation/create": answer_forms})
             servers.append(stack.enter_context(connection))
         mcp, mcpkit = servers
@@ -379,23 +291,12 @@ def test_responses_over_stdio_equal_those_of_mcp_1(tmp_path: Path) -> None:
         assert [each.close() for each in servers] == [0, 0]
 
 
-Account = dict[str, Any]
-
-
 EXPLAINED = {"FastMCP(dependencies of another type)": ["invalid", "TypeError"]}
+"""Errors of another type, which say more of what is wrong."""
 
 
-"""What is refused in another way, as it says more of what is wrong."""
-
-
-@pytest.fixture(scope="module")
-def accounts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Account]:
-    folder = tmp_path_factory.mktemp("direct")
-    return {library: run_source(library, "direct.py", folder) for library in ("mcp", "mcpkit")}
-
-
-def test_direct_method_results_equal_those_of_mcp_1(accounts: dict[str, Account]) -> None:
-    mcp, mcpkit = accounts["mcp"], accounts["mcpkit"]
+def test_direct_method_results_equal_those_of_mcp_1(tmp_path: Path) -> None:
+    mcp, mcpkit = (run_source(library, "direct.py", tmp_path) for library in ("mcp", "mcpkit"))
     assert list(mcpkit) == list(mcp)
     different = {name for name in mcp if mcpkit[name] != mcp[name]}
     assert {name: (mcp[name], mcpkit[name]) for name in different - EXPLAINED.keys()} == {}
@@ -425,87 +326,57 @@ def test_http_app_responses_equal_those_of_mcp_1(tmp_path: Path) -> None:
     assert {name: (mcp[name], mcpkit[name]) for name in different - EXPLAINED_OVER_HTTP.keys()} == {}
 
 
-SCRIPT = Path(__file__).with_name("installed.py")
-
-
-SAID = [{"src": "a://b"}, {"readOnlyHint": True}]
-
-
-TEXT = {"type": "text", "text": "hi"}
-
-
-@pytest.fixture(scope="module", params=["1", "2"])
-def outcome(request: pytest.FixtureRequest) -> dict[str, Any]:
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_installed_mcp_classes_are_accepted(version: str) -> None:
+    """Tools may use the classes of an installed `mcp`, of 1.x or 2.x."""
     folders = [str(Path(__file__).parents[4])]
-    if request.param == "1":
+    if version == "1":
         found = list(REFERENCE.parents[1].glob("lib/python*/site-packages"))
         if not found or found[0].parent.name != "python{}.{}".format(*sys.version_info):
             pytest.skip("mcp 1.x is not there for this Python")
         folders += map(str, found)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(
-        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, Path(__file__).with_name("installed.py")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_installed_mcp_context_is_accepted(outcome):
-    for name in ("told", "perhaps"):
-        context, said, structured = outcome[name]
+    outcome = json.loads(done.stdout)
+    for name in ("with_context", "optional_context"):
+        context, dumped, structured = outcome[name]
         assert (context, structured) == ("ctx", {"result": "1 C"})
-        assert said == [*SAID, {"type": "text", "text": "1 C"}]
+        assert dumped == [{"src": "a://b"}, {"readOnlyHint": True}, {"type": "text", "text": "1 C"}]
 
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 
 
-@pytest.fixture(scope="module")
-def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return [sys.executable, str(source_for("mcpkit", "runs.py", tmp_path_factory.mktemp("runs")))]
+async def use(target: Any, path: str, **options: Any) -> None:
+    """Use each component once."""
+    progress: list[Any] = []
+    async with Client(target, elicitation_handler=lambda form: {"name": "Ada"}, **options) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["greet"]
+        result = await client.call_tool("greet", progress=lambda *step: progress.append(step))
+        assert result.text == f"Ada over {path}"
+        assert [step[:2] for step in progress][:1] == [(1, 2)]
+        (read,) = await client.read_resource("greeting://Ada")
+        assert read["text"] == "Hello, Ada, from runs"
+        (message,) = await client.get_prompt("ask", {"question": "Why?"})
+        assert message["content"]["text"] == "Why?"
 
 
-async def used(client: Client, path: str) -> None:
-    """Use all that there is."""
-    heard: list[Any] = []
-    assert [tool["name"] for tool in await client.list_tools()] == ["greet"]
-    result = await client.call_tool("greet", progress=lambda *step: heard.append(step))
-    assert result.text == f"Ada over {path}"
-    assert [step[:2] for step in heard][:1] == [(1, 2)]
-    (read,) = await client.read_resource("greeting://Ada")
-    assert read["text"] == "Hello, Ada, from runs"
-    (message,) = await client.get_prompt("ask", {"question": "Why?"})
-    assert message["content"]["text"] == "Why?"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_run_stdio_serves_both_eras(command: list[str], revision: str) -> None:
-    async with Client(
-        command, protocol_version=revision, elicitation_handler=lambda form: {"name": "Ada"}
-    ) as client:
-        await used(client, "None")
-
-
-@pytest.fixture(scope="module")
-def streamable(command: list[str]) -> Any:
+async def test_run_serves_both_eras_over_each_transport() -> None:
+    command = command_of("mcpkit", SOURCES / "runs.py")
+    for revision in REVISIONS:
+        await use(command, "None", protocol_version=revision)
     with Served([*command, "streamable-http", "0"]) as served:
-        yield served.origin
-        served.signal(signal.SIGTERM)
-        served.wait()
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_run_streamable_http_serves_both_eras(streamable: str, revision: str) -> None:
-    async with Client(
-        f"{streamable}/mcp", protocol_version=revision, elicitation_handler=lambda form: {"name": "Ada"}
-    ) as client:
-        await used(client, "/mcp")
-
-
-async def test_run_sse_serves_2024_11_05(command: list[str]) -> None:
+        for revision in REVISIONS:
+            await use(f"{served.origin}/mcp", "/mcp", protocol_version=revision)
+        served.stop()
     with Served([*command, "sse", "0"]) as served:
-        async with Client(f"{served.origin}/sse", elicitation_handler=lambda form: {"name": "Ada"}) as client:
-            await used(client, "/messages/")
+        await use(f"{served.origin}/sse", "/messages/")
         served.stop()
 
 

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-if os.environ.get("LAB") == "mcp":
-    import mcp.types as types
-    from mcp.server.lowlevel import NotificationOptions, Server
-    from mcp.server.lowlevel.helper_types import ReadResourceContents
-    from mcp.server.models import InitializationOptions
-    from mcp.server.stdio import stdio_server
-    from mcp.shared.exceptions import McpError, UrlElicitationRequiredError
-else:
-    from mcpkit.compat import types
-    from mcpkit.compat.lowlevel.server import (
-        InitializationOptions,
-        NotificationOptions,
-        ReadResourceContents,
-        Server,
-    )
-    from mcpkit.compat.lowlevel.serving import stdio_server
-    from mcpkit.compat.shared import McpError, UrlElicitationRequiredError
+import mcp.types as types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.models import InitializationOptions
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import McpError, UrlElicitationRequiredError
 
 PERSON = {
     "type": "object",
@@ -112,20 +100,15 @@ async def generated(_: dict[str, Any]) -> Any:
 
 
 async def fails(arguments: dict[str, Any]) -> Any:
-    kinds = {
+    url = "https://example.com/login"
+    page = types.ElicitRequestURLParams(message="Log in", url=url, elicitationId="e1")
+    raise {
         "value": ValueError("a value is wrong: ä"),
         "empty": RuntimeError(),
         "key": KeyError("key"),
         "mcp": McpError(types.ErrorData(code=-32099, message="own", data={"a": 1})),
-        "url": UrlElicitationRequiredError(
-            [
-                types.ElicitRequestURLParams(
-                    message="Log in", url="https://example.com/login", elicitationId="e1"
-                )
-            ]
-        ),
-    }
-    raise kinds[arguments["kind"]]
+        "url": UrlElicitationRequiredError([page]),
+    }[arguments["kind"]]
 
 
 async def context(_: dict[str, Any]) -> Any:
@@ -168,26 +151,12 @@ async def tells(_: dict[str, Any]) -> Any:
 
 async def asks(arguments: dict[str, Any]) -> Any:
     session = server.request_context.session
-    kind = arguments["kind"]
-    if kind == "form":
-        answer = await session.elicit_form("Where?", FORM)
-    elif kind == "old form":
-        answer = await session.elicit(message="Where?", requestedSchema=FORM)
-    elif kind == "page":
-        answer = await session.elicit_url("Log in", "https://example.com/", "e2")
-    elif kind == "roots":
-        answer = await session.list_roots()
-    elif kind == "ping":
-        answer = await session.send_ping()
-    elif kind == "own":
-        answer = await session.send_request(
-            types.ServerRequest(types.ListRootsRequest()), types.ListRootsResult
-        )
-    else:
-        tools = [types.Tool(name="t", inputSchema={})] if kind == "sample with tools" else None
-        message = types.SamplingMessage(role="user", content=text("Say it"))
-        answer = await session.create_message(
-            [message],
+    roots = types.ServerRequest(types.ListRootsRequest())
+    tools = [types.Tool(name="t", inputSchema={})]
+
+    def sample(**more: Any) -> Any:
+        return session.create_message(
+            [types.SamplingMessage(role="user", content=text("Say it"))],
             max_tokens=10,
             system_prompt="Be brief.",
             temperature=0.5,
@@ -195,8 +164,19 @@ async def asks(arguments: dict[str, Any]) -> Any:
             include_context="none",
             model_preferences=types.ModelPreferences(hints=[types.ModelHint(name="m")], speedPriority=1),
             metadata={"a": 1},
-            tools=tools,
+            **more,
         )
+
+    answer = await {
+        "form": lambda: session.elicit_form("Where?", FORM),
+        "old form": lambda: session.elicit(message="Where?", requestedSchema=FORM),
+        "page": lambda: session.elicit_url("Log in", "https://example.com/", "e2"),
+        "roots": session.list_roots,
+        "ping": session.send_ping,
+        "own": lambda: session.send_request(roots, types.ListRootsResult),
+        "sample": sample,
+        "sample with tools": lambda: sample(tools=tools),
+    }[arguments["kind"]]()
     return [text(answer.model_dump_json())]
 
 
@@ -223,13 +203,8 @@ async def notes(_: dict[str, Any]) -> Any:
     return [text(heard), text(subscribed)]
 
 
-TOOLS: dict[str, Any] = {
-    "greet a person": greet,
-    **{
-        each.__name__: each
-        for each in (add, asks, contents, context, fails, generated, later, notes, nothing, tells)
-    },
-}
+FUNCTIONS = (add, asks, contents, context, fails, generated, later, notes, nothing, tells)
+TOOLS: dict[str, Any] = {"greet a person": greet, **{each.__name__: each for each in FUNCTIONS}}
 
 
 @server.call_tool()
@@ -257,18 +232,11 @@ async def list_resource_templates() -> list[types.ResourceTemplate]:
 
 @server.read_resource()
 async def read_resource(uri: Any) -> Any:
-    name = str(uri)
-    if name == "x:text":
-        return "text"
-    if name == "x:bytes":
-        return b"\x00\xff"
-    if name == "x:parts":
-        return [
-            ReadResourceContents("a", "text/a"),
-            ReadResourceContents(b"b", "image/b", {"k": 1}),
-            ReadResourceContents("c"),
-        ]
-    raise ValueError(f"nothing at {name}")
+    parts = [ReadResourceContents("a", "text/a"), ReadResourceContents(b"b", "image/b", {"k": 1})]
+    known = {"x:text": "text", "x:bytes": b"\x00\xff", "x:parts": [*parts, ReadResourceContents("c")]}
+    if str(uri) not in known:
+        raise ValueError(f"nothing at {uri}")
+    return known[str(uri)]
 
 
 @server.subscribe_resource()
@@ -322,13 +290,14 @@ server.notification_handlers[types.RootsListChangedNotification] = roots_changed
 
 
 async def main() -> None:
+    capabilities = server.get_capabilities(
+        notification_options=NotificationOptions(tools_changed=True),
+        experimental_capabilities={"x": {"y": 1}},
+    )
     options = InitializationOptions(
         server_name="lab over stdio",
         server_version="4.5.6",
-        capabilities=server.get_capabilities(
-            notification_options=NotificationOptions(tools_changed=True),
-            experimental_capabilities={"x": {"y": 1}},
-        ),
+        capabilities=capabilities,
         instructions="Try more.",
     )
     async with stdio_server() as (read, write):

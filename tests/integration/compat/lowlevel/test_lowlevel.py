@@ -25,13 +25,13 @@ from mcpkit.compat.lowlevel.serving import (
     TransportSecuritySettings,
 )
 from mcpkit.compat.shared import SessionMessage
-from tests.helpers.serving import ROOT, in_thread
-from tests.integration.compat.mcp1 import Conversation, Message, python_of
+from tests.helpers.serving import in_thread
+from tests.integration.compat.mcp1 import Conversation, Message, command_of
 
 pytestmark = pytest.mark.anyio
 
 
-LAB = str(Path(__file__).with_name("lab.py"))
+LAB = Path(__file__).with_name("lab.py")
 
 
 def call(name: str, arguments: Any = None, **meta: Any) -> tuple[str, Message]:
@@ -136,9 +136,7 @@ SENT_LATER = [
 def test_responses_equal_those_of_mcp_1() -> None:
     with ExitStack() as stack:
         mcp, mcpkit = (
-            stack.enter_context(
-                Conversation([python_of(library), LAB], ANSWERS, LAB=library, PYTHONPATH=str(ROOT))
-            )
+            stack.enter_context(Conversation(command_of(library, LAB), ANSWERS))
             for library in ("mcp", "mcpkit")
         )
         assert mcpkit.initialize(CAPABILITIES) == mcp.initialize(CAPABILITIES)
@@ -221,42 +219,33 @@ async def test_mounted_http_and_sse_apps_serve_clients(caplog: pytest.LogCapture
     assert "Traceback" not in caplog.text
 
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT}
 
 
 BOTH = {"accept": "application/json, text/event-stream", **HEADERS}
 
 
 async def test_security_settings_check_hosts_and_origins():
-    def status(response: httpx2.Response) -> int:
-        return response.status_code
-
     foreign = {"host": "example.com", "origin": "https://example.com"}
-    with in_thread(site()) as url:
-        async with httpx2.AsyncClient(headers=BOTH) as http:
-            answer = await http.post(f"{url}/server/", json=INITIALIZE, headers=foreign)
-            assert status(answer) == 200, "mcp checks nothing without settings"
-            assert "access-control-allow-origin" not in answer.headers
     settings = TransportSecuritySettings(
         allowed_hosts=["127.0.0.1:*", "example.com"], allowed_origins=["https://example.com"]
     )
-    with in_thread(site(security_settings=settings)) as url:
-        async with httpx2.AsyncClient(headers=BOTH) as http:
-            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=foreign)) == 200
-            other = {"host": "example.org"}
-            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=other)) == 421
-            other = {"origin": "https://example.org"}
-            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=other)) == 403
-            assert status(await http.get(f"{url}/api/sse", headers=other)) == 403
+    async with httpx2.AsyncClient(headers=BOTH) as http:
+        with in_thread(site()) as url:
+            answer = await http.post(f"{url}/server/", json=INITIALIZE, headers=foreign)
+            assert answer.status_code == 200, "mcp checks nothing without settings"
+            assert "access-control-allow-origin" not in answer.headers
+        with in_thread(site(security_settings=settings)) as url:
+            for headers, status in (
+                (foreign, 200),
+                ({"host": "example.org"}, 421),
+                ({"origin": "https://example.org"}, 403),
+            ):
+                answer = await http.post(f"{url}/server/", json=INITIALIZE, headers=headers)
+                assert answer.status_code == status, headers
+            answer = await http.get(f"{url}/api/sse", headers={"origin": "https://example.org"})
+            assert answer.status_code == 403
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 import datetime as dt
 import decimal
 import enum
-import os
 import threading
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastmcp import Client, Context, FastMCP
+from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext, Depends
 from fastmcp.exceptions import NotFoundError, ResourceError, ToolError
 from fastmcp.prompts import Message, PromptResult
@@ -244,101 +243,72 @@ def loose(a: str = None, ctx: Context = None) -> str:  # noqa: RUF013 - as many 
 
 # What tools return
 
-
+UNTYPED = object()
 RETURNED: dict[str, tuple[Any, Any]] = {
-    "returns_model": (Point, Point(x=1, label="a")),
-    "returns_models": (list[Point], [Point(x=1), Point(x=2)]),
-    "returns_tree": (Tree, Tree(value=1, children=[Tree(value=2)])),
-    "returns_row": (Row, {"name": "a", "amount": decimal.Decimal("1.5")}),
-    "returns_person": (Person, Person("Ada", dt.date(1815, 12, 10))),
-    "returns_dict": (dict, {"a": None, "b": [1, {"c": None}]}),
-    "returns_dict_of": (dict[str, int], {"a": 1}),
-    "returns_list": (list, [1, {"a": 2}]),
-    "returns_strings": (list[str], ["a", "b"]),
-    "returns_tuple": (tuple[int, str], (1, "a")),
-    "returns_enum": (Color, Color.BLUE),
-    "returns_date": (dt.datetime, dt.datetime(2020, 1, 2, 3, 4)),
-    "returns_bytes": (bytes, b"abc"),
-    "returns_image": (Image, Image(data=PIXEL)),
-    "returns_none": (None, None),
-    "returns_sequence": (Sequence[Any], [1]),
-    "returns_discriminated": (Annotated[Cat | Dog, Field(discriminator="kind")], Cat(lives=9)),
-    "returns_structured": (ToolResult, ToolResult(structured_content={"a": [1, Point(x=1)]})),
+    "model": (Point, Point(x=1, label="a")),
+    "models": (list[Point], [Point(x=1), Point(x=2)]),
+    "tree": (Tree, Tree(value=1, children=[Tree(value=2)])),
+    "row": (Row, {"name": "a", "amount": decimal.Decimal("1.5")}),
+    "person": (Person, Person("Ada", dt.date(1815, 12, 10))),
+    "dict": (dict, {"a": None, "b": [1, {"c": None}]}),
+    "dict_of": (dict[str, int], {"a": 1}),
+    "list": (list, [1, {"a": 2}]),
+    "strings": (list[str], ["a", "b"]),
+    "tuple": (tuple[int, str], (1, "a")),
+    "enum": (Color, Color.BLUE),
+    "date": (dt.datetime, dt.datetime(2020, 1, 2, 3, 4)),
+    "bytes": (bytes, b"abc"),
+    "image": (Image, Image(data=PIXEL)),
+    "none": (None, None),
+    "sequence": (Sequence[Any], [1]),
+    "discriminated": (Annotated[Cat | Dog, Field(discriminator="kind")], Cat(lives=9)),
+    "structured": (ToolResult, ToolResult(structured_content={"a": [1, Point(x=1)]})),
+    "result": (ToolResult, ToolResult(content="short", structured_content={"a": 1}, meta={"m": 2})),
+    "error": (ToolResult, ToolResult(content="short", structured_content={"a": 1}, is_error=True)),
+    "untyped": (UNTYPED, {"a": Point(x=1)}),
+    "optional": (int | None, 1),
+    "optional_none": (int | None, None),
+    "union": (int | str, 1),
+    "union_text": (int | str, "a"),
+    "wrong": (int, "no number"),
+    "any_none": (Any, None),
+    "any_text": (Any, "text"),
+    "any_number": (Any, 1.5),
+    "any_nan": (Any, float("nan")),
+    "any_true": (Any, True),
+    "any_list": (Any, [1, "a"]),
+    "any_empty": (Any, []),
+    "any_tuple": (Any, (1, 2)),
+    "any_dict": (Any, {"a": 1}),
+    "any_bytes": (Any, b"abc"),
+    "any_latin": (Any, b"\xff"),
+    "any_model": (Any, Point(x=1)),
+    "any_date": (Any, dt.date(2020, 1, 2)),
+    "any_image": (Any, Image(data=PIXEL)),
+    "any_audio": (Any, Audio(data=b"a", format="mp3")),
+    "any_file": (Any, File(data=b"a,b", format="csv", name="table")),
+    "any_binary": (Any, File(data=b"\x00", format="pdf")),
+    "any_mixed": (Any, ["a", Image(data=PIXEL, format="jpg"), {"b": 1}]),
+    "any_set": (Any, {1}),
 }
 """The return type and the value of tools without parameters."""
 
 
-def add_returning(name: str, annotation: Any, value: Any) -> None:
-    def function() -> Any:
+def add_returning(name: str, annotation: Any, value: Any, **options: Any) -> None:
+    def function():
         return value
 
-    function.__name__ = name
-    function.__annotations__["return"] = annotation
-    mcp.tool(function)
+    function.__name__ = f"returns_{name}"
+    if annotation is not UNTYPED:
+        function.__annotations__["return"] = annotation
+    mcp.tool(function, **options)
 
 
 for each, (annotation, value) in RETURNED.items():
     add_returning(each, annotation, value)
-
-
-@mcp.tool
-def returns_any(what: str) -> Any:
-    return {
-        "none": None,
-        "text": "text",
-        "number": 1.5,
-        "nan": float("nan"),
-        "true": True,
-        "list": [1, "a"],
-        "empty": [],
-        "tuple": (1, 2),
-        "dict": {"a": 1},
-        "bytes": b"abc",
-        "latin": b"\xff",
-        "model": Point(x=1),
-        "date": dt.date(2020, 1, 2),
-        "image": Image(data=PIXEL),
-        "audio": Audio(data=b"a", format="mp3"),
-        "file": File(data=b"a,b", format="csv", name="table"),
-        "binary": File(data=b"\x00", format="pdf"),
-        "mixed": ["a", Image(data=PIXEL, format="jpg"), {"b": 1}],
-        "set": {1},
-    }[what]
-
-
-@mcp.tool
-def returns_untyped():
-    return {"a": Point(x=1)}
-
-
-@mcp.tool
-def returns_optional(there: bool) -> int | None:
-    return 1 if there else None
-
-
-@mcp.tool
-def returns_union(number: bool) -> int | str:
-    return 1 if number else "a"
-
-
-@mcp.tool
-def returns_result(error: bool = False) -> ToolResult:
-    return ToolResult(content="short", structured_content={"a": 1}, meta={"m": 2}, is_error=error)
-
-
-@mcp.tool(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
-def own_schema() -> dict[str, int]:
-    return {"a": 1}
-
-
-@mcp.tool(output_schema=None)
-def no_schema() -> int:
-    return 1
-
-
-@mcp.tool
-def wrong_type() -> int:
-    return "no number"  # type: ignore[return-value]
+schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+add_returning("own_schema", dict[str, int], {"a": 1}, output_schema=schema)
+add_returning("no_schema", int, 1, output_schema=None)
 
 
 @mcp.tool
@@ -348,17 +318,11 @@ def generates() -> list[int]:
 
 
 @mcp.tool
-def returns_coroutine(a: int):
+def returns_coroutine():
     async def later():
-        return a
+        return 1
 
     return later()
-
-
-@mcp.tool
-async def asynchronous(a: int) -> int:
-    await asyncio.sleep(0)
-    return a
 
 
 # What goes wrong
@@ -384,14 +348,6 @@ async def slow() -> str:
 # What functions are given
 
 
-class Opened:
-    def __enter__(self):
-        return "opened"
-
-    def __exit__(self, *_):
-        return None
-
-
 def settings() -> dict[str, int]:
     return {"a": 1}
 
@@ -401,10 +357,8 @@ async def user(config: dict = Depends(settings)) -> str:
 
 
 @mcp.tool
-async def injected(
-    a: int, who: str = Depends(user), opened: str = Depends(Opened), ctx: Context = CurrentContext()
-) -> str:
-    return f"{a} {who} {opened} {ctx.fastmcp.name} {get_http_headers()} {get_context() is ctx}"
+async def injected(a: int, who: str = Depends(user), ctx: Context = CurrentContext()) -> str:
+    return f"{a} {who} {ctx.fastmcp.name} {get_http_headers()} {get_context() is ctx}"
 
 
 @mcp.tool
@@ -414,7 +368,6 @@ async def in_context(ctx: Context, a: int = 1) -> dict[str, Any]:
 
 @mcp.tool
 def sync_context(ctx: Context | None = None) -> str:
-    assert ctx is not None
     return f"{ctx.fastmcp.name} {threading.current_thread() is threading.main_thread()}"
 
 
@@ -508,11 +461,6 @@ async def said_resource() -> dict[str, Any]:
 @mcp.resource("data://bytes", mime_type="image/png")
 def bytes_resource() -> bytes:
     return PIXEL
-
-
-@mcp.resource("data://list")
-def list_resource() -> list[int]:
-    return [1, 2]
 
 
 @mcp.resource("data://several")
@@ -619,7 +567,5 @@ def inner_prompt() -> str:
 
 mcp.mount(child, namespace="sub")
 
-assert Client
-assert os
 if __name__ == "__main__":
     mcp.run(show_banner=False)

@@ -1,4 +1,4 @@
-"""A server written for fastmcp, on fastmcp 4 and on mcpkit: names, lists, answers and imports are the same."""
+"""A server written for fastmcp, on fastmcp 4 and on mcpkit: names, lists, responses and imports are the same."""
 
 from __future__ import annotations
 
@@ -14,103 +14,187 @@ from typing import Any
 import pytest
 
 import mcpkit
+from mcpkit.common.errors import ProtocolError
 from mcpkit.compat.standalone import Client, FastMCP
 from tests.helpers.serving import serving
-from tests.integration.compat.standalone.requests import ASKED, CALLS, LISTS, PROMPTS, READ, named, told
-
-ANSWERS = [
-    *(named(*each) for each in CALLS),
-    *(named("read", uri) for uri in READ),
-    *(named(*each) for each in PROMPTS),
-    *(named("complete", value) for value in "OX"),
-    *(named("asks", kind) for kind in ASKED),
-]
-
-
-ADDED = ("resultType", "ttlMs", "cacheScope")
-
-
-ONCE_PER_REQUEST = named("remembers", {"key": "k"})
-
-
-def plain(answer: Any) -> Any:
-    """Return an answer without what the stateless era adds to all."""
-    result = answer.get("result", {})
-    return {**answer, "result": {name: each for name, each in result.items() if name not in ADDED}}
-
+from tests.integration.compat.mcp1 import LISTS
 
 HERE = Path(__file__).parent
-
-
 NAMES = HERE / "fastmcp_names.json"
-
-
 ROOT = HERE.parents[3]
-
-
 REFERENCE = ROOT / ".servers/fastmcp/bin/python"
-LAB = str(Path(__file__).with_name("lab.py"))
+LAB = str(HERE / "lab.py")
+
+POINT = {"x": 1, "y": "2.5"}
+KINDS = {"when": "2020-01-02T03:04:05Z", "how_long": 60, "what": "12345678-1234-5678-1234-567812345678"}
+CALLS: dict[str, list[dict[str, Any]]] = {
+    "bare": [{"a": 1}, {"a": "1", "b": 2.0}, {}, {"a": "x", "c": 1}, {"a": None}],
+    "called": [{"a": {"b": 1}}],
+    "renamed": [{"a": "é"}, {"a": 1}],
+    "google": [{"city": "Oslo", "units": "x"}],
+    "described": [{"a": 1}, {"a": 1, "b": 11, "c": "b", "e": "z"}],
+    "takes_models": [
+        {"line": {"start": POINT, "end": POINT}, "shape": {"kind": "dog", "name": "a"}, "more": [POINT]},
+        {"line": {"start": {}}, "shape": {}, "color": "green"},
+        {"line": '{"start": {"x": 1}}', "shape": {"lives": 1}},
+    ],
+    "discriminated": [{"pet": {"kind": "cat", "lives": 9}}, {"pet": {"lives": 9}}],
+    "takes_tree": [{"tree": {"value": 1, "children": [{"value": 2}]}}],
+    "takes_kinds": [{**KINDS, "where": "/tmp"}],
+    "asynchronous": [{"a": 1}],
+    "fails": [{"how": how} for how in ("tool", "validation", "not found", "otherwise")],
+    "injected": [{"a": 1}, {"a": 1, "who": "me"}],
+    "in_context": [{}, {"ctx": 1}],
+    "remembers": [{"key": "k", "value": "v"}, {"key": "k"}],
+    "reads": [{"uri": "data://several"}, {"uri": "data://nowhere"}],
+    "inner": [{}],
+    "nowhere": [{}],
+    "asks": [],
+}
+"""The arguments of calls; tools that are not here are called once without arguments."""
+READ = [
+    *(f"data://{name}" for name in ("plain", "said", "bytes", "several", "wrong", "object")),
+    *(
+        "data://fails/said",
+        "data://fails/otherwise",
+        "data://cities/New%20York/days/3",
+        "data://cities/a/days/b",
+    ),
+    *("files://a/b.md", "files://a?upper=true&limit=3", "files://a?upper=maybe", "files://../etc"),
+    *("data://sub/inner", "data://sub/inner/a%2Fb", "data://inner", "data://nowhere"),
+]
+PROMPTS: dict[str, list[dict[str, str]]] = {
+    "simple": [{"topic": "rain"}, {}],
+    "full": [{"a": "1", "names": '["x"]', "b": "2", "c": "null"}, {"a": "x", "names": "[]"}],
+    **{name: [{}] for name in ("result", "wrong_prompt", "failing_prompt", "sub_inner_prompt", "nowhere")},
+}
+FORMS: dict[str, dict[str, Any]] = {
+    **{kind: {"value": "b"} for kind in ("str", "choices", "titled", "literal")},
+    "int": {"value": 3},
+    "bool": {"value": True},
+    "several": {"value": ["a"]},
+    "several titled": {"value": ["a", "b"]},
+    "enum": {"value": "red"},
+    "form": {"name": "Ada"},
+    "list": {"value": ["a"]},
+}
+"""The entries of a form by its kind."""
+
+
+async def exchange(command: list[str], revision: str) -> dict[str, Any]:
+    """Return the introduction, the lists, and the responses to all requests with their notifications."""
+    said: list[Any] = []
+    content: Any = None
+
+    def fill(request: Any) -> Any:
+        said.append(["elicited", request.message, request.schema])
+        return content
+
+    def receive(method: str, params: object) -> None:
+        if method != "notifications/message":
+            said.append([method, params])
+
+    async def request(method: str, **params: Any) -> dict[str, Any]:
+        said.clear()
+        try:
+            result = await client.request(
+                method, params, progress=lambda *done: said.append(["progress", *done])
+            )
+        except ProtocolError as error:
+            return {"error": [error.code, str(error), error.data], "said": [*said]}
+        (result.get("_meta") or {}).pop("io.modelcontextprotocol/serverInfo", None)
+        if not result.get("_meta", True):
+            del result["_meta"]
+        return {"result": result, "said": [*said]}
+
+    options: dict[str, Any] = {"protocol_version": revision, "validate_results": False, "cache": False}
+    async with mcpkit.Client(
+        command,
+        elicitation_handler=fill,
+        message_handler=receive,
+        log_handler=lambda level, data, logger: said.append(["log", level, data, logger]),
+        **options,
+    ) as client:
+        lists: dict[str, Any] = {
+            "introduction": [client.server_capabilities, client.server_info, client.instructions]
+        }
+        for method, member in LISTS.items():
+            lists[member] = (await request(method))["result"][member]
+        calls = {tool["name"]: [{}] for tool in lists["tools"]} | CALLS
+        responses = {}
+        for name, arguments in ((name, each) for name, rows in calls.items() for each in rows):
+            responses[f"{name} {arguments}"] = await request("tools/call", name=name, arguments=arguments)
+        for uri in READ:
+            responses[f"read {uri}"] = await request("resources/read", uri=uri)
+        for name, arguments in ((name, each) for name, rows in PROMPTS.items() for each in rows):
+            responses[f"{name} {arguments}"] = await request("prompts/get", name=name, arguments=arguments)
+        for value in ("O", "X"):
+            reference, argument = {"type": "ref/prompt", "name": "simple"}, {"name": "topic", "value": value}
+            responses[f"complete {value}"] = await request(
+                "completion/complete", ref=reference, argument=argument
+            )
+        for kind, content in FORMS.items():
+            arguments = {"kind": kind, "title": "T" if kind in ("str", "choices") else None}
+            responses[f"asks {kind}"] = await request("tools/call", name="asks", arguments=arguments)
+        if revision != "2026-07-28":
+            await request("logging/setLevel", level="error")
+            responses["only errors"] = await request("tools/call", name="tells", arguments={})
+    return {"lists": lists, "responses": responses}
 
 
 @pytest.fixture(scope="session")
-def theirs() -> dict[str, Any]:
-    """What fastmcp 4 tells."""
+def expected() -> dict[str, Any]:
+    """The exchange with fastmcp 4."""
     if not REFERENCE.exists():
         pytest.skip("`make setup` makes the environment with fastmcp")
-    return asyncio.run(told([str(REFERENCE), LAB], "2025-11-25"))
+    return asyncio.run(exchange([str(REFERENCE), LAB], "2025-11-25"))
 
 
-@pytest.fixture(scope="session", params=["2025-11-25", "2026-07-28"])
-def ours(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What mcpkit tells in its place, in either era."""
-    os.environ.setdefault("PYTHONPATH", str(ROOT))
-    return asyncio.run(told([sys.executable, "-m", "mcpkit.compat", LAB], request.param))
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_lists_and_responses_equal_those_of_fastmcp(
+    revision: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", str(ROOT)))
+    found = asyncio.run(exchange([sys.executable, "-m", "mcpkit.compat", LAB], revision))
+    assert all(expected["lists"].values())
+    assert found["lists"] == expected["lists"]
+    responses, others = (
+        {name: plain(response) for name, response in each["responses"].items()} for each in (found, expected)
+    )
+    if revision == "2026-07-28":
+        del others["only errors"]
+        [block] = responses.pop("remembers {'key': 'k'}")["result"]["content"]
+        assert block["text"] == '[null,"object"]', "there is no session"
+        del others["remembers {'key': 'k'}"]
+        for each in (responses, others):
+            each["tells {}"] = [note for note in each["tells {}"]["said"] if note[0] == "progress"]
+    else:
+        assert responses["only errors"]["said"][0][:2] == ["log", "error"]
+    assert responses.keys() == others.keys()
+    assert {name: (responses[name], others[name]) for name in others if responses[name] != others[name]} == {}
 
 
-def test_components_are_listed_in_registration_order(theirs, ours):
-    for member in LISTS:
-        assert ours[f"names of {member}"] == theirs[f"names of {member}"]
-        assert theirs[f"names of {member}"]
+def plain(response: dict[str, Any]) -> dict[str, Any]:
+    """Return a response without the members that the stateless era adds to all results."""
+    result = {
+        name: each
+        for name, each in response.get("result", {}).items()
+        if name not in ("resultType", "ttlMs", "cacheScope")
+    }
+    return {**response, "result": result}
 
 
-def deviation(case: str, ours: dict[str, Any], theirs: dict[str, Any]) -> Any:
-    """Return what differs between the two answers to a request, or None."""
-    actual, expected = ours[case], theirs[case]
-    is_stateless = "only errors" not in ours
-    if case == ONCE_PER_REQUEST and is_stateless:
-        [block] = actual["result"]["content"]
-        return None if block["text"] == '[null,"object"]' else (case, block["text"], "there is no session")
-    if case == named("tells", {}) and is_stateless:
-        actual, expected = (
-            [each for each in answer["said"] if each[0] == "progress"] for answer in (actual, expected)
-        )
-    elif case in ANSWERS:
-        actual, expected = plain(actual), plain(expected)
-    return None if actual == expected else (case, actual, expected)
-
-
-def test_lists_and_answers_equal_those_of_fastmcp(theirs, ours):
-    for method in LISTS.values():
-        assert any(case.startswith(f"{method} ") for case in theirs), method
-    cases = [case for case in theirs if case != "only errors"]
-    assert set(ANSWERS) < set(cases)
-    found = [deviation(case, ours, theirs) for case in cases]
-    assert [each for each in found if each is not None] == []
-    if "only errors" in ours:
-        assert ours["only errors"]["said"][0][:2] == ["log", "error"]
-        assert ours["only errors"] == theirs["only errors"]
+def run_script(*command: str | Path, timeout: float = 60) -> str:
+    """Run Python code or a file in a process of its own, and return its standard output."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_names_of_fastmcp_exist_or_are_rejected_by_name() -> None:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "names_here.py"), str(NAMES)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-        env={"PYTHONPATH": str(ROOT)},
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(run_script(sys.executable, HERE / "names_here.py", NAMES))
     assert found["faults"] == []
     assert found["names"] > 900
     assert found["attributes"] > 300
@@ -120,33 +204,19 @@ def test_names_of_fastmcp_exist_or_are_rejected_by_name() -> None:
 def test_names_equal_those_of_installed_fastmcp() -> None:
     if not REFERENCE.exists():
         pytest.skip("`make setup` makes the environment with fastmcp")
-    done = subprocess.run(
-        [str(REFERENCE), str(HERE / "fastmcp_names.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert json.loads(done.stdout) == json.loads(NAMES.read_text())
+    found = run_script(REFERENCE, HERE / "fastmcp_names.py", timeout=120)
+    assert json.loads(found) == json.loads(NAMES.read_text())
 
 
-def names_after(mount: Any) -> list[str]:
+async def names_after(mount: Any) -> list[str]:
     """Return the tools of a server after another has been mounted."""
-
-    async def asked() -> list[str]:
-        main, sub = FastMCP("main"), FastMCP("sub")
-
-        @sub.tool
-        def add(a: int, b: int) -> int:
-            return a + b
-
-        mounted = mount(main, sub)
-        if mounted is not None:
-            await mounted
-        async with Client(main) as client:
-            return [tool.name for tool in await client.list_tools()]
-
-    return asyncio.run(asked())
+    main, sub = FastMCP("main"), FastMCP("sub")
+    sub.tool(lambda a: a, name="add")
+    mounted = mount(main, sub)
+    if mounted is not None:
+        await mounted
+    async with Client(main) as client:
+        return [tool.name for tool in await client.list_tools()]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +234,7 @@ def names_after(mount: Any) -> list[str]:
     ],
 )
 def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
-    assert names_after(mount) == ["x_add"]
+    assert asyncio.run(names_after(mount)) == ["x_add"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +260,7 @@ def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
 )
 def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
     with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
-        names_after(use)
+        asyncio.run(names_after(use))
 
 
 UNSUPPORTED_IMPORTS = [
@@ -220,15 +290,7 @@ for statement in {[statement for statement, _ in UNSUPPORTED_IMPORTS]!r}:
     except (ImportError, NotImplementedError) as error:
         print(repr(str(error)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
-    errors = zip(UNSUPPORTED_IMPORTS, done.stdout.splitlines(), strict=True)
+    errors = zip(UNSUPPORTED_IMPORTS, run_script(sys.executable, "-c", code).splitlines(), strict=True)
     wrong = [(case, text) for case, text in errors if case[1] not in text or "fastmcp" not in text]
     assert wrong == []
 
