@@ -129,6 +129,7 @@ def run_source(library: str, name: str, folder: Path) -> Any:
     """Return the output of a script, which is JSON."""
     finished = subprocess.run(
         command_of(library, SOURCES / name),
+        stdin=subprocess.DEVNULL,  # a script that does not run its server is served over stdio at its end
         capture_output=True,
         cwd=folder,
         encoding="utf-8",

@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import json
 import logging
-import sys
 import warnings
 from typing import Any
 
@@ -310,4 +309,4 @@ listed.tool(name="hidden")(function)
 note("subclass lists", lambda: listed.list_tools())
 note("subclass calls", lambda: listed.call_tool("special", {"a": 1}))
 
-json.dump(said, sys.stdout)
+print(json.dumps(said), flush=True)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import sys
 import warnings
 from typing import Any
 
@@ -295,4 +294,4 @@ async def main():
 
 
 asyncio.run(main())
-json.dump(said, sys.stdout)
+print(json.dumps(said), flush=True)
