@@ -1,6 +1,5 @@
-"""HTTP apps of a server, asked as web servers ask them; prints the answers."""
+"""HTTP apps of a server, requested without a network; prints the responses."""
 
-import asyncio
 import contextlib
 import json
 import warnings
@@ -15,6 +14,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
 
 warnings.simplefilter("ignore")
 said: dict[str, Any] = {}
@@ -27,63 +27,38 @@ JSON = {
 CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 
 
-async def ask(app, method, path, headers=JSON, body=None, root_path=""):
-    """Ask an ASGI app, and return the status, some headers, and the body."""
+def client_of(app, **options):
+    return TestClient(app, base_url="http://127.0.0.1:8000", follow_redirects=False, **options)
+
+
+def ask(http, method, path, headers=JSON, body=None):
+    """Request a path, and return the response."""
     content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    path, _, query = path.partition("?")
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "root_path": root_path,
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 5000),
-        "server": ("127.0.0.1", 8000),
-        "state": {},
-    }
-    inbox: asyncio.Queue = asyncio.Queue()
-    inbox.put_nowait({"type": "http.request", "body": content, "more_body": False})
-    answer: dict[str, Any] = {"body": b""}
-
-    async def send(message):
-        if message["type"] == "http.response.start":
-            answer["status"] = message["status"]
-            answer["headers"] = {name.decode().lower(): value.decode() for name, value in message["headers"]}
-        else:
-            answer["body"] += message.get("body", b"")
-
-    await asyncio.wait_for(app(scope, inbox.get, send), 20)
-    return answer
+    return http.request(method, path, content=content, headers=headers)
 
 
-def plain(answer, *headers):
-    """Return what has been answered: JSON, also out of an event stream, or text."""
-    body = answer["body"].decode()
-    if "text/event-stream" in answer["headers"].get("content-type", ""):
-        events = [line[6:] for line in body.splitlines() if line.startswith("data: ")]
-        body = [json.loads(each) for each in events if each]
-    elif "json" in answer["headers"].get("content-type", ""):
-        body = [json.loads(body)]
-    return [answer["status"], body, {name: answer["headers"].get(name) for name in headers}]
+def plain(response, *headers):
+    """Return the parts of a response: JSON, also out of an event stream, or text."""
+    kind, body = response.headers.get("content-type", ""), response.text
+    if "text/event-stream" in kind:
+        body = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ") and line[6:]]
+    elif "json" in kind:
+        body = [response.json()]
+    return [response.status_code, body, {name: response.headers.get(name) for name in headers}]
 
 
 def request(method, params=None, id=1):
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
-async def session(app, path, headers=JSON, **more):
+def session(http, path, headers=JSON):
     """Begin a session, and return the headers of its requests."""
-    answer = await ask(app, "POST", path, headers, request("initialize", CLIENT), **more)
-    assert answer["status"] == 200, answer
+    response = ask(http, "POST", path, headers, request("initialize", CLIENT))
+    assert response.status_code == 200, response.text
     headers = {**headers, "mcp-protocol-version": "2025-11-25"}
-    if "mcp-session-id" in answer["headers"]:
-        headers["mcp-session-id"] = answer["headers"]["mcp-session-id"]
-    await ask(app, "POST", path, headers, {"jsonrpc": "2.0", "method": "notifications/initialized"}, **more)
+    if "mcp-session-id" in response.headers:
+        headers["mcp-session-id"] = response.headers["mcp-session-id"]
+    ask(http, "POST", path, headers, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     return headers
 
 
@@ -116,7 +91,7 @@ def routes(app):
 WHERE = request("tools/call", {"name": "where", "arguments": {}}, 2)
 
 
-async def streamable():
+def streamable():
     for name, options in {
         "plain": {},
         "json": {"json_response": True},
@@ -127,19 +102,16 @@ async def streamable():
         app = mcp.streamable_http_app()
         path = mcp.settings.streamable_http_path
         said[f"{name} routes"] = routes(app)
-        async with app.router.lifespan_context(app):
-            said[f"{name} initialize"] = plain(
-                await ask(app, "POST", path, JSON, request("initialize", CLIENT))
-            )
-            headers = await session(app, path)
+        with client_of(app) as http:
+            said[f"{name} initialize"] = plain(ask(http, "POST", path, JSON, request("initialize", CLIENT)))
+            headers = session(http, path)
             said[f"{name} session"] = "mcp-session-id" in headers
-            answer = plain(await ask(app, "POST", path, {**headers, "x-own": "me"}, WHERE))
+            answer = plain(ask(http, "POST", path, {**headers, "x-own": "me"}, WHERE))
             said[f"{name} call"] = [answer[0], answer[1][-1]]
-            said[f"{name} list"] = plain(await ask(app, "POST", path, headers, request("tools/list")))
-            said[f"{name} subscribe"] = plain(
-                await ask(app, "POST", path, headers, request("resources/subscribe", {"uri": "x://y"}))
-            )
-            said[f"{name} health"] = plain(await ask(app, "GET", "/health", headers))
+            said[f"{name} list"] = plain(ask(http, "POST", path, headers, request("tools/list")))
+            subscribe = request("resources/subscribe", {"uri": "x://y"})
+            said[f"{name} subscribe"] = plain(ask(http, "POST", path, headers, subscribe))
+            said[f"{name} health"] = plain(ask(http, "GET", "/health", headers))
             slash = path.rstrip("/") + ("" if path.endswith("/") else "/")
             for case, method, target, changed, body in (
                 ("nowhere", "GET", "/nowhere", {}, None),
@@ -150,39 +122,36 @@ async def streamable():
                 ("large", "POST", path, {}, b" " * 5_000_000),
                 ("put", "PUT", path, {}, WHERE),
             ):
-                answer = await ask(app, method, target, {**headers, **changed}, body)
-                said[f"{name} {case}"] = answer["status"]
-            said[f"{name} type"] = (
-                await ask(app, "POST", path, {**headers, "content-type": "text/plain"}, WHERE)
-            )["status"] in (400, 415)
+                said[f"{name} {case}"] = ask(http, method, target, {**headers, **changed}, body).status_code
+            text = {**headers, "content-type": "text/plain"}
+            said[f"{name} type"] = ask(http, "POST", path, text, WHERE).status_code in (400, 415)
             if "mcp-session-id" in headers:
-                said[f"{name} delete"] = (await ask(app, "DELETE", path, headers))["status"] in (200, 204)
-                said[f"{name} after"] = (await ask(app, "POST", path, headers, WHERE))["status"]
+                said[f"{name} delete"] = ask(http, "DELETE", path, headers).status_code in (200, 204)
+                said[f"{name} after"] = ask(http, "POST", path, headers, WHERE).status_code
         try:
-            async with mcp.session_manager.run():
+            with client_of(app):
                 pass
         except RuntimeError as error:
             said[f"{name} again"] = type(error).__name__
 
 
-async def mounted():
+class Marking(BaseHTTPMiddleware):
+    async def dispatch(self, request, call_next):
+        response = await call_next(request)
+        response.headers["x-marked"] = "yes"
+        return response
+
+
+def mounted():
     first, second = server(), server(stateless_http=True, json_response=True, streamable_http_path="/")
 
     @contextlib.asynccontextmanager
     async def lifespan(app):
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(first.session_manager.run())
-            await stack.enter_async_context(second.session_manager.run())
+        async with first.session_manager.run(), second.session_manager.run():
             yield
 
     async def home(request):
         return PlainTextResponse("home")
-
-    class Marking(BaseHTTPMiddleware):
-        async def dispatch(self, request, call_next):
-            response = await call_next(request)
-            response.headers["x-marked"] = "yes"
-            return response
 
     inner = first.streamable_http_app()
     inner.add_middleware(Marking)
@@ -192,18 +161,18 @@ async def mounted():
         lifespan=lifespan,
     )
     try:
-        answer = await ask(app, "POST", "/first/mcp", JSON, request("initialize", CLIENT))
-        said["mounted, not run"] = answer["status"]
+        said["mounted, not run"] = ask(
+            client_of(app), "POST", "/first/mcp", JSON, request("initialize", CLIENT)
+        ).status_code
     except RuntimeError as error:
         said["mounted, not run"] = type(error).__name__
-    async with app.router.lifespan_context(app):
+    with client_of(app) as http:
         for path in ("/first/mcp", "/second/"):
-            headers = await session(app, path)
-            answer = plain(await ask(app, "POST", path, headers, WHERE), "x-marked")
+            answer = plain(ask(http, "POST", path, session(http, path), WHERE), "x-marked")
             said[f"mounted {path}"] = [answer[0], answer[1][-1], answer[2]]
-        said["mounted added"] = plain(await ask(app, "GET", "/first/added"), "x-marked")
-        said["mounted home"] = plain(await ask(app, "GET", "/"))
-        said["mounted health"] = plain(await ask(app, "GET", "/first/health"))
+        said["mounted added"] = plain(ask(http, "GET", "/first/added"), "x-marked")
+        said["mounted home"] = plain(ask(http, "GET", "/"))
+        said["mounted health"] = plain(ask(http, "GET", "/first/health"))
 
 
 TOKENS = {
@@ -219,21 +188,15 @@ TOKENS = {
 
 class Verifier(TokenVerifier):
     async def verify_token(self, token: str) -> AccessToken | None:
-        if token not in TOKENS:
-            return None
-        client_id, scopes, resource, expires_at = TOKENS[token]
-        return AccessToken(
-            token=token, client_id=client_id, scopes=scopes, resource=resource, expires_at=expires_at
-        )
+        names = ("client_id", "scopes", "resource", "expires_at")
+        return AccessToken(token=token, **dict(zip(names, TOKENS[token]))) if token in TOKENS else None
 
 
-async def protected():
+def protected():
+    resource = "https://example.com/mcp"
+    strict = {"resource_server_url": resource, "validate_token_resource": True, "required_scopes": ["read"]}
     for name, more in {
-        "strict": {
-            "resource_server_url": "https://example.com/mcp",
-            "validate_token_resource": True,
-            "required_scopes": ["read"],
-        },
+        "strict": strict,
         "loose": {"resource_server_url": "https://example.com", "validate_token_resource": False},
         "bare": {"resource_server_url": None, "required_scopes": ["read"]},
     }.items():
@@ -241,37 +204,34 @@ async def protected():
         mcp = server(auth=auth, token_verifier=Verifier(), json_response=True)
         app = mcp.streamable_http_app()
         said[f"{name} routes"] = routes(app)
-        async with app.router.lifespan_context(app):
-            for path in (
-                "/.well-known/oauth-protected-resource/mcp",
-                "/.well-known/oauth-protected-resource",
-            ):
-                answer = plain(
-                    await ask(app, "GET", path, {**JSON, "origin": "https://a.example.com"}),
-                    "access-control-allow-origin",
-                )
+        with client_of(app) as http:
+            for path in ("", "/mcp"):
+                path = f"/.well-known/oauth-protected-resource{path}"
+                response = ask(http, "GET", path, {**JSON, "origin": "https://a.example.com"})
+                answer = plain(response, "access-control-allow-origin")
                 said[f"{name} {path}"] = answer if answer[0] == 200 else answer[0]
             for token in (None, "good", "few", "old", "elsewhere", "nowhere", "bad", ""):
                 headers = JSON if token is None else {**JSON, "authorization": f"Bearer {token}"}
-                answer = plain(
-                    await ask(app, "POST", "/mcp", headers, request("initialize", CLIENT)), "www-authenticate"
-                )
+                response = ask(http, "POST", "/mcp", headers, request("initialize", CLIENT))
+                answer = plain(response, "www-authenticate")
                 said[f"{name} {token}"] = answer if answer[0] != 200 else 200
-            headers = await session(app, "/mcp", {**JSON, "authorization": "bearer good"})
-            said[f"{name} call"] = plain(await ask(app, "POST", "/mcp", headers, WHERE))
-            said[f"{name} health"] = plain(await ask(app, "GET", "/health", headers))
-            said[f"{name} health without"] = plain(await ask(app, "GET", "/health"))
-            others = {**headers, "authorization": "Bearer other"}
-            again = {**headers, "authorization": "Bearer few again"}
-            said[f"{name} call with another token"] = plain(await ask(app, "POST", "/mcp", again, WHERE))
-            said[f"{name} session of another"] = (await ask(app, "POST", "/mcp", others, WHERE))["status"]
-        sse = mcp.sse_app()
-        said[f"{name} sse routes"] = routes(sse)
-        said[f"{name} sse"] = plain(await ask(sse, "GET", "/sse"), "www-authenticate")
-        said[f"{name} messages"] = plain(await ask(sse, "POST", "/messages/", body=WHERE), "www-authenticate")
+            headers = session(http, "/mcp", {**JSON, "authorization": "bearer good"})
+            said[f"{name} call"] = plain(ask(http, "POST", "/mcp", headers, WHERE))
+            said[f"{name} health"] = plain(ask(http, "GET", "/health", headers))
+            said[f"{name} health without"] = plain(ask(http, "GET", "/health"))
+            again, other = (
+                {**headers, "authorization": f"Bearer {token}"} for token in ("few again", "other")
+            )
+            said[f"{name} call with another token"] = plain(ask(http, "POST", "/mcp", again, WHERE))
+            said[f"{name} session of another"] = ask(http, "POST", "/mcp", other, WHERE).status_code
+        sse_app = mcp.sse_app()
+        said[f"{name} sse routes"] = routes(sse_app)
+        http = client_of(sse_app)
+        said[f"{name} sse"] = plain(ask(http, "GET", "/sse"), "www-authenticate")
+        said[f"{name} messages"] = plain(ask(http, "POST", "/messages/", body=WHERE), "www-authenticate")
 
 
-async def sse():
+def sse():
     for name, options in {
         "sse": {},
         "sse paths": {"sse_path": "/events", "message_path": "/post/"},
@@ -280,18 +240,13 @@ async def sse():
         mcp = server(**options)
         app = mcp.sse_app() if name != "sse paths" else mcp.sse_app(mount_path="/x/")
         said[f"{name} routes"] = [routes(app), mcp.settings.mount_path]
-        said[f"{name} nobody"] = (
-            await ask(app, "POST", f"{mcp.settings.message_path}?session_id={'0' * 32}", body=WHERE)
-        )["status"]
-        said[f"{name} put"] = (await ask(app, "PUT", mcp.settings.sse_path))["status"]
+        http, path = client_of(app), f"{mcp.settings.message_path}?session_id={'0' * 32}"
+        said[f"{name} nobody"] = ask(http, "POST", path, body=WHERE).status_code
+        said[f"{name} put"] = ask(http, "PUT", mcp.settings.sse_path).status_code
 
 
-async def main():
-    await streamable()
-    await mounted()
-    await protected()
-    await sse()
-
-
-asyncio.run(main())
+streamable()
+mounted()
+protected()
+sse()
 print(json.dumps(said), flush=True)
