@@ -1,9 +1,10 @@
-"""Logins of users: registration, authorization request, and tokens that are sent, refreshed and never shown."""
+"""Logins of users and tokens of programs: registration, requests, and tokens that are refreshed and never shown."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client, Retries
 from mcpkit.auth import DevAuth
-from mcpkit.client import MemoryTokens, OAuth
+from mcpkit.client import ClientCredentials, EnterpriseManaged, MemoryTokens, OAuth, WorkloadIdentity
 from mcpkit.client.authorization.client_authentication import PublicClient
 from mcpkit.exceptions import AuthorizationError, TransportError
-from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking, notes
+from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, TokenSite, clicking, notes
 from tests.helpers.oauth_flow import User
 from tests.helpers.serving import in_thread_at
 from tests.helpers.tables import each_row
@@ -25,10 +26,12 @@ pytestmark = pytest.mark.anyio
 each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 
-async def whoami(server: Granting, **options: Any) -> str:
+async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
     """Log in as a new client, and return what the tool says of the user."""
-    async with Client(server.url, auth=clicking(**options)) as client:
-        return (await client.call_tool("whoami")).text
+    async with Client(url, auth=auth, **options) as client:
+        for _ in range(times):
+            output = (await client.call_tool("whoami")).text
+        return output
 
 
 @each_revision
@@ -46,7 +49,7 @@ async def test_login_once_and_token_is_sent_with_each_request(server: Granting, 
 
 async def test_login_requests_follow_specification(server: Granting) -> None:
     server.metadata = {"scopes_supported": ["notes:read", "offline_access"]}
-    await whoami(server, client_name="The notebook")
+    await whoami(server.url, clicking(client_name="The notebook"))
     [registration] = server.of("register")
     assert registration == {
         "client_name": "The notebook",
@@ -86,16 +89,16 @@ async def test_registration_is_reused_with_its_redirect_uri(server: Granting) ->
 async def test_login_with_other_issuer_sends_nothing(server: Granting) -> None:
     client = {"client_id": "notebook", "client_secret": "the secret of it"}
     with pytest.raises(AuthorizationError, match=r"not 'https://id\.example\.com'"):
-        await whoami(server, **client, issuer="https://id.example.com")
+        await whoami(server.url, clicking(**client, issuer="https://id.example.com"))
     assert server.asked == []
 
 
 async def test_login_uses_client_metadata_document_where_supported(server: Granting) -> None:
     url = "https://notebook.example.com/client.json"
-    await whoami(server, client_metadata_url=url)
+    await whoami(server.url, clicking(client_metadata_url=url))
     assert len(server.of("register")) == 1
     server.metadata = {"client_id_metadata_document_supported": True}
-    await whoami(server, client_metadata_url=url)
+    await whoami(server.url, clicking(client_metadata_url=url))
     assert len(server.of("register")) == 1
     assert server.of("authorize")[-1]["client_id"] == server.of("token")[-1]["client_id"] == url
 
@@ -221,3 +224,83 @@ async def test_secrets_are_in_no_output(
     secrets.add("very secret secret")
     assert len(secrets) > 6
     assert [secret for secret in secrets if secret in reported] == []
+
+
+SECRET = "s3cr3t+of/the client"
+
+
+@each_revision
+async def test_client_credentials_secret_in_header_and_token_reused(revision: str) -> None:
+    site = TokenSite()
+    with site.running() as url:
+        auth = ClientCredentials("re:ports", SECRET, issuer=site.origin)
+        assert await whoami(url, auth, 3, protocol_version=revision) == "reports"
+    [request] = site.requests
+    assert request.form == {"grant_type": "client_credentials", "resource": url, "scope": "notes:read"}
+    credentials = b64encode(b"re%3Aports:s3cr3t%2Bof%2Fthe%20client").decode()
+    assert request.headers["authorization"] == f"Basic {credentials}"
+
+
+async def test_client_credentials_refusal_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    site = TokenSite()
+    refusal = {"error": "invalid_client", "error_description": f"not {SECRET} but another"}
+    site.answer = lambda request: JSONResponse(refusal, 401)
+    caplog.set_level(logging.DEBUG)
+    with site.running() as url:
+        auth = ClientCredentials("reports", SECRET, issuer=site.origin)
+        with pytest.raises(AuthorizationError, match="invalid_client") as raised:
+            await whoami(url, auth, protocol_version="2025-11-25")
+    assert len(site.requests) == 1
+    assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
+    assert raised.value.status == 401
+
+
+async def test_workload_identity_sends_platform_token(tmp_path: Path) -> None:
+    (file := tmp_path / "token").write_text("of-the-platform\n")
+    site = TokenSite(issuer={"token_endpoint_auth_methods_supported": ["none"]})
+    with site.running() as url:
+        auth = WorkloadIdentity("job", file, issuer=site.origin)
+        assert await whoami(url, auth, protocol_version="2026-07-28") == "reports"
+    [request] = site.requests
+    assert request.form == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        "assertion": "of-the-platform",
+        "client_id": "job",
+        "resource": url,
+        "scope": "notes:read",
+    }
+
+
+TYPES = "urn:ietf:params:oauth:token-type:"
+
+
+async def test_enterprise_grant_is_exchanged_for_token() -> None:
+    answer = {"access_token": "the-grant", "issued_token_type": TYPES + "id-jag", "token_type": "N_A"}
+    site = TokenSite(exchange=lambda _: JSONResponse(answer))
+    with site.running() as url:
+        auth = EnterpriseManaged(
+            "notes-client",
+            secret="the-secret",
+            issuer=site.origin,
+            idp=f"{site.origin}/idp",
+            idp_client_id="our-client",
+            identity="the-identity",
+            storage=MemoryTokens(),
+        )
+        assert await whoami(url, auth, protocol_version="2025-11-25") == "reports"
+    exchange, grant = site.requests
+    assert exchange.path == "/idp/token"
+    assert exchange.form == {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": TYPES + "id-jag",
+        "audience": site.origin,
+        "resource": url,
+        "scope": "notes:read",
+        "subject_token": "the-identity",
+        "subject_token_type": TYPES + "id_token",
+        "client_id": "our-client",
+    }
+    assert "authorization" not in exchange.headers
+    assert grant.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    assert grant.form["assertion"] == "the-grant"
+    assert grant.headers["authorization"].startswith("Basic ")

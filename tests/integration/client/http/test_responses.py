@@ -1,8 +1,9 @@
-"""HTTP responses that are no JSON-RPC answer: statuses, other content, too large, broken, compressed, cancelled."""
+"""HTTP responses: statuses, limits, cancellation, sessions, and streams that are resumed after a break."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 import tracemalloc
 import zlib
 from datetime import datetime, timedelta, timezone
@@ -12,16 +13,25 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ProtocolError, Retries
+from mcpkit.client.transports.http import stream as http_stream
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
-from tests.helpers.scripted_http import Asked, Reply, Script, ScriptedServer, greeting, scripted
+from tests.helpers.scripted_http import (
+    SESSION,
+    Asked,
+    Reply,
+    Script,
+    ScriptedServer,
+    greeting,
+    scripted,
+    text,
+)
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
-REVISIONS = ["2025-11-25", "2026-07-28"]
 MOST = 100_000
 
 
@@ -183,3 +193,160 @@ async def test_retry_after_is_parsed(
 ) -> None:
     headers = {"retry_after": retry_after, **headers}
     assert (await failure(replies(429, **headers))).retry_after == seconds
+
+
+REVISION = "2025-11-25"
+CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+
+class Connections:
+    """A script with a step for each connection; the last step is repeated.
+
+    Attributes:
+        requests: The requests that came.
+        times: When each step began and ended.
+    """
+
+    def __init__(self, *steps: Script) -> None:
+        self.requests: list[Asked] = []
+        self.times: list[float] = []
+        self._steps = list(steps)
+
+    async def __call__(self, request: Asked, reply: Reply) -> None:
+        step = self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]
+        self.requests.append(request)
+        self.times.append(time.monotonic())
+        await step(request, reply)
+        self.times.append(time.monotonic())
+
+    def headers(self, name: str) -> list[str | None]:
+        return [request.headers.get(name) for request in self.requests]
+
+
+async def call_done(request: Asked, reply: Reply) -> None:
+    await reply.result(text("done"))
+
+
+async def waits(request: Asked, reply: Reply) -> None:
+    await reply.hang_up()
+
+
+def streams(message: Any = None, *, ends: bool = True, **event: Any) -> Script:
+    """Send one event of a stream, and end the stream or break it off."""
+
+    async def step(request: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(message, **event)
+        if event and not ends:
+            await reply.chunk(b"id: place-2\ndata: {")
+        if ends:
+            await reply.end_stream()
+        else:
+            reply.cut()
+
+    return step
+
+
+async def test_session_id_is_sent_and_session_deleted() -> None:
+    async with scripted(greeting(call_done)) as server, client(server, REVISION) as opened:
+        await opened.call_tool("bake")
+        await opened.close()
+        first, *rest = server.asked
+    assert first.rpc == "initialize"
+    assert not first.headers.keys() & {"mcp-session-id", "mcp-protocol-version"}
+    assert {request.headers["mcp-session-id"] for request in rest} == {SESSION}
+    assert {request.headers["mcp-protocol-version"] for request in rest} == {REVISION}
+    assert [request.method for request in rest].count("GET") == 1
+    assert rest[-1].method == "DELETE"
+
+
+async def test_session_id_invalid_is_refused() -> None:
+    async with scripted(greeting(call_done, session="a b")) as server:
+        with pytest.raises(TransportError, match="visible ASCII"):
+            await client(server, REVISION).__aenter__()
+
+
+async def test_session_stream_resumes_with_last_event_id() -> None:
+    async def stays(request: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(CHANGED)
+        await reply.hang_up()
+
+    stream = Connections(streams(CHANGED, id_="a", retry=120), streams(CHANGED, retry=60), stays)
+    async with scripted(greeting(call_done, stream=stream)) as server:
+        transport = HttpTransport(server.url)
+        missed: list[None] = []
+        transport.missed.add(lambda: missed.append(None))
+        async with Client(transport, protocol_version=REVISION):
+            await until(lambda: len(stream.requests) == 3)
+    assert stream.headers("last-event-id") == [None, "a", "a"]
+    assert missed == []
+    _, ended, began, ended_again, began_again, *_ = stream.times
+    assert 0.118 <= began - ended < http_stream.RETRY
+    assert 0.058 <= began_again - ended_again < http_stream.RETRY
+
+
+async def test_session_stream_404_means_session_gone() -> None:
+    stream = Connections(streams(CHANGED, retry=50), replies(404))
+    async with scripted(greeting(waits, stream=stream)) as server:
+        async with client(server, REVISION) as opened:
+            with pytest.raises(StatusError, match="session") as caught:
+                await opened.call_tool("bake", retry=True)
+            assert caught.value.session_is_gone
+            assert not opened._link.is_open
+        assert not server.of("DELETE")
+        await until(lambda: not server.open)
+
+
+async def call(first: Script, resumed: Connections, revision: str = REVISION) -> Any:
+    """Call a tool whose response comes in parts: that to the POST, then those to later GETs."""
+
+    async def get(request: Asked, reply: Reply) -> None:
+        await (resumed if "last-event-id" in request.headers else replies(405))(request, reply)
+
+    async with (
+        scripted(greeting(first, stream=get)) as server,
+        client(server, revision) as opened,
+    ):
+        return await opened.call_tool("bake", retry=True)
+
+
+PLACE = {"id_": "place-1", "retry": 10}
+
+
+@pytest.mark.parametrize(("ends", "revision"), [(True, "2025-03-26"), (False, "2025-11-25")])
+async def test_response_resumes_on_next_connection(ends: bool, revision: str) -> None:
+    ids: list[Any] = []
+
+    async def first(request: Asked, reply: Reply) -> None:
+        ids.append(request.message["id"])
+        await streams(ends=ends, **PLACE)(request, reply)
+
+    async def answer(request: Asked, reply: Reply) -> None:
+        message = {"jsonrpc": "2.0", "id": ids[0], "result": text("done")}
+        await streams(message, id_="place-3")(request, reply)
+
+    resumed = Connections(answer)
+    assert (await call(first, resumed, revision)).text == "done"
+    assert resumed.headers("last-event-id") == ["place-1"]
+    assert resumed.headers("mcp-session-id") == [SESSION]
+    assert resumed.headers("mcp-protocol-version") == [revision]
+    assert resumed.headers("accept") == ["text/event-stream"]
+
+
+@pytest.mark.parametrize(("revision", "ends"), [("2025-11-25", True), ("2026-07-28", False)])
+async def test_response_without_ids_is_lost(revision: str, ends: bool) -> None:
+    resumed = Connections(replies(405))
+    with pytest.raises(TransportError) as caught:
+        await call(streams({"jsonrpc": "2.0", "method": "notifications/x"}, ends=ends), resumed, revision)
+    assert ("ended before the response" if ends else "was lost before the response") in str(caught.value)
+    assert caught.value.may_have_begun
+    assert resumed.requests == []
+
+
+async def test_response_resume_gives_up() -> None:
+    resumed = Connections(replies(503))
+    with pytest.raises(TransportError) as caught:
+        await call(streams(**PLACE), resumed)
+    assert caught.value.may_have_begun
+    assert len(resumed.requests) == http_stream.MOST_FAILURES
