@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.storage import Sqlite
+from mcpkit.storage import Memory, Sqlite
 from tests.helpers.clock import Clock
 from tests.helpers.engines import Engine, close, make_engine
 
@@ -40,6 +40,12 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def turns(engine: Engine) -> int:
+    """How often each thread of a test repeats its work."""
+    return 200 if isinstance(engine, Memory) else 25
 
 
 @pytest.fixture

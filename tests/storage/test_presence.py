@@ -6,6 +6,7 @@ import asyncio
 import logging
 import tracemalloc
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,6 @@ from mcpkit.storage import Memory
 from tests.helpers.clock import Clock
 from tests.helpers.engines import delete, done, put
 from tests.helpers.waiting import over, until
-
-
-@pytest.fixture
-def processes(engine: Memory) -> list[Presence]:
-    """Three processes that have seen each other."""
-    present = [Presence(engine, "s", process) for process in "abc"]
-    for _ in range(2):
-        beat(*present)
-    beat(*present[:2])  # who have seen the third one's latest
-    return present
 
 
 def beat(*members: Presence, times: int = 1) -> None:
@@ -38,7 +29,15 @@ def engine() -> Memory:
     return Memory()
 
 
-def test_process_without_heartbeat_is_gone_after_several_beats(processes):
+@pytest.fixture
+def processes(engine: Memory) -> list[Presence]:
+    """Three processes that have seen each other, the first two the latest beat of the third."""
+    present = [Presence(engine, "s", process) for process in "abc"]
+    beat(*present, *present, *present[:2])
+    return present
+
+
+def test_process_without_heartbeat_is_gone_and_forgotten_after_several_beats(engine, processes):
     one, two, _ = processes
     beat(one, two, times=MISSED - 1)
     assert not one.is_gone("c")
@@ -48,6 +47,8 @@ def test_process_without_heartbeat_is_gone_after_several_beats(processes):
     assert two.is_gone("c")
     assert not one.is_gone("b")
     assert one.count() == 2
+    beat(one, two, times=_FORGOTTEN)
+    assert set(done(engine.read("s/presence"))) == {"a", "b"}
 
 
 def test_process_that_leaves_is_gone_at_the_next_beat(processes):
@@ -60,7 +61,7 @@ def test_process_that_leaves_is_gone_at_the_next_beat(processes):
 
 
 class FailingStore(Memory):
-    """A store that can be present to fail."""
+    """A store whose reads fail while `fails` is true."""
 
     fails = False
 
@@ -85,45 +86,36 @@ async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(
     await asyncio.sleep(0.02)
     assert here._looks == looks
     assert not here.is_gone("b")
-    assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 2, "each says it once"
+    assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 2, (
+        "each process logs it once"
+    )
     store.fails = False
     await until(lambda: here.is_gone("b"))
     await here.leave()
     await over(tasks[0])
 
 
-def test_record_drops_processes_that_are_gone(engine, processes):
-    one, two, _ = processes
-    beat(one, two, times=_FORGOTTEN)
-    assert set(done(engine.read("s/presence"))) == {"a", "b"}
-    assert one.count() == 2
-
-
-@pytest.fixture
-def memory(clock: Clock) -> Memory:
-    return Memory(clock)
-
-
-@pytest.mark.parametrize("write", ["put", "delete", "sweep"])
-def test_expired_values_are_freed_by_the_next_call(clock: Clock, write: str) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store: put(store, "other"),
+        lambda store: delete(store, "other", "made up"),
+        lambda store: store.sweep(),
+    ],
+    ids=["put", "delete", "sweep"],
+)
+def test_expired_values_are_freed_by_the_next_call(clock: Clock, write: Any) -> None:
     store = Memory(clock)
     tracemalloc.start()
     try:
         for number in range(8):
             put(store, str(number), bytes(1_000_000))
-        full, _ = tracemalloc.get_traced_memory()
+        assert tracemalloc.get_traced_memory()[0] > 8_000_000
         clock.now += 60
-        if write == "put":
-            put(store, "other")
-        elif write == "delete":
-            delete(store, "other", "made up")
-        else:
-            store.sweep()
-        left, _ = tracemalloc.get_traced_memory()
+        write(store)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
-    assert full > 8_000_000
-    assert left < 100_000
 
 
 SECRET = "a secret of sixteen bytes and more"
@@ -135,17 +127,15 @@ class Lasting(Memory):
     is_persistent = True
 
 
-@pytest.mark.parametrize("secret", ["argument", "environment"])
-def test_server_with_a_lasting_engine_requires_a_secret(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_with_a_lasting_engine_requires_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MCPKIT_SECRET", raising=False)
-    with pytest.raises(
-        ValueError, match=r"Lasting\(\.\.\.\) keeps encrypted data.*Set MCPKIT_SECRET or write"
-    ):
+    message = r"Lasting\(\.\.\.\) keeps encrypted data.*Set MCPKIT_SECRET or write"
+    with pytest.raises(ValueError, match=message):
         Server("s", storage=Lasting())
-    if secret == "environment":
-        monkeypatch.setenv("MCPKIT_SECRET", SECRET)
-    Server("s", storage=Lasting(), secret_key=SECRET if secret == "argument" else None)
+    Server("s", storage=Lasting(), secret_key=SECRET)
     Server("s", storage=Memory())
+    monkeypatch.setenv("MCPKIT_SECRET", SECRET)
+    Server("s", storage=Lasting())
 
 
 def test_server_names_the_missing_methods_of_an_engine() -> None:
@@ -154,8 +144,8 @@ def test_server_names_the_missing_methods_of_an_engine() -> None:
         home = "here"
         read = write = claim = publish = subscribe = get = put = delete = Memory.get
 
+    missing = "erase, take_tokens, listening, items"
     with pytest.raises(
-        TypeError,
-        match=r"storage lacks erase, take_tokens, listening, items\. Implement all members of mcpkit\.storage\.Storage",
+        TypeError, match=f"storage lacks {missing}. Implement all members of mcpkit.storage.Storage"
     ):
         Server("s", storage=Half(), secret_key=SECRET)  # type: ignore[arg-type]  # the mistake
