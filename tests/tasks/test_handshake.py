@@ -89,7 +89,6 @@ async def test_each_question_is_sent_once_and_its_answer_counts(
 
 
 async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenPipe) -> None:
-    """Whichever client answers first is heard; the other is told that it need not."""
     server = server_of(sure)
     async with open_pipe(server) as one, open_pipe(server) as other:
         id_ = (await begin(one, "sure"))["taskId"]
@@ -117,12 +116,12 @@ async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch:
         await ended(ada, made[-1])
         theirs = (await begin(bob, "hold"))["taskId"]
         listed: list[dict[str, Any]] = []
-        page: dict[str, Any] = await ada.result("tasks/list")
+        page: dict[str, Any] = {"nextCursor": None}
         while "nextCursor" in page:
-            assert len(page["tasks"]) == 2
+            cursor = page["nextCursor"]
+            page = await ada.result("tasks/list", {"cursor": cursor} if cursor else {})
+            assert len(page["tasks"]) == (2 if "nextCursor" in page else 1)
             listed += page["tasks"]
-            page = await ada.result("tasks/list", {"cursor": page["nextCursor"]})
-        listed += page["tasks"]
         assert [task["taskId"] for task in listed] == made[::-1]
         assert listed[0] == await look(ada, made[-1])
         assert [task["taskId"] for task in (await bob.result("tasks/list"))["tasks"]] == [theirs]
@@ -170,15 +169,12 @@ async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPip
         assert result["structuredContent"] == {"result": 7}
 
 
-RERUNS = ["safe", "never"]
-
-
 async def reserve(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
     """Ask before and in its midst."""
     return f"table {table}, {(await ctx.elicit('Quiet?', bool)).value}"
 
 
-@pytest.mark.parametrize("rerun", RERUNS)
+@pytest.mark.parametrize("rerun", ["safe", "never"])
 async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenPipe, rerun: Any) -> None:
     async def ask(ctx: Context) -> str:
         """Ask."""
@@ -191,8 +187,8 @@ async def test_error_response_to_a_question_raises_answer_error(open_pipe: OpenP
     async with open_pipe(server_of(ask, task=Task(rerun=rerun))) as pipe:
         id_ = (await begin(pipe, "ask"))["taskId"]
         question = await next_question(pipe, id_)
-        refusal = {"code": -1, "message": "not now"}
-        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": refusal})
+        error = {"code": -1, "message": "not now"}
+        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": error})
         result = await pipe.result("tasks/result", {"taskId": id_})
         assert result["content"][0]["text"] == "The client returned an error: not now"
 

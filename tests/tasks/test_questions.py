@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
 
 from mcpkit import Ask, Context, ProtocolError, Server, Task, Timeouts
-from mcpkit.storage import Memory
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
-from tests.helpers.waiting import until as eventually
 
 pytestmark = pytest.mark.anyio
-
-SECRET = "a secret of sixteen and more"
 
 
 @pytest.fixture
 def server() -> Server:
-    return Server("lab", secret_key=SECRET, storage=Memory(), timeouts=Timeouts(client_request=600))
-
-
-def task_tool(server: Server, rerun: str) -> Callable[[Any], Any]:
-    return server.tool(task=Task(rerun=rerun))  # type: ignore[arg-type]
+    return Server("lab", timeouts=Timeouts(client_request=600))
 
 
 @pytest.mark.parametrize("rerun", ["safe", "never"])
-async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, rerun: str) -> None:
+async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, rerun: Any) -> None:
     did: list[str] = []
 
-    @task_tool(server, rerun)
+    @server.tool(task=Task(rerun=rerun))
     async def train(data: str, ctx: Context) -> dict[str, Any]:
         def fit() -> str:
             did.append("fit")
@@ -58,7 +49,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         runs = ["run", "fit", "run", "publish"] if rerun == "safe" else ["run", "fit", "publish"]
         assert did == runs
         assert done["result"]["structuredContent"] == {"path": "a fitted", "attempt": runs.count("run")}
-        await answer(client, task, **{"#1": False})  # too late, which changes nothing
+        await answer(client, task, **{"#1": False})  # too late
         assert await look(client, task) == done
 
 
@@ -69,16 +60,14 @@ async def test_invalid_answer_repeats_request_under_another_key(server: Server) 
 
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "ask")
-        await until(client, task, "input_required")
-        await answer(client, task, many="three")
-        while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {"many~1"}:
-            await asyncio.sleep(0.005)
-        assert 'got "three"' in seen["inputRequests"]["many~1"]["params"]["message"]
-        await answer(client, task, many=3)  # a key is used once
-        await answer(client, task, **{"many~1": "iv"})
-        while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {"many~2"}:
-            await asyncio.sleep(0.005)
-        await answer(client, task, **{"many~2": 3})
+        for key, value in (("many", "three"), ("many~1", "iv"), ("many~2", 3)):
+            while (seen := await until(client, task, "input_required"))["inputRequests"].keys() != {key}:
+                await asyncio.sleep(0.005)
+            is_repeated = 'got "three"' in seen["inputRequests"][key]["params"]["message"]
+            assert is_repeated == (key == "many~1")
+            if key == "many~1":
+                await answer(client, task, many=3)  # a key is used once
+            await answer(client, task, **{key: value})
         assert (await until(client, task, "completed"))["result"]["structuredContent"] in (3, {"result": 3})
 
 
@@ -106,9 +95,8 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         first = await begin(client, "greet")
         assert first["resultType"] == "input_required"
         (key,) = first["inputRequests"]
-        task = await begin(
-            client, "greet", requestState=first["requestState"], inputResponses={key: accepted("Ada")}
-        )
+        answers = {"requestState": first["requestState"], "inputResponses": {key: accepted("Ada")}}
+        task = await begin(client, "greet", **answers)
         assert task["resultType"] == "task"
         asking = await until(client, task, "input_required")
         (key,) = asking["inputRequests"]
@@ -116,24 +104,6 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         await answer(client, task, **{key: "Ely"})
         done = await until(client, task, "completed")
         assert done["result"]["content"][0]["text"] == "Ada of Ely"
-
-
-async def test_task_that_must_not_rerun_fails_after_a_restart() -> None:
-    server = Server("lab")
-    runs: list[int] = []
-
-    @server.tool(task=Task(rerun="never"))
-    async def pay(ctx: Context) -> None:
-        runs.append(ctx.task.attempt)
-        await asyncio.Event().wait()
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        task = await begin(client, "pay")
-        await eventually(lambda: runs)
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        failed = await until(client, task, "failed")
-    assert "Check whether its work was done before you call it again" in failed["error"]["message"]
-    assert runs == [1]
 
 
 async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) -> None:

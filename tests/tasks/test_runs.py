@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from mcpkit import Depends, FromHeader, Principal, RegistrationError, Server, ServerOptions, TaskOptions
+from mcpkit import Depends, FromHeader, Principal, RegistrationError, Server, TaskOptions
 from mcpkit.auth import AuditEvent, StaticTokens
 from mcpkit.middleware import AccessLog, CallTool, Telemetry, ToolCall, ToolCallResult
 from mcpkit.storage import Memory
@@ -25,31 +24,28 @@ from tests.helpers.waiting import until as eventually
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def server() -> Server:
-    return Server("work", options=ServerOptions(capabilities={"logging"}))
-
-
-def result_text(task: dict[str, Any]) -> str:
-    text_: str = task["result"]["content"][0]["text"]
-    return text_
+ADA, EVE = Principal("ada"), Principal("eve")
+SECRET = "a secret of sixteen and more"
 
 
 @pytest.mark.parametrize("name", ["Authorization", "cookie"])
-async def test_credential_headers_are_refused_in_tasks(server: Server, name: str) -> None:
+async def test_credential_headers_are_refused_in_tasks(name: str) -> None:
+    server = Server("work")
+
     def session(value: str | None = FromHeader(name)) -> str | None:
         return value
 
     def work(who: str | None = Depends(session)) -> None: ...
 
     server.tool(work)
-    with pytest.raises(
-        RegistrationError, match=rf"tool 'task': a task does not store credentials.*{name.lower()}"
-    ):
+    message = rf"tool 'task': a task does not store credentials.*{name.lower()}"
+    with pytest.raises(RegistrationError, match=message):
         server.tool(work, name="task", task=True)
 
 
-async def test_middleware_context_and_arguments_apply_to_the_run(server: Server) -> None:
+async def test_middleware_context_and_arguments_apply_to_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcpkit.access")
+    server = Server("work")
     tenant: ContextVar[str] = ContextVar("tenant")
     seen: list[str] = []
 
@@ -64,62 +60,30 @@ async def test_middleware_context_and_arguments_apply_to_the_run(server: Server)
     async def shorten(call: ToolCall, call_next: CallTool) -> ToolCallResult:
         return await call_next(call.with_arguments({"n": min(call.arguments["n"], 3)}))
 
-    @server.tool(task=True)
-    def count(n: int) -> str:
-        return f"{n} of {tenant.get()}"
-
+    server.middleware(AccessLog())
+    server.tool(lambda n: f"{n} of {tenant.get()}", name="count", task=True)
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "count", {"n": 50})
         finished = await until(client, task, "completed")
-    assert result_text(finished) == "3 of acme"
+    assert finished["result"]["content"][0]["text"] == "3 of acme"
     assert seen[1] == "tools/call task working"
     assert "tools/call complete None" in seen
     assert seen[-1] == "tasks/get complete completed"
-
-
-# Middleware
-
-
-async def test_access_log_marks_runs(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "mcpkit.access")
-    server = Server("lab")
-    server.middleware(AccessLog())
-
-    @server.tool(task=True)
-    def tell() -> str:
-        return "x"
-
-    async with connect(server, capabilities=KNOWS_TASKS) as client:
-        await until(client, await begin(client, "tell"), "completed")
     lines = [record for record in caplog.records if record.getMessage().startswith("tools/call")]
     assert [vars(record)["mcp_attempt"] for record in lines] == [None, 1]
-    assert lines[1].getMessage().startswith("tools/call 'tell' run 1 ok")
+    assert lines[1].getMessage().startswith("tools/call 'count' run 1 ok")
 
 
 # Telemetry and audit
 
 
-@pytest.fixture
-def reader() -> InMemoryMetricReader:
-    return InMemoryMetricReader()
-
-
-@pytest.fixture
-def telemetry(reader: InMemoryMetricReader) -> Iterator[Telemetry]:
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    yield Telemetry(meter_provider=provider)
-    provider.shutdown()
-
-
 def metrics(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any]]:
-    """Return by metric and attributes' values what was measured: how often, or how much."""
+    """Return the counts or sums of the task metrics by name and values of attributes."""
     data = reader.get_metrics_data()
     assert data is not None
     return {
         metric.name.removeprefix("mcpkit.task."): {
-            tuple(map(str, point.attributes.values())): point.count
-            if hasattr(point, "count")
-            else point.value  # type: ignore[union-attr]
+            tuple(map(str, point.attributes.values())): getattr(point, "count", None) or point.value
             for point in metric.data.data_points
         }
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
@@ -127,13 +91,11 @@ def metrics(reader: InMemoryMetricReader) -> dict[str, dict[tuple[str, ...], Any
     }
 
 
-async def test_runs_and_waiting_tasks_are_measured(
-    reader: InMemoryMetricReader, telemetry: Telemetry
-) -> None:
-    server = Server(
-        "lab/1", secret_key="a secret of sixteen and more", storage=Memory(), tasks=TaskOptions(slots=2)
-    )
-    server.middleware(telemetry)
+async def test_runs_and_waiting_tasks_are_measured() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    server = Server("lab/1", storage=Memory(), tasks=TaskOptions(slots=2))
+    server.middleware(Telemetry(meter_provider=provider))
     gate, stopped = asyncio.Event(), asyncio.Event()
     running = 0
 
@@ -165,33 +127,23 @@ async def test_runs_and_waiting_tasks_are_measured(
         await eventually(lambda: sum(metrics(reader)["run.duration"].values()) == 5)
         seen = metrics(reader)
     assert seen["wait.duration"] == {("a.work",): 5}
-    assert seen["run.duration"] == {
-        ("a.work", "completed"): 4,
-        ("a.work", "cancelled"): 1,
-    }
+    assert seen["run.duration"] == {("a.work", "completed"): 4, ("a.work", "cancelled"): 1}
     assert seen["attempts"] == seen["run.duration"]
     assert not seen.get("queue.ready")
+    provider.shutdown()
 
 
 async def test_cancellation_is_audited_once() -> None:
-    server = Server("lab", secret_key="a secret of sixteen and more", storage=Memory())
+    server = Server("lab", storage=Memory())
     events: list[AuditEvent] = []
     server.on_audit(events.append)
-
-    @server.tool(task=True)
-    async def work() -> None:
-        await asyncio.Event().wait()
-
-    @server.tool(task=True)
-    async def quick() -> None: ...
-
-    async with connect(server, capabilities=KNOWS_TASKS, principal=Principal("ada")) as ada:
-        task = await begin(ada, "work")
-        for _ in range(3):
-            await ada.request("tasks/cancel", {"taskId": task["taskId"]})
-        over = await begin(ada, "quick")
+    server.tool(asyncio.Event().wait, name="work", task=True)
+    server.tool(lambda: None, name="quick", task=True)
+    async with connect(server, capabilities=KNOWS_TASKS, principal=ADA) as ada:
+        task, over = await begin(ada, "work"), await begin(ada, "quick")
         await until(ada, over, "completed")
-        await ada.request("tasks/cancel", {"taskId": over["taskId"]})
+        for each in (task, task, over):
+            await ada.request("tasks/cancel", {"taskId": each["taskId"]})
         assert (await look(ada, task))["status"] == "cancelled"
     assert events == [AuditEvent("cancellation", "ada", detail="a task of work")]
 
@@ -207,30 +159,27 @@ def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytes
     assert Watched(Hanging(), "lab", str).waiting() == []
 
 
-ADA, EVE = Principal("ada"), Principal("eve")
-
-
 class WorkingServer:
-    """A server whose tool works until it is let go."""
+    """A server whose tool works until `gate` is set."""
 
     def __init__(self, engine: Any, **options: Any) -> None:
         self.server = Server(
             "lab",
-            secret_key="a secret of sixteen and more",
+            secret_key=SECRET,
             storage=engine,
             auth=StaticTokens({secrets.token_urlsafe(32): ADA}),
             **options,
         )
         self.begun: list[str] = []
         self.ended: list[str] = []
-        self.is_let_go = asyncio.Event()
+        self.gate = asyncio.Event()
         self.server.tool(self.work, task=True)
 
     async def work(self, label: str) -> str:
         """Work."""
         self.begun.append(label)
         try:
-            await self.is_let_go.wait()
+            await self.gate.wait()
         finally:
             self.ended.append(label)
         return label
@@ -244,23 +193,21 @@ async def test_revoke_cancels_running_tasks_of_the_user(engine: Any) -> None:
         connect(back.server),
     ):
         tasks = await begin(ada, "work", {"label": "a"}), await begin(eve, "work", {"label": "e"})
-        while len(back.begun) < 2:
-            await asyncio.sleep(0.005)
+        await eventually(lambda: len(back.begun) == 2)
         await front.server.revoke("ada")
         assert "result" not in await until(ada, tasks[0], "cancelled")
-        while back.ended != ["a"]:
-            await asyncio.sleep(0.005)
-        back.is_let_go.set()
+        await eventually(lambda: back.ended == ["a"])
+        back.gate.set()
         await until(eve, tasks[1], "completed")
 
 
 async def test_revoke_cancels_waiting_tasks_and_allows_later_ones(engine: Any) -> None:
     front, back = WorkingServer(engine, tasks="workers"), WorkingServer(engine, tasks=TaskOptions(slots=2))
-    back.is_let_go.set()
+    back.gate.set()
     async with connect(front.server, capabilities=KNOWS_TASKS, principal=ADA) as ada:
         task = await begin(ada, "work", {"label": "before"})
         await front.server.revoke("ada")
-        async with connect(back.server):  # which was not there to hear of it
+        async with connect(back.server):  # it was not running when access was revoked
             await until(ada, task, "cancelled")
             await until(ada, await begin(ada, "work", {"label": "later"}), "completed")
     assert back.begun == ["later"]

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from mcpkit import SyncClient
 from mcpkit.cli.app import run
 from tests.helpers.node import node_search_path
+
+Run = Callable[..., tuple[int, str, str]]
 
 MCPB = Path(__file__).parents[3] / "node_modules" / ".bin" / "mcpb"
 
@@ -72,39 +76,31 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def mcpb(*arguments: str) -> str:
+def mcpb(*arguments: str) -> None:
     if not MCPB.exists():
         pytest.skip("npm's @anthropic-ai/mcpb is not installed: make setup")
-    done = subprocess.run(
-        [MCPB, *arguments],
-        env={**os.environ, "PATH": node_search_path()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    env = {**os.environ, "PATH": node_search_path()}
+    ended = subprocess.run([MCPB, *arguments], env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def manifest_of(bundle: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(ZipFile(bundle).read("manifest.json"))
-    return found
+def unpacked_manifest(bundle: str) -> dict[str, Any]:
+    """Unpack a bundle, and return its manifest, which is valid."""
+    mcpb("unpack", bundle, "unpacked")
+    mcpb("validate", "unpacked/manifest.json")
+    manifest: dict[str, Any] = json.loads(Path("unpacked/manifest.json").read_text())
+    return manifest
 
 
-def test_bundle_for_uv_is_valid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bundle", "server.py", "--secret", "API_KEY", "--setting", "REGION=eu"]) == 0
-    bundle = folder / "tea-shop-1.2.0.mcpb"
-    assert capsys.readouterr().out.startswith("tea-shop-1.2.0.mcpb  ")
-    assert sorted(ZipFile(bundle).namelist()) == [
-        "manifest.json",
-        "mcpb_main.py",
-        "pyproject.toml",
-        "server.py",
-    ]
-    mcpb("unpack", str(bundle), str(folder / "unpacked"))
-    mcpb("validate", str(folder / "unpacked" / "manifest.json"))
-    manifest = manifest_of(bundle)
+def test_bundle_for_uv_is_valid_and_reproducible(folder: Path, mcpkit: Run) -> None:
+    bundle = ("bundle", "server.py", "--secret", "API_KEY", "--setting", "REGION=eu")
+    status, out, _ = mcpkit(*bundle)
+    assert (status, out.split()[0]) == (0, "tea-shop-1.2.0.mcpb")
+    names = ["manifest.json", "mcpb_main.py", "pyproject.toml", "server.py"]
+    assert sorted(ZipFile("tea-shop-1.2.0.mcpb").namelist()) == names
+    assert mcpkit(*bundle, "-o", "again.mcpb")[0] == 0
+    assert Path("again.mcpb").read_bytes() == Path("tea-shop-1.2.0.mcpb").read_bytes()
+    manifest = unpacked_manifest("tea-shop-1.2.0.mcpb")
     assert manifest["server"] == {
         "type": "uv",
         "entry_point": "mcpb_main.py",
@@ -116,42 +112,43 @@ def test_bundle_for_uv_is_valid(folder: Path, capsys: pytest.CaptureFixture[str]
     }
     assert manifest["tools"] == [{"name": "price", "description": "Say what an item costs."}]
     assert manifest["description"] == "Prices of a shop."
-    told = (folder / "unpacked" / "pyproject.toml").read_text()
-    assert 'dependencies = ["mcpkit"]' in told
+    assert 'dependencies = ["mcpkit"]' in (folder / "unpacked" / "pyproject.toml").read_text()
 
 
-def test_bundle_vendor_starts_without_installed_packages(folder: Path) -> None:
-    assert run(["bundle", "server.py:shop", "--vendor", "--setting", "CURRENCY", "-o", "shop.mcpb"]) == 0
-    mcpb("unpack", "shop.mcpb", "unpacked")
-    mcpb("validate", "unpacked/manifest.json")
-    manifest = manifest_of(folder / "shop.mcpb")
-    assert manifest["compatibility"] == {
+def test_bundle_vendor_starts_without_installed_packages(folder: Path, mcpkit: Run) -> None:
+    assert mcpkit("bundle", "server.py:shop", "--vendor", "--setting", "CURRENCY", "-o", "shop.mcpb")[0] == 0
+    minor = sys.version_info[1]
+    assert unpacked_manifest("shop.mcpb")["compatibility"] == {
         "platforms": [sys.platform],
-        "runtimes": {"python": f">=3.{sys.version_info[1]},<3.{sys.version_info[1] + 1}"},
+        "runtimes": {"python": f">=3.{minor},<3.{minor + 1}"},
     }
-    python = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info[1]}"
+    python = Path(sys.base_prefix) / "bin" / f"python3.{minor}"
     command = [str(python), "-S", "-E", str(folder / "unpacked" / "mcpb_main.py")]
     with SyncClient(command, env={"CURRENCY": "EUR"}, cwd="/") as client:
         assert client.call_tool("price", {"item": "tea"}).text == "tea: 3.5 EUR"
 
 
-def test_bundle_is_reproducible(folder: Path) -> None:
-    for name in ("a.mcpb", "b.mcpb"):
-        assert run(["bundle", "server.py", "-o", name]) == 0
-    assert (folder / "a.mcpb").read_bytes() == (folder / "b.mcpb").read_bytes()
-
-
-def test_bundle_registry_writes_server_json(folder: Path) -> None:
+def test_bundle_registry_writes_server_json(folder: Path, mcpkit: Run) -> None:
     (folder / "pyproject.toml").write_text(PROJECT)
-    assert run([
-        "bundle", "server.py", "--secret", "API_KEY", "--registry", "io.github.ada/tea", "--pypi", "tea-shop",
-        "--download", "https://example.com/tea.mcpb", "--remote", "https://example.com/mcp",
-    ]) == 0  # fmt: skip
-    variables = [{"name": "API_KEY", "isRequired": True, "isSecret": True}]
-    told = json.loads((folder / "server.json").read_text())
-    digest = told["packages"][1].pop("fileSha256")
-    assert len(digest) == 64
-    assert told == {
+    registry = (
+        "--registry",
+        "io.github.ada/tea",
+        "--pypi",
+        "tea-shop",
+        "--remote",
+        "https://example.com/mcp",
+    )
+    download = ("--download", "https://example.com/tea.mcpb", "--secret", "API_KEY")
+    assert mcpkit("bundle", "server.py", *registry, *download)[0] == 0
+    written = json.loads((folder / "server.json").read_text())
+    assert len(written["packages"][1].pop("fileSha256")) == 64
+    started = {
+        "transport": {"type": "stdio"},
+        "environmentVariables": [{"name": "API_KEY", "isRequired": True, "isSecret": True}],
+    }
+    pypi = {"registryType": "pypi", "identifier": "tea-shop", "version": "2.0.1", "runtimeHint": "uvx"}
+    mcpb = {"registryType": "mcpb", "identifier": "https://example.com/tea.mcpb"}
+    assert written == {
         "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
         "name": "io.github.ada/tea",
         "title": "Tea Shop",
@@ -159,98 +156,74 @@ def test_bundle_registry_writes_server_json(folder: Path) -> None:
         "version": "2.0.1",
         "websiteUrl": "https://example.com",
         "repository": {"url": "https://github.com/ada/tea", "source": "github"},
-        "packages": [
-            {
-                "registryType": "pypi",
-                "identifier": "tea-shop",
-                "version": "2.0.1",
-                "runtimeHint": "uvx",
-                "transport": {"type": "stdio"},
-                "environmentVariables": variables,
-            },
-            {
-                "registryType": "mcpb",
-                "identifier": "https://example.com/tea.mcpb",
-                "transport": {"type": "stdio"},
-                "environmentVariables": variables,
-            },
-        ],
+        "packages": [pypi | started, mcpb | started],
         "remotes": [{"type": "streamable-http", "url": "https://example.com/mcp"}],
     }
 
 
-@pytest.fixture(autouse=True)
-def folder_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def test_bundle_file_that_cannot_be_imported_is_rejected(folder: Path, mcpkit: Run) -> None:
+    (folder / "server.py").rename(folder / "tea-server.py")
+    status, _, err = mcpkit("bundle", "tea-server.py")
+    assert (status, "tea-server.py cannot be imported" in err) == (1, True)
 
 
-def test_new_project_is_formatted_typed_and_tested(folder_new: Path) -> None:
-    description = 'Says "good" \'day\' \\ and """bye""", to whoever asks ' + "politely " * 8
-    told = ["--description", description]
-    assert run(["new", "Good Day", *told]) == 0
-    project = folder_new / "Good Day"
-    for command in (
-        ["ruff", "format", "--check", "."],
-        ["ruff", "check", "."],
-        ["mypy"],
-        ["pytest", "-q", "-p", "no:cacheprovider"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=project,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert (project / "good_day" / "server.py").is_file()
-    assert "${{ matrix.python }}" in (project / ".github" / "workflows" / "ci.yml").read_text()
+def test_bundle_warns_of_undeclared_and_large_files(folder: Path, mcpkit: Run) -> None:
+    (folder / "server.py").write_text(f"import hypothesis\n{SERVER}")
+    project = PROJECT.replace('["mcpkit"]', '["mcpkit @ file:///opt/mcpkit"]').replace(
+        "[project.urls]", "[x]"
+    )
+    (folder / "pyproject.toml").write_text(project)
+    with (folder / "model.bin").open("wb") as file:
+        file.truncate(6_000_000)
+    status, _, err = mcpkit("bundle", "server.py", "-o", "shop.mcpb")
+    assert status == 0
+    assert "model.bin (6.0 MB) is not included. Add --large" in err
+    assert "server.py:1 imports hypothesis, which no declared dependency provides" in err
+    assert "mcpkit @ file:///opt/mcpkit exists only on this machine. Add --vendor" in err
+    assert "model.bin" not in ZipFile("shop.mcpb").namelist()
+    assert mcpkit("bundle", "server.py", "-o", "shop.mcpb", "--large")[0] == 0
+    assert "model.bin" in ZipFile("shop.mcpb").namelist()
+
+
+@pytest.mark.parametrize(
+    "check",
+    ["ruff format --check .", "ruff check .", "mypy", "pytest -q -p no:cacheprovider"],
+    ids=lambda check: check.partition(" -")[0],
+)
+def test_new_project_is_formatted_typed_and_tested(new_project: Path, check: str) -> None:
+    command = [sys.executable, "-m", *check.split()]
+    ended = subprocess.run(command, cwd=new_project, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert (new_project / "good_day" / "server.py").is_file()
+    assert "${{ matrix.python }}" in (new_project / ".github" / "workflows" / "ci.yml").read_text()
+
+
+@pytest.fixture(scope="module")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a long name and description."""
+    folder = tmp_path_factory.mktemp("new")
+    description = 'Says "good" \'day\' \\ and """bye""", to all users ' + "politely " * 8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(["new", "Good Day", "--description", description]) == 0
+    return folder / "Good Day"
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "json",
-            "the package name json conflicts with another package. Choose another name, for example json-server",
-        ),
+        ("json", "json conflicts with another package. Choose another name, for example json-server"),
         ("mcpkit", "the package name mcpkit conflicts with another package"),
         ("9lives", "'9lives' is not a valid project name"),
         ("taken", "taken exists and is not an empty folder"),
     ],
 )
 def test_new_invalid_names_are_rejected(
-    name: str, message: str, folder_new: Path, capsys: pytest.CaptureFixture[str]
+    name: str, message: str, tmp_path: Path, mcpkit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder_new / "taken").mkdir()
-    (folder_new / "taken" / "file").touch()
-    assert run(["new", name]) == 1
-    assert message in capsys.readouterr().err
-    assert [path.name for path in folder_new.iterdir()] == ["taken"]
-
-
-def test_bundle_file_that_cannot_be_imported_is_rejected(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "server.py").rename(folder / "tea-server.py")
-    assert run(["bundle", "tea-server.py"]) == 1
-    assert "tea-server.py cannot be imported" in capsys.readouterr().err
-
-
-def test_bundle_warns_of_undeclared_and_large_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "server.py").write_text(f"import hypothesis\n{SERVER}")
-    (folder / "pyproject.toml").write_text(
-        PROJECT.replace('["mcpkit"]', '["mcpkit @ file:///opt/mcpkit"]').replace("[project.urls]", "[x]")
-    )
-    with (folder / "model.bin").open("wb") as file:
-        file.truncate(6_000_000)
-    assert run(["bundle", "server.py", "-o", "shop.mcpb"]) == 0
-    said = capsys.readouterr().err
-    assert "model.bin (6.0 MB) is not included. Add --large" in said
-    assert "server.py:1 imports hypothesis, which no declared dependency provides" in said
-    assert "mcpkit @ file:///opt/mcpkit exists only on this machine. Add --vendor" in said
-    assert "model.bin" not in ZipFile(folder / "shop.mcpb").namelist()
-    assert run(["bundle", "server.py", "-o", "shop.mcpb", "--large"]) == 0
-    assert "model.bin" in ZipFile(folder / "shop.mcpb").namelist()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    status, _, err = mcpkit("new", name)
+    assert (status, message in err) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -20,30 +20,16 @@ from mcpkit.cli.reloading import supervisor
 from mcpkit.cli.reloading.stdio import environment
 from mcpkit.cli.reloading.supervisor import Supervisor
 from mcpkit.common.safe_output import SafeOutput
-from mcpkit.protocol.eras import SUBSCRIPTION_ID
 from mcpkit.transports.standard_streams import StandardStreams
 from tests.helpers.process_client import Host, call
+from tests.helpers.processes import is_alive
 from tests.helpers.raw_client import text_of
 from tests.helpers.serving import Served
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-TALKING = """
-@shop.tool
-async def talk(ctx: Context) -> str:
-    await ctx.debug("heard")
-    shop.notify_resource_updated("data://stock")
-    return "talked"
-
-@shop.resource("data://stock")
-def stock() -> str:
-    return "none"
-"""
-
-
-DEFAULT_TIMEOUT = 60.0
-
+TIMEOUT = 60.0
 
 HEAD = """
 import asyncio, os
@@ -52,155 +38,126 @@ from mcpkit import Context, Server
 shop = Server("shop", secret_key=None)
 """
 
+ONE = """
+@shop.tool
+def one() -> str:
+    return "first"
 
-class Edited:
-    """A host, and the file of its server.
+@shop.tool
+def process() -> int:
+    return os.getpid()
+
+@shop.tool
+def end() -> None:
+    os._exit(3)
+"""
+
+
+def run_command(file: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "mcpkit", "run", str(file), *options]
+
+
+class EditedServer:
+    """A client of a supervisor in this process, and the file of the server that the supervisor runs.
 
     Attributes:
-        heard: Notifications and questions that have come, in order.
-        file: The file.
-        serving: The supervisor at work.
-        last: The id of the latest request.
+        messages: Notifications and requests that have come, in order.
+        last_id: The id of the latest request.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, to_server: int) -> None:
         self.file = file
-        self.heard: list[dict[str, Any]] = []
-        self.serving: asyncio.Task[None]
-        self.last = 0
+        self.messages: list[dict[str, Any]] = []
+        self.last_id = 0
+        self._to_server = to_server
         self._answers: dict[object, asyncio.Future[dict[str, Any]]] = {}
         self._edits: asyncio.Queue[list[str]] = asyncio.Queue()
         self._ids = count(1)
-        self._news = asyncio.Event()
-        self._to_server = -1
 
-    def write(self, body: str, head: str = HEAD) -> None:
-        """Write the file, and say nothing of it."""
-        self.file.write_text(head + body)
-
-    async def edit(self, body: str, head: str = HEAD) -> None:
-        """Edit the file, and return when that has been seen."""
-        self.write(body, head)
+    async def edit(self, body: str) -> None:
+        """Edit the file, and return when the supervisor has seen that."""
+        self.file.write_text(HEAD + body)
         self._edits.put_nowait([str(self.file)])
         await self._edits.join()
 
-    def send(self, **message: Any) -> None:
-        """Send a message to the server."""
-        os.write(self._to_server, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    def begin(self, method: str, **params: Any) -> asyncio.Future[dict[str, Any]]:
-        """Send a request, and return what will be its answer."""
-        id_ = self.last = next(self._ids)
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers[id_] = answer
-        self.send(id=id_, method=method, params=params)
-        return answer
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a request, and return its result."""
-        answer = await asyncio.wait_for(self.begin(method, **params), DEFAULT_TIMEOUT)
-        assert "result" in answer, answer
-        return answer["result"]  # type: ignore[no-any-return]
-
-    async def call(self, tool: str, **rest: Any) -> str:
-        """Call a tool, and return the text of its result; that of an error begins with `error: `."""
-        result = await self.ask("tools/call", name=tool, arguments={}, **rest)
-        return ("error: " if result.get("isError") else "") + "".join(
-            each["text"] for each in result["content"]
-        )
-
-    async def names(self, **rest: Any) -> list[str]:
-        """Return the names of the tools."""
-        return [tool["name"] for tool in (await self.ask("tools/list", **rest))["tools"]]
-
-    async def hear(self, is_wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Wait for a notification or question, and return it; it, and all that came before it, is heard no more."""
-        while True:
-            for number, message in enumerate(self.heard):
-                if is_wanted(message):
-                    del self.heard[: number + 1]
-                    return message
-            self._news.clear()
-            await asyncio.wait_for(self._news.wait(), DEFAULT_TIMEOUT)
-
-    async def hear_of(self, method: str) -> dict[str, Any]:
-        """Wait for a notification or question of a method."""
-        return await self.hear(lambda message: message["method"] == method)
-
-    async def initialize(self, revision: str = "2025-06-18") -> dict[str, Any]:
-        """Open a session."""
-        client = {"name": "host", "version": "1"}
-        result = await self.ask(
-            "initialize", protocolVersion=revision, capabilities={"elicitation": {}}, clientInfo=client
-        )
-        self.send(method="notifications/initialized")
-        return result
-
-    async def told(self) -> AsyncGenerator[list[str]]:
-        """Yield what `edit` has said."""
+    async def edits(self) -> AsyncGenerator[list[str]]:
+        """Yield the edited files to the supervisor."""
         yield []
         while True:
             yield await self._edits.get()
             self._edits.task_done()
 
+    def send(self, **message: Any) -> None:
+        os.write(self._to_server, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def begin(self, method: str, **params: Any) -> asyncio.Future[dict[str, Any]]:
+        """Send a request, and return the future of its response."""
+        id_ = self.last_id = next(self._ids)
+        answer = self._answers[id_] = asyncio.get_running_loop().create_future()
+        self.send(id=id_, method=method, params=params)
+        return answer
+
+    async def request(self, method: str, **params: Any) -> dict[str, Any]:
+        answer = await asyncio.wait_for(self.begin(method, **params), TIMEOUT)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def call(self, tool: str) -> str:
+        return "".join(
+            each["text"] for each in (await self.request("tools/call", name=tool, arguments={}))["content"]
+        )
+
+    async def names(self) -> list[str]:
+        return [tool["name"] for tool in (await self.request("tools/list"))["tools"]]
+
+    async def receive(self, method: str) -> dict[str, Any]:
+        """Wait for a notification or request of a method, and drop those before it."""
+        await until(lambda: method in [each["method"] for each in self.messages])
+        while (message := self.messages.pop(0))["method"] != method:
+            pass
+        return message
+
+    async def initialize(self, revision: str = "2025-06-18") -> dict[str, Any]:
+        params = {"capabilities": {"elicitation": {}}, "clientInfo": {"name": "host", "version": "1"}}
+        result = await self.request("initialize", protocolVersion=revision, **params)
+        self.send(method="notifications/initialized")
+        return result
+
     async def read(self, reader: asyncio.StreamReader) -> None:
-        """Take what comes from the server."""
+        """Take the messages of the server."""
         while line := await reader.readline():
             message = json.loads(line)
             if "method" in message:
-                self.heard.append(message)
-                self._news.set()
+                self.messages.append(message)
             else:
                 self._answers.pop(message["id"]).set_result(message)
 
-    def at(self, descriptor: int) -> None:
-        """Say where the server reads."""
-        self._to_server = descriptor
-
-    def hang_up(self) -> None:
-        """End the input of the server."""
-        os.close(self._to_server)
-        self._to_server = -1
-
 
 @asynccontextmanager
-async def edited(folder: Path, body: str, head: str = HEAD) -> AsyncIterator[Edited]:
-    """Serve a file to a host, and start it anew when it is edited."""
-    host = Edited(folder / "server.py")
-    host.write(body, head)
+async def edited(folder: Path, body: str) -> AsyncIterator[EditedServer]:
+    """Serve a file to a client, and start the server again when the file is edited."""
     from_host, to_server = os.pipe()
     from_server, to_host = os.pipe()
-    host.at(to_server)
+    host = EditedServer(folder / "server.py", to_server)
+    host.file.write_text(HEAD + body)
     reader = asyncio.StreamReader(limit=2**24)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb", buffering=0)
     )
-    command = [sys.executable, "-m", "mcpkit", "run", str(host.file)]
-    supervisor = Supervisor(
-        command, environment(), host.told(), StandardStreams(from_host, to_host, SafeOutput())
-    )
-    host.serving = asyncio.ensure_future(supervisor.serve())
-    reading = asyncio.ensure_future(host.read(reader))
+    streams = StandardStreams(from_host, to_host, SafeOutput())
+    supervisor = Supervisor(run_command(host.file), environment(), host.edits(), streams)
+    tasks = [asyncio.ensure_future(each) for each in (supervisor.serve(), host.read(reader))]
     try:
         yield host
-        if not host.serving.done():
-            host.hang_up()
-        await asyncio.wait_for(host.serving, DEFAULT_TIMEOUT)
+        os.close(to_server)
+        await asyncio.wait_for(tasks[0], TIMEOUT)
     finally:
-        for task in (host.serving, reading):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(host.serving, reading, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         transport.close()
         for descriptor in (from_host, to_host):
             os.close(descriptor)
-
-
-ONE = """
-@shop.tool
-def one() -> str:
-    return "first"
-"""
 
 
 SLOW = """
@@ -234,10 +191,10 @@ async def test_reload_drains_running_requests_and_never_repeats_them(
     async with edited(tmp_path, SLOW) as host:
         await host.initialize()
         held = host.begin("tools/call", name="held", arguments={})
-        await host.hear_of("notifications/message")
+        await host.receive("notifications/message")
         await host.edit(SLOW)
         later = host.begin("tools/list")
-        assert await host.ask("ping") == {}
+        assert await host.request("ping") == {}
         (tmp_path / "go").touch()
         assert (await held)["result"]["content"][0]["text"] == "held"
         assert len((await later)["result"]["tools"]) == 3
@@ -247,22 +204,20 @@ async def test_reload_drains_running_requests_and_never_repeats_them(
         read = host.begin("resources/read", uri="data://slow")
         asking = host.begin("tools/call", name="ask", arguments={})
         methods = ["elicitation/create", *["notifications/message"] * 2]  # what has begun, and the question
-        await until(lambda: sorted(each["method"] for each in host.heard) == methods)
-        question = await host.hear_of("elicitation/create")
+        await until(lambda: sorted(each["method"] for each in host.messages) == methods)
+        question = await host.receive("elicitation/create")
         await host.edit(SLOW)
         for answer in (await tool, await asking):
             assert answer["result"]["isError"] is True
             assert "may or may not have been executed" in answer["result"]["content"][0]["text"]
         assert (await read)["error"]["code"] == -32603
-        cancelled = await host.hear_of("notifications/cancelled")
+        cancelled = await host.receive("notifications/cancelled")
         assert cancelled["params"]["requestId"] == question["id"]
 
         again = host.begin("tools/call", name="ask", arguments={})
-        another = await host.hear_of("elicitation/create")
+        another = await host.receive("elicitation/create")
         assert another["id"] != question["id"]
-        host.send(
-            id=question["id"], result={"action": "accept", "content": {"value": 1}}
-        )  # nobody waits for it
+        host.send(id=question["id"], result={"action": "accept", "content": {"value": 1}})  # ignored
         host.send(id=another["id"], result={"action": "accept", "content": {"value": 2}})
         assert "2" in (await again)["result"]["content"][0]["text"]
 
@@ -272,7 +227,7 @@ async def test_reload_requests_wait_for_starting_process(
 ) -> None:
     async with edited(tmp_path, ONE) as host:
         await host.initialize()
-        assert await host.names() == ["one"]
+        assert "one" in await host.names()
         await host.edit(
             "import time\nPath(__file__).with_name('begun').touch()\n"
             "while not Path(__file__).with_name('go').exists():\n    time.sleep(0.01)\n"
@@ -281,24 +236,29 @@ async def test_reload_requests_wait_for_starting_process(
         await until((tmp_path / "begun").exists)
         monkeypatch.setattr(supervisor, "WAIT", 0.05)
         assert "did not start within 0.05 s" in await host.call("one")
-        assert await host.names() == ["one"]
+        assert "one" in await host.names()
         monkeypatch.undo()
         waiting = host.begin("tools/call", name="one", arguments={})
-        given_up = host.begin("tools/call", name="one", arguments={})
-        host.send(method="notifications/cancelled", params={"requestId": host.last})
-        assert await host.ask("ping") == {}
+        cancelled_call = host.begin("tools/call", name="one", arguments={})
+        host.send(method="notifications/cancelled", params={"requestId": host.last_id})
+        assert await host.request("ping") == {}
         (tmp_path / "go").touch()
         assert (await waiting)["result"]["content"][0]["text"] == "second"
         assert await host.call("one") == "second"
-        assert not given_up.done()
+        assert not cancelled_call.done()
 
 
-def told(kind: str, id_: int, **params: Any) -> dict[str, Any]:
-    return {
-        "jsonrpc": "2.0",
-        "method": f"notifications/{kind}",
-        "params": {**params, "_meta": {SUBSCRIPTION_ID: id_}},
-    }
+TALKING = """
+@shop.tool
+async def talk(ctx: Context) -> str:
+    await ctx.debug("heard")
+    shop.notify_resource_updated("data://stock")
+    return "talked"
+
+@shop.resource("data://stock")
+def stock() -> str:
+    return "none"
+"""
 
 
 async def test_reload_client_connects_to_broken_server(tmp_path: Path) -> None:
@@ -307,37 +267,11 @@ async def test_reload_client_connects_to_broken_server(tmp_path: Path) -> None:
         assert opened["protocolVersion"] == "2025-03-26"
         assert await host.names() == []
         assert "server.py:6: SyntaxError" in await host.call("one")
-        await host.ask("logging/setLevel", level="debug")
+        await host.request("logging/setLevel", level="debug")
         await host.edit(ONE + TALKING)
-        await host.hear_of("notifications/tools/list_changed")
+        await host.receive("notifications/tools/list_changed")
         await host.call("talk")
-        assert (await host.hear_of("notifications/message"))["params"]["level"] == "debug"
-
-
-MORE = "\n@shop.tool\ndef stock() -> str:\n    return 'none'\n"
-
-
-SOURCE = """
-import os
-from mcpkit import Server
-shop = Server("shop")
-
-@shop.tool
-def process() -> int:
-    return os.getpid()
-"""
-
-
-def command(file: Path) -> list[str]:
-    return [sys.executable, "-m", "mcpkit", "run", str(file), "--reload"]
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        assert (await host.receive("notifications/message"))["params"]["level"] == "debug"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -353,8 +287,8 @@ def is_alive(process: int) -> bool:
 )
 async def test_reload_ends_child_process(tmp_path: Path, end: Callable[[Host], None], status: int) -> None:
     file = tmp_path / "server.py"
-    file.write_text(SOURCE)
-    with Host(command=command(file)) as host:
+    file.write_text(HEAD + ONE)
+    with Host(command=run_command(file, "--reload")) as host:
         host.send(call(1, "process"))
         process = int(text_of(host.receive()))
         end(host)
@@ -362,29 +296,10 @@ async def test_reload_ends_child_process(tmp_path: Path, end: Callable[[Host], N
         await until(lambda: not is_alive(process))
 
 
-SOURCE_HTTP = """
-import asyncio, os
-from mcpkit import Server
-shop = Server("shop")
-
-@shop.tool
-def one() -> str:
-    return "first"
-
-@shop.tool
-def end() -> None:
-    os._exit(3)
-"""
-
-
-def command_http(file: Path) -> list[str]:
-    return [sys.executable, "-m", "mcpkit", "run", str(file), "--http", "--port", "0", "--reload"]
-
-
 async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
-    file.write_text(SOURCE_HTTP)
-    with Served(command_http(file)) as served:
+    file.write_text(HEAD + ONE)
+    with Served(run_command(file, "--http", "--port", "0", "--reload")) as served:
         async with (
             Client(f"{served.origin}/mcp", protocol_version="2025-11-25") as client,
             Client(f"{served.origin}/mcp") as stateless,
@@ -392,11 +307,11 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
             both = (client, stateless)
             async with client.listen(tools_list_changed=True) as changes:
                 assert [await each.call_tool("one", result_type=str) for each in both] == ["first", "first"]
-                file.write_text(SOURCE_HTTP.replace("first", "second").replace("def end", "def finish"))
+                file.write_text(HEAD + ONE.replace("first", "second").replace("def end", "def finish"))
                 served.wait_for("changed: server.py")
                 changed = await anext(aiter(changes))
             assert "tools" in repr(changed)
-            assert [each["name"] for each in await client.list_tools()] == ["one", "finish"]
+            assert [each["name"] for each in await client.list_tools()] == ["one", "process", "finish"]
             served.wait_for("restarted after")
             assert [await each.call_tool("one", result_type=str) for each in both] == ["second", "second"]
 
@@ -406,7 +321,7 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
                 result = await each.call_tool("one")
                 assert result.is_error
                 assert "server.py:1: SyntaxError: invalid syntax" in result.text
-            file.write_text(SOURCE_HTTP)
+            file.write_text(HEAD + ONE)
             served.wait_for("restarted after", times=3)
             assert [await each.call_tool("one", result_type=str) for each in both] == ["first", "first"]
 
@@ -414,7 +329,7 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
                 await client.call_tool("end")
             served.wait_for("the process exited with status 3")
             assert "the process exited with status 3" in (await client.call_tool("one")).text
-            file.write_text(SOURCE_HTTP.replace("first", "third"))
+            file.write_text(HEAD + ONE.replace("first", "third"))
             served.wait_for("restarted after", times=4)
             assert [await each.call_tool("one", result_type=str) for each in both] == ["third", "third"]
         served.stop()
@@ -423,13 +338,13 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_reload_client_receives_list_changed(tmp_path: Path, revision: str) -> None:
     file = tmp_path / "server.py"
-    file.write_text(SOURCE)
+    file.write_text(HEAD + ONE)
     async with (
-        Client(command(file), protocol_version=revision) as client,
+        Client(run_command(file, "--reload"), protocol_version=revision) as client,
         client.listen(tools_list_changed=True) as changes,
     ):
         before = await client.call_tool("process", result_type=int)
-        file.write_text(SOURCE + MORE)
+        file.write_text(HEAD + ONE.replace("def one", "def stock"))
         assert (await anext(aiter(changes))).kind == "tools"
-        assert await client.call_tool("stock", result_type=str) == "none"
+        assert await client.call_tool("stock", result_type=str) == "first"
         assert await client.call_tool("process", result_type=int) != before

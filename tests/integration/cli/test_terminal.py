@@ -15,10 +15,15 @@ import pytest
 
 from tests.integration.cli.workbench_server import ended
 
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are POSIX's", allow_module_level=True)
+
+import fcntl  # isort: skip
+import pty  # isort: skip
+import struct  # isort: skip
+import termios  # isort: skip
+
 DEFAULT_TIMEOUT = 60.0
-
-
-"""Seconds until a test gives up on what must be shown."""
 
 
 class PseudoTerminal:
@@ -30,11 +35,6 @@ class PseudoTerminal:
     """
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        import fcntl
-        import pty
-        import struct
-        import termios
-
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         self.process = subprocess.Popen(
@@ -89,49 +89,40 @@ class PseudoTerminal:
 
 
 @contextmanager
-def at_terminal(*command: str, **env: str) -> Iterator[PseudoTerminal]:
-    """Start a program at a terminal of its own."""
-    terminal = PseudoTerminal(command, env)
+def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
+    """Start a command at a terminal of its own."""
+    terminal = PseudoTerminal([sys.executable, "-m", "mcpkit", *arguments], env)
     try:
         yield terminal
     finally:
         terminal.close()
 
 
-if sys.platform == "win32":
-    pytest.skip("pseudo-terminals are POSIX's", allow_module_level=True)
-
-
-@contextmanager
-def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
-    with at_terminal(sys.executable, "-m", "mcpkit", *arguments, **env) as terminal:
-        yield terminal
-
-
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_terminal_form_is_filled_field_by_field(url: str, revision: str) -> None:
     with mcpkit("call", url, "plan", "--revision", revision) as terminal:
         terminal.shows("workbench requests: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
-        terminal.shows("City (string, at least 2 characters): Where to\ncity> ")
-        terminal.press("\n")
-        terminal.shows("a value is required\ncity> ")
-        terminal.press("X\n")
-        terminal.shows("expected a string of at least 2 characters")
-        terminal.shows("city> ")
-        terminal.press("Tromsø\n")
-        terminal.shows("days (integer, optional, at least 1, at most 30)\ndays [3]> ")
-        terminal.press("50\n")
-        terminal.shows("expected an integer from 1 to 30, got 50\ndays [3]> ")
-        terminal.press("\n")
-        terminal.shows("  1  museums\n  2  food\nstyle [food]> ")
-        terminal.press("7\n")
-        terminal.shows("must be one of museums, food\nstyle [food]> ")
-        terminal.press("1\n")
-        terminal.shows("is_paid> ")
-        terminal.press("y\n")
+        for text, keys in (
+            ("City (string, at least 2 characters): Where to\ncity> ", ""),
+            ("a value is required\ncity> ", "X"),
+            ("expected a string of at least 2 characters", None),
+            ("city> ", "Tromsø"),
+            ("days (integer, optional, at least 1, at most 30)\ndays [3]> ", "50"),
+            ("expected an integer from 1 to 30, got 50\ndays [3]> ", ""),
+            ("  1  museums\n  2  food\nstyle [food]> ", "7"),
+            ("must be one of museums, food\nstyle [food]> ", "1"),
+            ("is_paid> ", "y"),
+        ):
+            terminal.shows(text)
+            if keys is not None:
+                terminal.press(f"{keys}\n")
         assert terminal.end() == 0
-    answer = terminal.screen.splitlines()[-1]
-    assert json.loads(answer) == {"city": "Tromsø", "days": 3, "style": "museums", "is_paid": True}
+    assert json.loads(terminal.screen.splitlines()[-1]) == {
+        "city": "Tromsø",
+        "days": 3,
+        "style": "museums",
+        "is_paid": True,
+    }
 
 
 def test_terminal_end_of_input_declines_and_interrupt_cancels(url: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from mcpkit.storage import Redis
 from tests.helpers.redis_server import RedisServer
-from tests.storage.conftest import clock, engine, frequent_switches, path, shared
+from tests.storage.conftest import clock, engine, frequent_switches, path, shared, turns
 
-__all__ = ["clock", "engine", "frequent_switches", "path", "shared"]
+__all__ = ["clock", "engine", "frequent_switches", "path", "shared", "turns"]
 
 
 @pytest.fixture(scope="session")
