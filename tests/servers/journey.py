@@ -1,17 +1,17 @@
-"""What is tried with each server, and what is seen of it."""
+"""The steps that are tried with each server, and their results."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mcpkit import Client
+from tests.helpers.processes import held
 
 DEFAULT_TIMEOUT = 20.0
 ROOT_FOLDER = Path(__file__).parents[2]
@@ -56,65 +56,62 @@ class Kit:
     stopped: str | None = None
 
 
-class Seen(dict[str, str]):
-    """What has been seen, by column; what went wrong begins with "no"."""
-
-    async def note(self, column: str, doing: Callable[[], Awaitable[str]]) -> None:
-        """Do something, and note what it returns, or why it failed."""
-        try:
-            self[column] = await asyncio.wait_for(doing(), DEFAULT_TIMEOUT)
-        except asyncio.TimeoutError:
-            self[column] = f"no: nothing came within {DEFAULT_TIMEOUT:g} s"
-        except Exception as error:
-            self[column] = f"no: {type(error).__name__}: {error}"
+async def attempt(action: Callable[[], Awaitable[str]]) -> str:
+    """Return the result of an action, or the reason of its failure, which begins with "no"."""
+    try:
+        return await asyncio.wait_for(action(), DEFAULT_TIMEOUT)
+    except asyncio.TimeoutError:
+        return f"no: nothing came within {DEFAULT_TIMEOUT:g} s"
+    except Exception as error:
+        return f"no: {type(error).__name__}: {error}"
 
 
-async def travel(target: Any, kit: Kit, revision: str | None) -> Seen:
-    """Connect to a server, try everything, leave, and look at what is left over."""
-    seen = Seen()
-    before = held()
+async def travel(target: Any, kit: Kit, revision: str | None) -> dict[str, str]:
+    """Connect to a server, try everything, close the client, and return the result of each column."""
+
+    async def fill_in(*_: Any) -> dict[str, Any]:
+        return {"name": NAME}
+
+    async def complete(*_: Any) -> str:
+        return CAPITAL
+
+    before = owned()
     client = Client(
         target,
         protocol_version=revision,
-        elicitation_handler=tell_name,
-        sampling_handler=tell_capital,
+        elicitation_handler=fill_in,
+        sampling_handler=complete,
         roots=[ROOT],
         stderr=subprocess.DEVNULL if isinstance(target, dict) else None,
     )
     try:
         await asyncio.wait_for(client.__aenter__(), 2 * DEFAULT_TIMEOUT)
     except Exception as error:
-        seen["revision"] = f"no: {type(error).__name__}: {error}"
-        return seen
-    seen["revision"], seen["why"] = client.protocol_version, client.protocol_version_reason
+        return {"revision": f"no: {type(error).__name__}: {error}"}
+    results = {"revision": client.protocol_version, "why": client.protocol_version_reason}
     for column, step in steps(client, kit).items():
-        await seen.note(column, step)
-    await seen.note("close", lambda: close(client))
-    if left := await left_over(before):
-        seen["close"] = f"no: left over: {left}"
-    return seen
-
-
-async def close(client: Client) -> str:
-    """Close the client, and say how long that took."""
+        results[column] = await attempt(step)
     begin = time.monotonic()
-    await client.close()
+    results["close"] = await attempt(client.close) or "under 1 s"
     seconds = time.monotonic() - begin
-    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
+    if seconds >= 1 and results["close"] == "under 1 s":
+        results["close"] = f"{seconds:.0f} s"
+    deadline = time.monotonic() + 2  # for what is about to end
+    while owned() - before and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    if left := owned() - before:
+        results["close"] = f"no: left over: {sorted(left)}"
+    return results
 
 
-async def tell_name(*_: Any) -> dict[str, Any]:
-    """Fill in a form."""
-    return {"name": NAME}
-
-
-async def tell_capital(*_: Any) -> str:
-    """Answer as a model."""
-    return CAPITAL
+def owned() -> set[str]:
+    """Return the child processes, descriptors and tasks of this process."""
+    threads_of_asyncio = {each for each in held() if each.startswith("thread ")}
+    return held() - threads_of_asyncio | {f"task {task.get_name()}" for task in asyncio.all_tasks()}
 
 
 def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
-    """Return what is to be tried, by column."""
+    """Return the steps by column."""
 
     async def lists() -> str:
         tools = await client.list_tools()
@@ -124,10 +121,12 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         prompts = await client.list_prompts() if "prompts" in declared else []
         return f"{len(tools)}, {len(resources)}, {len(templates)}, {len(prompts)}"
 
-    async def call(expected: Call) -> str:
+    async def call(expected: Call | None) -> str:
+        if expected is None:
+            return NONE
         result = await client.call_tool(expected.tool, dict(expected.arguments))
-        said = result.text or str(result.structured_content)
-        return "yes" if expected.answer in said and not result.is_error else f"no: {said[:200]}"
+        text = result.text or str(result.structured_content)
+        return "yes" if expected.answer in text and not result.is_error else f"no: {text[:200]}"
 
     async def read() -> str:
         uri = kit.uri
@@ -145,65 +144,59 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         messages = await client.get_prompt(*kit.prompt)
         return "yes" if messages and messages[0]["content"]["text"] else f"no: {messages}"
 
-    def ask(what: str) -> Callable[[], Awaitable[str]]:
-        async def asked() -> str:
-            wanted = kit.ask.get(what)
-            if wanted is None:
-                return NONE
-            # Some ask for roots once, when somebody has connected, and use them later.
-            return await until_yes(lambda: call(wanted), 3 if what == "roots" else 0)
-
-        return asked
-
     async def progress() -> str:
         if kit.progress is None:
             return NONE
-        told: list[float] = []
-        await client.call_tool(
-            kit.progress.tool, dict(kit.progress.arguments), progress=lambda done, *_: told.append(done)
-        )
-        return "yes" if told == sorted(told) and len(told) == 3 else f"no: told {told}"
+        received: list[float] = []
+        arguments = dict(kit.progress.arguments)
+        await client.call_tool(kit.progress.tool, arguments, progress=lambda done, *_: received.append(done))
+        return "yes" if received == sorted(received) and len(received) == 3 else f"no: received {received}"
 
     return {
         "lists": lists,
         "call": lambda: call(kit.call),
         "read": read,
         "prompt": prompt,
-        **{what: ask(what) for what in ("elicitation", "sampling", "roots")},
+        "elicitation": lambda: call(kit.ask.get("elicitation")),
+        "sampling": lambda: call(kit.ask.get("sampling")),
+        # Some servers request roots once after the handshake, and use them later.
+        "roots": lambda: poll(lambda: call(kit.ask.get("roots")), 3 if "roots" in kit.ask else 0),
         "progress": progress,
-        "changes": lambda: hear(client, kit),
+        "changes": lambda: subscribe(client, kit),
         "cancel": lambda: cancel(client, kit),
     }
 
 
-async def hear(client: Client, kit: Kit) -> str:
-    """Watch something, have it changed, and hear of it."""
+async def subscribe(client: Client, kit: Kit) -> str:
+    """Subscribe to something, have it changed, and receive the notification."""
     if kit.change is None:
         return NONE
     watched, changing = kit.change
-    declared = client.server_capabilities["resources" if "resources" in watched else "tools"]
-    if not declared.get("subscribe" if "resources" in watched else "listChanged"):
+    kind, capability = (
+        ("tools", "listChanged") if "tools_list_changed" in watched else ("resources", "subscribe")
+    )
+    if not client.server_capabilities[kind].get(capability):
         return NONE
     async with client.listen(**watched) as changes:
         await client.call_tool(changing.tool, dict(changing.arguments))
         async for change in changes:
             return f"no: {change}" if change.may_have_missed else "yes"
-    return "no: the watch has ended"
+    return "no: the subscription has ended"
 
 
 async def cancel(client: Client, kit: Kit) -> str:
-    """Give up a call that has begun, and see whether the server has heard of it, and serves on."""
+    """Cancel a call that has begun, and check whether the server stopped it, and serves the next call."""
     if kit.wait is None:
         return NONE
-    begun = asyncio.get_running_loop().create_future()
-
-    def tell(*_: Any) -> None:
-        if not begun.done():
-            begun.set_result(None)
-
-    call = asyncio.create_task(client.call_tool(kit.wait.tool, dict(kit.wait.arguments), progress=tell))
-    # What tells nothing of its progress has begun after a while.
-    await asyncio.wait((begun, call), timeout=1, return_when=asyncio.FIRST_COMPLETED)
+    begun = asyncio.Event()
+    call = asyncio.create_task(
+        client.call_tool(kit.wait.tool, dict(kit.wait.arguments), progress=lambda *_: begun.set())
+    )
+    # A call without progress has begun after a second.
+    await asyncio.wait(
+        (asyncio.create_task(begun.wait()), call), timeout=1, return_when=asyncio.FIRST_COMPLETED
+    )
+    begun.set()
     if call.done():
         return f"no: it ended: {call.result()!r}"
     call.cancel()
@@ -213,55 +206,19 @@ async def cancel(client: Client, kit: Kit) -> str:
     after = await client.call_tool(kit.call.tool, dict(kit.call.arguments))
     if kit.call.answer not in (after.text or str(after.structured_content)):
         return "no: the server is not what it was"
-    if kit.stopped is None:
-        return "freed"
     tool = kit.stopped
+    if tool is None:
+        return "freed"
 
-    async def heard() -> str:
+    async def count() -> str:
         return "yes" if (await client.call_tool(tool)).text not in ("", "0") else "freed"
 
-    return await until_yes(heard, 3)
+    return await poll(count, 3)
 
 
-async def until_yes(look: Callable[[], Awaitable[str]], seconds: float) -> str:
-    """Look again until the answer is yes, for some seconds."""
+async def poll(check: Callable[[], Awaitable[str]], seconds: float) -> str:
+    """Repeat a check until it returns yes, for some seconds."""
     deadline = time.monotonic() + seconds
-    while (answer := await look()) != "yes" and time.monotonic() < deadline:
+    while (result := await check()) != "yes" and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
-    return answer
-
-
-def held() -> dict[str, set[str]]:
-    """What this process holds: its children, its descriptors and its tasks."""
-    descriptors = {f"{each.name} {link(each)}" for each in Path("/proc/self/fd").iterdir()}
-    return {
-        "processes": set(children(os.getpid())),
-        "descriptors": {each for each in descriptors if "/proc/" not in each},
-        "tasks": {task.get_name() for task in asyncio.all_tasks()},
-    }
-
-
-def link(descriptor: Path) -> str:
-    """Where a descriptor leads; empty for the one that was open to look."""
-    try:
-        return os.readlink(descriptor)
-    except OSError:
-        return "/proc/"
-
-
-def children(process: int) -> Iterator[str]:
-    """All processes below one."""
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield child
-            yield from children(int(child))
-
-
-async def left_over(before: Mapping[str, set[str]]) -> str:
-    """Say what is held now that was not before; what is on its way to its end has two seconds."""
-    deadline = time.monotonic() + 2
-    while True:
-        left = {kind: now - before[kind] for kind, now in held().items() if now - before[kind]}
-        if not left or time.monotonic() > deadline:
-            return ", ".join(f"{kind} {sorted(which)}" for kind, which in left.items())
-        await asyncio.sleep(0.05)
+    return result

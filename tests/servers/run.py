@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journey import NONE, Seen, travel
+from journey import NONE, travel
 
 from tests.helpers.node import node_search_path
 from tests.servers.servers import INSTALLED, PEERS, ROOT_FOLDER, Server, python, servers
@@ -32,24 +33,6 @@ WAYS = {"stdio": "stdio", "http": "streamable HTTP", "sse": "HTTP+SSE"}
 
 
 TRIED = ("call", "read", "prompt", "elicitation", "sampling", "roots", "progress", "changes", "cancel")
-
-
-HEADINGS = [
-    *(
-        "server",
-        "version",
-        "transport",
-        "revision",
-        "lists",
-        "call",
-        "read",
-        "prompt",
-        "elicit",
-        "sample",
-        "roots",
-    ),
-    *("progress", "changes", "cancel", "closed in"),
-]
 
 
 @dataclass(frozen=True)
@@ -64,21 +47,18 @@ class Row:
     version: str
     transport: str
     revision: str | None
-    seen: Seen
+    seen: dict[str, str]
 
     def expected(self, column: str) -> str | None:
-        """What is known to be otherwise in a column, and why."""
-        differs = self.server.differs
-        spoken = self.seen.get("revision", "")
-        for key in (
-            f"{column}, {self.transport}, {spoken}",
+        """Return the known difference in a column."""
+        revision = self.seen.get("revision", "")
+        keys = (
+            f"{column}, {self.transport}, {revision}",
             f"{column}, {self.transport}",
-            f"{column}, {spoken}",
+            f"{column}, {revision}",
             column,
-        ):
-            if key in differs:
-                return differs[key]
-        return None
+        )
+        return next((self.server.differs[key] for key in keys if key in self.server.differs), None)
 
     def failures(self) -> list[str]:
         """What went otherwise than it should, a line for each thing."""
@@ -105,6 +85,8 @@ Five are programs: the reference servers `everything`, `filesystem` and `memory`
 Five are libraries, each with a small server as its users write it. Where a server knows the stateless revision as well
 as the handshake, both are tried: what the client finds out by itself, and `protocol_version="2025-11-25"`.
 
+| server | version | transport | revision | lists | call | read | prompt | elicit | sample | roots \
+| progress | changes | cancel | closed in |
 """
 
 
@@ -124,33 +106,25 @@ LEGEND = """
 def write(rows: Sequence[Row]) -> None:
     """Write the page."""
     notes: list[str] = []
-    lines = [HEADINGS, ["---"] * len(HEADINGS)]
+    lines = [["---"] * 15]
     for row in rows:
         cells = [row.server.name, row.version, WAYS[row.transport], row.seen.get("revision", "no")]
         cells += [shown(row, column, notes) for column in ("lists", *TRIED, "close")]
         lines.append(cells)
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     differs = "".join(f"{number}. {note}\n" for number, note in enumerate(notes, 1))
-    why = sorted(
-        {(row.seen.get("revision", ""), row.seen.get("why", "")) for row in rows if row.revision is None}
-    )
-    reasons = "".join(f"| {revision} | {reason} | {who(rows, reason)} |\n" for revision, reason in why)
+    why: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        if row.revision is None:
+            key = row.seen.get("revision", ""), row.seen.get("why", "")
+            why[key].append(f"{row.server.name} ({row.transport})")
+    reasons = "".join(f"| {key[0]} | {key[1]} | {', '.join(names)} |\n" for key, names in sorted(why.items()))
     PAGE.write_text(
         f"{HEAD}{table}\n{LEGEND}\n## What differs\n\n{differs}\n## Why that revision\n\n"
         "What `client.protocol_version_reason` said where the client found out.\n\n"
         f"| revision | reason | servers |\n| --- | --- | --- |\n{reasons}",
         "utf-8",
     )
-
-
-def who(rows: Sequence[Row], reason: str) -> str:
-    """The servers of which a reason was given."""
-    named = {
-        f"{row.server.name} ({row.transport})": None
-        for row in rows
-        if row.revision is None and row.seen.get("why") == reason
-    }
-    return ", ".join(named)
 
 
 def shown(row: Row, column: str, notes: list[str]) -> str:
@@ -164,10 +138,8 @@ def shown(row: Row, column: str, notes: list[str]) -> str:
     return f"{seen.split(':')[0]} [{notes.index(note) + 1}]"
 
 
-START = 30.0  # seconds until a server listens
-
-
-STOP = 10.0  # seconds for it to end
+TIMEOUT = 30.0
+"""Seconds until a server listens, and until it has ended."""
 
 
 def main() -> int:
@@ -206,7 +178,7 @@ def try_out(server: Server, work: Path) -> Iterator[Row]:
             yield row
 
 
-async def one(server: Server, transport: str, revision: str | None, work: Path) -> Seen:
+async def one(server: Server, transport: str, revision: str | None, work: Path) -> dict[str, str]:
     """Connect once."""
     command = list(server.command(transport))
     if transport == "stdio":
@@ -236,7 +208,7 @@ def listening(command: list[str], server: Server, work: Path) -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(STOP)
+                process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -244,7 +216,7 @@ def listening(command: list[str], server: Server, work: Path) -> Iterator[str]:
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     """Wait until a server listens."""
-    deadline = time.monotonic() + START
+    deadline = time.monotonic() + TIMEOUT
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -43,17 +43,12 @@ class Server:
 
 
 def npm(name: str, *arguments: str) -> Callable[[str], Sequence[str]]:
-    """Return what starts a reference server of npm's."""
+    """Return the command of a reference server of npm."""
     script = INSTALLED / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js"
-    return lambda transport: ["node", str(script), *arguments, *WORDS[name].get(transport, [])]
+    return lambda transport: ["node", str(script), *arguments]
 
 
-WORDS: Mapping[str, Mapping[str, list[str]]] = {
-    "server-everything": {"stdio": ["stdio"], "http": ["streamableHttp"], "sse": ["sse"]},
-    "server-filesystem": {},
-    "server-memory": {},
-}
-"""How they are told which transport to speak."""
+EVERYTHING = {"stdio": "stdio", "http": "streamableHttp", "sse": "sse"}
 
 
 def python(environment: str) -> str:
@@ -78,7 +73,7 @@ LIBRARY = Kit(
     uri="note://hello",
     prompt=("greet", {"name": NAME}),
     ask=ASKS,
-    change=({"tools": True}, Call("change")),
+    change=({"tools_list_changed": True}, Call("change")),
     progress=Call("wait", {"seconds": 0}),
     wait=Call("wait", {"seconds": 60}),
     stopped="count_stopped",
@@ -95,7 +90,7 @@ def servers(work: Path) -> list[Server]:
         Server(
             "everything",
             ("npm", "@modelcontextprotocol/server-everything"),
-            npm("server-everything"),
+            lambda transport: [*npm("server-everything")(transport), EVERYTHING[transport]],
             Kit(
                 Call("get-sum", {"a": 40, "b": 2}, "42"),
                 prompt=("args-prompt", {"city": CAPITAL}),
@@ -104,7 +99,10 @@ def servers(work: Path) -> list[Server]:
                     "sampling": Call("trigger-sampling-request", {"prompt": "The capital?"}, CAPITAL),
                     "roots": Call("get-roots-list", answer=ROOT),
                 },
-                change=({"resources": "demo://resource/dynamic/text/1"}, Call("toggle-subscriber-updates")),
+                change=(
+                    {"resource_subscriptions": "demo://resource/dynamic/text/1"},
+                    Call("toggle-subscriber-updates"),
+                ),
                 progress=Call("trigger-long-running-operation", {"duration": 0.3, "steps": 3}),
                 wait=Call("trigger-long-running-operation", {"duration": 60, "steps": 600}),
             ),
@@ -134,13 +132,7 @@ def servers(work: Path) -> list[Server]:
             "time",
             ("reference", "mcp-server-time"),
             lambda _: [python("reference"), "-m", "mcp_server_time"],
-            Kit(
-                Call(
-                    "convert_time",
-                    {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
-                    "21:00",
-                )
-            ),
+            Kit(Call("convert_time", TIME, "21:00")),
             revisions=BOTH,
         ),
         Server(
@@ -170,9 +162,9 @@ def servers(work: Path) -> list[Server]:
                 "lists": "It declares no prompts, though it has them; so they are not listed.",
                 "cancel, stdio": "It answers one request at a time: the next call waits for the one that was given up.",
                 "close, stdio": STUBBORN,
-                **all_of(
+                **dict.fromkeys(
+                    ("elicitation, http", "sampling, http", "roots, http", "progress, http"),
                     "Over HTTP its functions cannot ask, and tell of no progress: other clients see the same.",
-                    *("elicitation, http", "sampling, http", "roots, http", "progress, http"),
                 ),
             },
         ),
@@ -183,17 +175,13 @@ def servers(work: Path) -> list[Server]:
             LIBRARY,
             ("stdio", "http"),
             BOTH,
-            differs=all_of(
+            differs=dict.fromkeys(
+                (f"{what}, http, {HANDSHAKE}" for what in (*ASKS, "changes")),
                 "Its HTTP handler has no sessions for clients of the handshake: it cannot ask, nor tell of changes.",
-                *(f"{what}, http, {HANDSHAKE}" for what in (*ASKS, "changes")),
             ),
         ),
     ]
 
 
-def all_of(note: str, *cells: str) -> dict[str, str]:
-    """Say the same of several cells."""
-    return dict.fromkeys(cells, note)
-
-
+TIME = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 ENTITY = {"name": NAME, "entityType": "person", "observations": ["wrote the first program"]}
