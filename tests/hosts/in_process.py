@@ -1,16 +1,17 @@
-"""An agent with two servers in its process, by the SDK of which it is told, and with the program that the SDK brings.
+"""An agent with two servers in its process, by the Agent SDK of Claude, whose environment it runs in.
 
-Runs in the environment of that SDK; prints as JSON what the agent has heard of the tools.
+Prints as JSON the tools that the agent has found, and their results.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from typing import Annotated, Any
+
+from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, SystemMessage, ToolResultBlock, UserMessage
 
 from mcpkit import Context, Server, ToolError
 from mcpkit.compat.agent_sdk import ToolAnnotations, create_sdk_mcp_server, tool
@@ -59,16 +60,8 @@ SERVERS: dict[str, Any] = {
 }
 
 
-async def claude(model: str, home: str, tools: list[str]) -> dict[str, Any]:
-    """Let Claude Code do what its model says; return what it has found, and what came of the calls."""
-    from claude_agent_sdk import (
-        ClaudeAgentOptions,
-        ClaudeSDKClient,
-        SystemMessage,
-        ToolResultBlock,
-        UserMessage,
-    )
-
+async def run(model: str, home: str, tools: list[str]) -> dict[str, Any]:
+    """Let Claude Code call tools; return the listed tools, and the results of the calls."""
     options = ClaudeAgentOptions(
         mcp_servers=SERVERS,
         allowed_tools=tools,
@@ -99,25 +92,7 @@ async def claude(model: str, home: str, tools: list[str]) -> dict[str, Any]:
     return {"tools": listed, "results": results}
 
 
-async def qoder(model: str, home: str, tools: list[str]) -> dict[str, Any]:
-    """Start Qoder's program, which begins with nothing before it has logged in at Qoder."""
-    from qoder_agent_sdk import ProcessError, QoderAgentOptions, QoderSDKClient, access_token
-
-    token = os.environ.get("QODER_PERSONAL_ACCESS_TOKEN", "none")
-    options = QoderAgentOptions(
-        mcp_servers=SERVERS, allowed_tools=tools, cwd=home, env={"HOME": home}, auth=access_token(token)
-    )
-    said: list[str] = []
-    options.stderr = said.append
-    try:
-        async with QoderSDKClient(options) as client:
-            return {"status": await client.get_mcp_status()}
-    except ProcessError as error:
-        return {"problem": "\n".join([*said, str(error)])}
-
-
 if __name__ == "__main__":
-    sdk, model, *tools = sys.argv[1:]
+    model, *tools = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="agent-", ignore_cleanup_errors=True) as home:
-        account = asyncio.run((claude if sdk == "claude" else qoder)(model, home, tools))
-    print(json.dumps(account))
+        print(json.dumps(asyncio.run(run(model, home, tools))))

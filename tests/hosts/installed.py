@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from host import TIME_OUT, Finished, Host
 from models import app
@@ -108,23 +109,19 @@ class Given:
         return self.host.version
 
     def connects(self, target: list[str]) -> tuple[bool, str]:
-        """Give it the server in a fresh home, connect, and take it away again; say whether all came as it should."""
+        """Install the server in a fresh home, connect, and uninstall it; return whether all was as expected."""
         with tempfile.TemporaryDirectory(prefix="host-", ignore_cleanup_errors=True) as home:
             file = Path(home, KNOWN[self.known_as].user.linux.removeprefix("~/"))
             file.parent.mkdir(exist_ok=True)
             file.write_text(self.settings)
-            told = [self._mcpkit(home, "install", self.known_as, *target)]
-            told.append(self._mcpkit(home, "uninstall", self.known_as, "weather"))
+            output = self._mcpkit(home, "install", self.known_as, *target)
+            output += self._mcpkit(home, "uninstall", self.known_as, "weather")
             if file.read_text() != self.settings:
                 return False, f"not as before: {file.read_text()}"
-            told.append(self._mcpkit(home, "install", self.known_as, *target))
+            output += self._mcpkit(home, "install", self.known_as, *target)
             checked = self.host.run(home, *self.check)
-            told.append(checked.stdout)
-            told.append(
-                self._mcpkit(home, "uninstall", self.known_as, "weather")
-            )  # its file may have been written
-            is_gone = "weather" not in file.read_text()
-            return self.has_connected(checked) and is_gone, "\n".join(told)
+            output += checked.stdout + self._mcpkit(home, "uninstall", self.known_as, "weather")
+            return self.has_connected(checked) and "weather" not in file.read_text(), output
 
     def _mcpkit(self, home: str, *arguments: str) -> str:
         finished = subprocess.run(
@@ -178,15 +175,8 @@ def in_terminal(
         except OSError:  # how the end of a terminal is told
             return
 
-    process = subprocess.Popen(
-        command,
-        stdin=its_end,
-        stdout=its_end,
-        stderr=its_end,
-        cwd=home,
-        env=environment,
-        start_new_session=True,
-    )
+    ends: Any = {"stdin": its_end, "stdout": its_end, "stderr": its_end}
+    process = subprocess.Popen(command, **ends, cwd=home, env=environment, start_new_session=True)
     os.close(its_end)
     drained = threading.Thread(target=drain)
     drained.start()

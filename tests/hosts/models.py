@@ -50,31 +50,24 @@ def message(model: str, text: str | Call) -> Response:
         block, reason = {"type": "text", "text": ""}, "end_turn"
         delta = {"type": "text_delta", "text": text}
     usage = {"input_tokens": 1, "output_tokens": 1}
+    stop = {"stop_reason": None, "stop_sequence": None}
     begun = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "model": model,
         "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
         "usage": usage,
     }
-    return _streamed(
-        [
-            {"type": "message_start", "message": begun},
-            {"type": "content_block_start", "index": 0, "content_block": block},
-            {"type": "content_block_delta", "index": 0, "delta": delta},
-            {"type": "content_block_stop", "index": 0},
-            {
-                "type": "message_delta",
-                "delta": {"stop_reason": reason, "stop_sequence": None},
-                "usage": usage,
-            },
-            {"type": "message_stop"},
-        ],
-        has_names=True,
-    )
+    events = [
+        {"type": "message_start", "message": {**begun, **stop}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {**stop, "stop_reason": reason}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return _streamed(events, has_names=True)
 
 
 def completion(model: str, text: str | Call) -> Response:
