@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpkit.auth import UpstreamProvider
+from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, UpstreamLogin
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
@@ -52,6 +57,7 @@ class Net:
     def __init__(self, issuer: str) -> None:
         self.issuer = issuer
         self.requests: list[httpx2.Request] = []
+        self.instead: dict[str, httpx2.Response] = {}
 
     def client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self.respond))
@@ -76,7 +82,10 @@ class Net:
             "/userinfo": {"sub": "ada", "email": "ada@example.com"},
             "/token": {"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": id_token},
         }
-        return httpx2.Response(200, json=documents["/" + request.url.path.rpartition("/")[2]])
+        path = "/" + request.url.path.rpartition("/")[2]
+        if path not in documents:
+            return httpx2.Response(404)
+        return self.instead.get(path) or httpx2.Response(200, json=documents[path])
 
 
 @pytest.mark.parametrize(
@@ -106,6 +115,37 @@ async def test_upstream_preset_requests(create, name, issuer, scopes, more, auth
     assert (b"client_secret=secret" in sent.content) is (authentication == "post")
     assert ("authorization" in sent.headers) is (authentication == "basic")
     assert str(net.requests[0].url) == f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=4,
+)
+MEMBERS = st.sampled_from(
+    ["access_token", "token_type", "expires_in", "refresh_token", "id_token", "error", "sub"]
+)
+BODY = st.dictionaries(MEMBERS, JSON, max_size=5).map(json.dumps).map(str.encode) | st.binary(max_size=60)
+
+
+@given(
+    st.sampled_from(["/openid-configuration", "/keys", "/userinfo", "/token"]),
+    BODY,
+    st.sampled_from(["application/json", "text/html", "application/x-www-form-urlencoded"]),
+    st.sampled_from([200, 200, 200, 400, 401, 403, 404, 500, 503]),
+)
+def test_upstream_generated_responses_give_no_login(path, body, media_type, status):
+    net = Net("https://id.example.com")
+    net.instead[path] = httpx2.Response(status, content=body, headers={"Content-Type": media_type})
+
+    async def run() -> None:
+        async with net.client() as client:
+            login = UpstreamLogin(UpstreamProvider.openid(net.issuer, "id", "secret", http_client=client))
+            await login.url()
+            await login.redeemed({"code": "a", "iss": net.issuer})
+
+    with pytest.raises((UpstreamRefusedError, UpstreamUnavailableError)):
+        anyio.run(run)
 
 
 CREDENTIALS = ("id", "secret")

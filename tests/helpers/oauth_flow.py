@@ -228,6 +228,7 @@ class FakeUpstream(UpstreamProvider):
         self.claims: dict[str, Any] = {"login": "ada"}
         self.lifetime: float | None = 3600.0
         self.is_refreshing = True
+        self.bound = {"code_challenge", "nonce", "redirect_uri"}  # what binds a code to its login
         self.down: set[str] = set()
         self.refusing: dict[str, str] = {}
         self.asked: list[str] = []
@@ -265,11 +266,8 @@ class FakeUpstream(UpstreamProvider):
             raise UpstreamRefusedError(answer["error"], "the user said no")
         user, query = self._codes.pop(answer.get("code", ""), ("", {}))
         digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-        if (query.get("code_challenge"), query.get("nonce"), query.get("redirect_uri")) != (
-            digest,
-            nonce,
-            redirect_uri,
-        ):
+        expected = {"code_challenge": digest, "nonce": nonce, "redirect_uri": redirect_uri}
+        if not query or any(query[name] != expected[name] for name in self.bound):
             raise UpstreamRefusedError("invalid_grant", "the code is none of this login")
         return Identity(user, dict(self.claims)), self._issued(user)
 

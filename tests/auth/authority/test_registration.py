@@ -83,7 +83,8 @@ async def test_register_redirect_uris_of_known_clients_are_accepted(server, uri)
         "https://app.example/cb#", "https://user@app.example/cb", "https://:pass@app.example/cb",
         "https://app.example\\@evil.example/", "https://app.example:99999/", "https://[::1/",
         "https://app.example/ü", "https://app.example/a b", "https://app.example/\nLocation: x",
-        "/cb", "cb", "", "app.example:cb", "urn:ietf:wg:oauth:2.0:oob",
+        "https://\u0430pple.com/cb", "https://evil\u3002example/cb", "https://example\u2024com/cb",
+        "https://\uff41pple.com/cb", "/cb", "cb", "", "app.example:cb", "urn:ietf:wg:oauth:2.0:oob",
         "https://app.example/" + "x" * 2000, 7, None, ["https://app.example/cb"],
     ],
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,21 +11,17 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.applications import Starlette
-from starlette.responses import Response
 
-from mcpkit.auth.authority.look import Look
-from mcpkit.auth.proxy.edge import at_the_edge
-from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS, Limits
+from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS
 from mcpkit.state.memory import Memory
-from tests.auth.proxy.world import EDITOR, EVIL, MCP, World, answer, consented
-from tests.helpers.fake_idp import KEYS, OPENID, TOKEN, USERINFO
-from tests.helpers.oauth_flow import CALLBACK, ORIGIN, PROXY_ORIGIN, AuthServer, Login, PageForms
+from tests.helpers.oauth_flow import CALLBACK, PROXY_ORIGIN, Login, PageForms, ProxyServer, redirect_params
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
 METADATA = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+REGISTER: tuple[str, str, dict[str, Any]] = ("POST", "/register", {"json": METADATA})
+ADDRESS, OTHER_ADDRESS = "192.0.2.7", "192.0.2.8"
 
 
 class Frozen(Memory):
@@ -39,20 +34,21 @@ class Away(Memory):
         raise ConnectionError("away")
 
 
-class Edge:
-    def __init__(self, shared: Memory | None = None) -> None:
-        self.here = AuthServer(shared=Frozen() if shared is None else shared)
-        site = self.here.site
-        limits = Limits(site.storage, site.name, site.audit, Look("Notes"))
-        self.app = Starlette(routes=at_the_edge(self.here.authority.routes(), limits))
+@pytest.fixture
+def proxy() -> ProxyServer:
+    return ProxyServer(kept={"shared": Frozen()}, title="Notes")
 
-    def at(self, address: str) -> httpx2.AsyncClient:
-        transport = httpx2.ASGITransport(self.app, client=(address, 5000))
-        return httpx2.AsyncClient(transport=transport, base_url=ORIGIN)
 
-    async def many(self, address: str, times: int, method: str, path: str, **options: Any) -> list[int]:
-        async with self.at(address) as client:
-            return [(await client.request(method, path, **options)).status_code for _ in range(times)]
+def client_at(proxy: ProxyServer, address: str = ADDRESS) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(proxy.app, client=(address, 5000))
+    return httpx2.AsyncClient(transport=transport, base_url=PROXY_ORIGIN)
+
+
+async def statuses(
+    proxy: ProxyServer, times: int, method: str, path: str, options: Any, address: str = ADDRESS
+) -> list[int]:
+    async with client_at(proxy, address) as client:
+        return [(await client.request(method, path, **options)).status_code for _ in range(times)]
 
 
 @pytest.mark.limit("pages of `OAuthProxy` to one address")
@@ -61,17 +57,16 @@ class Edge:
 @pytest.mark.parametrize(
     ("method", "path", "options", "burst", "status"),
     [
-        ("POST", "/register", {"json": METADATA}, REGISTRATIONS.burst, 201),
+        (*REGISTER, REGISTRATIONS.burst, 201),
         ("GET", "/authorize", {}, PAGES.burst, 400),
         ("POST", "/authorize", {}, PAGES.burst, 400),
         ("POST", "/token", {}, TOKENS.burst, 400),
         ("POST", "/revoke", {}, TOKENS.burst, 400),
     ],
 )
-async def test_limit_of_one_address_returns_429(method, path, options, burst, status):
-    edge = Edge()
-    assert await edge.many("192.0.2.7", burst, method, path, **options) == [status] * burst
-    async with edge.at("192.0.2.7") as client:
+async def test_limit_of_one_address_returns_429(proxy, method, path, options, burst, status):
+    assert await statuses(proxy, burst, method, path, options) == [status] * burst
+    async with client_at(proxy) as client:
         refused = await client.request(method, path, **options)
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["retry-after"]) < 3
@@ -83,24 +78,21 @@ async def test_limit_of_one_address_returns_429(method, path, options, burst, st
     else:
         assert refused.json()["error"] == "temporarily_unavailable"
         assert refused.headers["access-control-allow-origin"] == "*"
-    assert await edge.many("192.0.2.8", 1, method, path, **options) == [status]
+    assert await statuses(proxy, 1, method, path, options, OTHER_ADDRESS) == [status]
 
 
-async def test_limit_is_shared_between_processes():
-    shared = Frozen()
-    one, two = Edge(shared), Edge(shared)
-    half = REGISTRATIONS.burst // 2
-    for edge in (one, two):
-        assert set(await edge.many("192.0.2.7", half, "POST", "/register", json=METADATA)) == {201}
-    for edge in (one, two):
-        assert await edge.many("192.0.2.7", 1, "POST", "/register", json=METADATA) == [429]
+async def test_limit_is_shared_between_processes(proxy):
+    other = ProxyServer(kept={"shared": proxy.site.storage})
+    for each in (proxy, other):
+        assert set(await statuses(each, REGISTRATIONS.burst // 2, *REGISTER)) == {201}
+    for each in (proxy, other):
+        assert await statuses(each, 1, *REGISTER) == [429]
 
 
-@pytest.mark.parametrize("shared", [Frozen(), Away()])
-async def test_limit_is_off_for_loopback_and_store_failure(shared):
-    address = "127.0.0.1" if isinstance(shared, Frozen) else "192.0.2.7"
-    many = REGISTRATIONS.burst + 5
-    assert set(await Edge(shared).many(address, many, "POST", "/register", json=METADATA)) == {201}
+@pytest.mark.parametrize(("shared", "address"), [(Frozen(), "127.0.0.1"), (Away(), ADDRESS)])
+async def test_limit_is_off_for_loopback_and_store_failure(shared, address):
+    proxy = ProxyServer(kept={"shared": shared})
+    assert set(await statuses(proxy, REGISTRATIONS.burst + 5, *REGISTER, address)) == {201}
 
 
 @each_row(
@@ -114,15 +106,16 @@ async def test_limit_is_off_for_loopback_and_store_failure(shared):
         ("POST", "/revoke"),
     ],
 )
-async def test_cors_allows_program_endpoints(method, path):
-    async with Edge().at("192.0.2.7") as client:
-        preflight_headers = {
-            "Origin": "https://client.example",
-            "Access-Control-Request-Method": method,
-            "Access-Control-Request-Headers": "authorization, mcp-protocol-version",
-        }
+async def test_cors_allows_program_endpoints(proxy, method, path):
+    headers = {"Origin": "https://client.example"}
+    preflight_headers = {
+        **headers,
+        "Access-Control-Request-Method": method,
+        "Access-Control-Request-Headers": "authorization, mcp-protocol-version",
+    }
+    async with client_at(proxy) as client:
         preflight = await client.options(path, headers=preflight_headers)
-        response = await client.request(method, path, headers={"Origin": "https://client.example"})
+        response = await client.request(method, path, headers=headers)
     assert preflight.status_code == 204
     assert method in preflight.headers["access-control-allow-methods"]
     allowed = preflight.headers["access-control-allow-headers"]
@@ -134,52 +127,46 @@ async def test_cors_allows_program_endpoints(method, path):
     assert "retry-after" in response.headers["access-control-expose-headers"].lower()
 
 
-async def test_cors_denies_authorize():
-    edge = Edge()
-    login = await edge.here.login()
-    async with edge.at("192.0.2.7") as client:
-        headers = {"Origin": "https://client.example"}
-        answers = [
-            await client.get("/authorize", params=login.query, headers=headers),
-            await client.options("/authorize", headers={**headers, "Access-Control-Request-Method": "POST"}),
-            await client.get("/nowhere", headers=headers),
-        ]
-    assert [response.status_code for response in answers] == [200, 405, 404]
-    for response in answers:
-        assert "access-control-allow-origin" not in response.headers
+@each_row(
+    ("method", "path", "status"),
+    [("GET", "/authorize", 200), ("OPTIONS", "/authorize", 405), ("GET", "/nowhere", 404)],
+)
+async def test_cors_denies_authorize(flow, method, path, status):
+    query = (await flow.begun()).query
+    headers = {"Origin": "https://client.example", "Access-Control-Request-Method": "POST"}
+    response = await flow.browser.request(method, path, params=query, headers=headers)
+    assert response.status_code == status
+    assert "access-control-allow-origin" not in response.headers
 
 
 @pytest.mark.parametrize("size", [40_000, 1_000_000])
-async def test_oversized_requests_are_rejected(size):
-    world = World()
-    login = await world.client(EDITOR)
+async def test_oversized_requests_are_rejected(proxy, flow, size):
+    query = (await flow.begun()).query
     big = "x" * size
     line = big[:60_000]  # no client sends longer ones
-    good = {**METADATA, "redirect_uris": [EVIL]}
-    requests = [
-        ("GET", "/authorize", {"params": {**login.query, "state": line}}),
-        ("GET", "/authorize", {"params": {**login.query, "client_id": line}}),
+    requests: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/authorize", {"params": {**query, "state": line}}),
+        ("GET", "/authorize", {"params": {**query, "client_id": line}}),
         ("GET", "/callback", {"params": {"state": line}}),
         ("POST", "/authorize", {"data": {"request": big}}),
         ("POST", "/token", {"data": {"grant_type": "refresh_token", "refresh_token": big}}),
         ("POST", "/revoke", {"data": {"token": big}}),
-        ("POST", "/register", {"json": {**good, "client_name": big}}),
-        ("POST", "/register", {"json": {**good, "x": big}}),
+        ("POST", "/register", {"json": {**METADATA, "client_name": big}}),
+        ("POST", "/register", {"json": {**METADATA, "x": big}}),
         ("POST", "/register", {"json": {"redirect_uris": [f"https://evil.example/{big}"]}}),
-        ("POST", "/register", {"json": {"redirect_uris": [EVIL] * 1_000}}),
+        ("POST", "/register", {"json": {"redirect_uris": [CALLBACK] * 1_000}}),
         ("POST", "/register", {"content": b"[" * size, "headers": {"Content-Type": "application/json"}}),
     ]
-    async with world.browser() as attacker:
-        for method, path, options in requests:
-            response = await attacker.request(method, path, **options)
-            assert response.status_code in {400, 401, 413}, (path, options.keys())
-            assert len(response.content) < 20_000
-            assert big not in response.text
+    for method, path, options in requests:
+        response = await flow.browser.request(method, path, **options)
+        assert response.status_code in {303, 400, 401, 413}, (path, options.keys())
+        assert "code=" not in response.headers.get("location", "")
+        assert len(response.content) < 20_000
+        assert big not in response.text
 
 
-async def test_endless_body_does_not_block_others():
+async def test_endless_body_does_not_block_others(proxy, flow):
     """Others are served while forms arrive that never end."""
-    world = World()
     over = asyncio.Event()
 
     async def endless() -> Any:
@@ -187,26 +174,26 @@ async def test_endless_body_does_not_block_others():
         await over.wait()
 
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    async with world.browser(address="198.51.100.1") as attacker:
+    async with client_at(proxy) as attacker:
         waiting = [
             asyncio.create_task(attacker.post("/token", content=endless(), headers=headers))
             for _ in range(20)
         ]
-        tokens = await world.logged_in("ada")
-        assert await world.user_of(tokens["access_token"]) == "ada"
+        assert (await proxy.granted(await flow.tokens())).principal.subject == "ada"
         over.set()
         await asyncio.gather(*waiting)
 
 
-async def test_concurrent_document_requests_fetch_once(monkeypatch):
+async def test_concurrent_document_requests_fetch_once(proxy, monkeypatch):
     """A service that runs the clients of its users: all of them come from one address, with one client ID."""
-    requests: list[str] = []
+    url = "https://editor.example.org/client.json"
+    document = {"client_id": url, "client_name": "Editor", "redirect_uris": [CALLBACK]}
+    requests: list[httpx2.Request] = []
     go_on = asyncio.Event()
 
     async def respond(request: httpx2.Request) -> httpx2.Response:
-        requests.append(str(request.url))
+        requests.append(request)
         await go_on.wait()
-        document = {"client_id": requests[0], "client_name": "Editor", "redirect_uris": [EDITOR]}
         return httpx2.Response(200, json=document)
 
     def client() -> httpx2.AsyncClient:
@@ -214,9 +201,9 @@ async def test_concurrent_document_requests_fetch_once(monkeypatch):
 
     monkeypatch.setattr("mcpkit.auth.authority.public_internet.public_client", client)
     monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 60.0)
-    login = Login("https://editor.example.org/client.json", EDITOR, resource=MCP)
-    async with World().browser(address="198.51.100.1") as host:
-        waiting = [asyncio.create_task(host.post("/token", data=login.form("x"))) for _ in range(40)]
+    form = Login(url).form("x")
+    async with client_at(proxy) as host:
+        waiting = [asyncio.create_task(host.post("/token", data=form)) for _ in range(40)]
         await asyncio.wait(waiting, timeout=0.2)  # long enough for all of them to need the document
         go_on.set()
         responses = await asyncio.gather(*waiting)
@@ -230,33 +217,6 @@ TEXT = st.text(max_size=30) | st.sampled_from(
 PARAMETERS = st.sampled_from(
     ["code", "state", "error", "error_description", "error_uri", "iss", "session_state"]
 )
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=4,
-)
-MEMBERS = st.sampled_from(
-    [
-        "access_token", "token_type", "expires_in", "refresh_token", "scope", "id_token", "error", "sub",
-        "email",
-    ]
-)  # fmt: skip
-BODY = st.binary(max_size=60) | (st.dictionaries(MEMBERS, JSON, max_size=5) | JSON).map(
-    lambda value: json.dumps(value).encode()
-)
-
-
-def check(world: World, response: httpx2.Response) -> None:
-    assert response.status_code in {200, 303, 400, 403, 413, 429, 503}, response.text
-    assert "Traceback" not in response.text
-    assert not [token for token in world.provider.tokens if token in response.text + str(response.headers)]
-    location = response.headers.get("location", EDITOR)
-    assert location.startswith((EDITOR, "https://id.example.net/"))
-    assert location.isascii()
-    assert location.isprintable()
-    for cookie in response.headers.get_list("set-cookie"):
-        assert cookie.startswith("__Host-mcpkit-")
-    assert response.headers["cache-control"] == "no-store"
 
 
 @given(
@@ -265,46 +225,28 @@ def check(world: World, response: httpx2.Response) -> None:
     st.booleans(),
 )
 def test_callback_generated_parameters(pairs, cookies, has_state):
-    async def run() -> None:
-        world = World()
-        login = await world.client(EDITOR)
-        async with world.browser("ada", address="127.0.0.1") as browser:
-            state = answer(await consented(browser, login))["state"]
-            query = [*pairs, ("state", state)] if has_state else pairs
-            [own] = [each.name for each in browser.cookies.jar if "-login-" in each.name]
-            names = [own, *(f"{own}.{number}" for number in range(1, len(cookies)))]
-            for name, value in zip(names, cookies, strict=False):
-                browser.cookies.set(name, value, domain="mcp.example.com")
-            response = await browser.get(f"/callback?{urlencode(query, errors='surrogatepass')}")
-        check(world, response)
-        assert "code" not in answer(response)
+    async def run() -> tuple[ProxyServer, httpx2.Response]:
+        proxy = ProxyServer()
+        flow = proxy.flow()
+        url = httpx2.URL(await flow.at_provider())
+        query = [*pairs, ("state", url.params["state"])] if has_state else pairs
+        [own] = [name for name in flow.browser.cookies if "-login-" in name]
+        names = [own, *(f"{own}.{number}" for number in range(1, len(cookies)))]
+        for name, value in zip(names, cookies, strict=False):
+            flow.browser.cookies.set(name, value, domain="mcp.example.com")
+        return proxy, await flow.browser.get(f"/callback?{urlencode(query, errors='surrogatepass')}")
 
-    anyio.run(run)
-
-
-@given(
-    BODY,
-    st.sampled_from(
-        [(path, True) for path in (TOKEN, USERINFO, KEYS, OPENID)] + [(TOKEN, False), (USERINFO, False)]
-    ),
-    st.sampled_from(["application/json", "text/html", "application/x-www-form-urlencoded"]),
-    st.sampled_from([200, 200, 200, 400, 401, 403, 404, 500, 503]),
-)
-def test_provider_generated_answers(body, place, kind, status):
-    path, openid = place
-
-    async def run() -> None:
-        world = World(openid=openid)
-        garbage = Response(body, status, media_type=kind)
-        world.provider.instead = lambda request: garbage if request.url.path == path else None
-        login = await world.client(EDITOR)
-        async with world.browser("ada", address="127.0.0.1") as browser:
-            sent = await consented(browser, login)
-            check(world, sent)
-            ended = await browser.follow(sent, until=EDITOR)
-            check(world, ended)
-        assert answer(ended)["iss"] == PROXY_ORIGIN
-        # What userinfo says about a user is believed.
-        assert await world.holds(login, ended) is None or path == USERINFO
-
-    anyio.run(run)
+    proxy, response = anyio.run(run)
+    assert response.status_code in {303, 400, 403, 413, 503}, response.text
+    seen = response.text + str(response.headers)
+    assert not [secret for secret in proxy.upstream.handed_out if secret in seen]
+    assert "Traceback" not in response.text
+    if response.status_code == 303:
+        location = response.headers["location"]
+        assert location.startswith(CALLBACK)
+        assert location.isascii()
+        assert location.isprintable()
+        assert "code" not in redirect_params(response)
+    for cookie in response.headers.get_list("set-cookie"):
+        assert cookie.startswith("__Host-mcpkit-")
+    assert response.headers["cache-control"] == "no-store"

@@ -12,10 +12,19 @@ import pytest
 
 from mcpkit import Scope
 from mcpkit.auth.base64url import encode
+from mcpkit.auth.proxy.remembered import FIELD
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.revocations import Revocations
 from tests.helpers.clock import Clock
-from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, Login, ProxyServer, form_of, redirect_params
+from tests.helpers.oauth_flow import (
+    PROXY_MCP,
+    PROXY_ORIGIN,
+    Login,
+    ProxyServer,
+    client_documents,
+    form_of,
+    redirect_params,
+)
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -225,14 +234,17 @@ async def test_remembered_consent_cookie_limit(proxy):
     assert [shows_page(await each.open()) for each in programs] == [True] * 4 + [False] * 8
 
 
-async def test_remembered_consent_cookie_attributes(proxy):
+DOCUMENT = "https://editor.example.org/client.json"
+
+
+@pytest.mark.parametrize("uri", [CALLBACK, "https://editor.example.org/callback"])
+async def test_shared_document_consent_is_not_remembered(proxy, uri):
+    """All users of an editor share its client ID: a malicious server could send them on to this one."""
     program = Program(proxy)
-    form = form_of(await program.open()) | {"remember": "yes"}
-    forward = await program.browser.post("/authorize", data=form)
-    back = await program.browser.get(await proxy.upstream.visit(forward.headers["location"]))
-    [cookie] = [each for each in back.headers.get_list("set-cookie") if "remembered" in each]
-    assert cookie.startswith("__Host-mcpkit-remembered-")
-    for attribute in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age=2592000"):
-        assert attribute in cookie
-    for text in ("ada", "notes", "127.0.0.1", program.client_id):
-        assert text not in cookie.partition(";")[0]
+    program.client_id = DOCUMENT
+    document = {"client_id": DOCUMENT, "client_name": "Editor", "redirect_uris": [uri]}
+    with client_documents({DOCUMENT: document}):
+        assert f'name="{FIELD}"' not in (await program.open(redirect_uri=uri)).text
+        assert "code" in await program.allow(redirect_uri=uri)
+        assert shows_page(await program.open(redirect_uri=uri))
+    assert program.cookies == {}

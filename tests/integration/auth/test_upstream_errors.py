@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
+from mcpkit.auth.upstream.tokens import UpstreamTokens
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, REVOKE, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row
 
@@ -48,23 +49,20 @@ INVALID_MEMBERS = [
 @each_row(
     ("answer", "problem"),
     [
-        (Response(status_code=500), "responded with HTTP 500"),
-        (Response(status_code=429), "responded with HTTP 429"),
+        *((Response(status_code=status), f"responded with HTTP {status}") for status in (500, 429)),
         (Response(status_code=204), "JSON object"),
         (RedirectResponse("/elsewhere"), "HTTP 307"),
         (HTMLResponse("<h1>Sign in</h1>"), r"JSON object .*\(text/html\)"),
         (HTMLResponse("<h1>Forbidden</h1>", 403), r"text/html.*HTTP 403"),
         (PlainTextResponse("access_token=a&token_type=bearer"), r"JSON object .*\(text/plain\)"),
-        (JSONResponse(["a"]), "JSON object"),
-        (JSONResponse(None), "JSON object"),
-        (json_text('{"access_token": "a", "access_token": "b"}'), "JSON object"),
-        (json_text(b"\xff\xfe"), "JSON object"),
+        *((json_text(text), "JSON object") for text in (
+            '["a"]', "null", '{"access_token": "a", "access_token": "b"}', b"\xff\xfe",
+        )),
         TOO_LONG,
         (json_text(b"x", **{"Content-Encoding": "br"}), "a Content-Encoding that was not requested"),
         (json_text(b"this is no gzip", **{"Content-Encoding": "gzip"}), "cannot be decompressed"),
         (JSONResponse({}), "a missing or invalid token"),
-        (JSONResponse(TOKENS, 201), "responded with HTTP 201"),
-        (JSONResponse(TOKENS, 400), "responded with HTTP 400"),
+        *((JSONResponse(TOKENS, status), f"responded with HTTP {status}") for status in (201, 400)),
         *(
             (JSONResponse({**TOKENS, name: value}), problem)
             for name, values, problem in INVALID_MEMBERS
@@ -72,21 +70,18 @@ INVALID_MEMBERS = [
         ),
         (JSONResponse({"error": "invalid_client"}, 401), "Check client_id"),
         (JSONResponse({"error": "unauthorized_client"}, 403), "Check client_id"),
-        (JSONResponse({"error": "temporarily_unavailable"}, 400), "is temporarily unavailable"),
-        (JSONResponse({"error": "slow_down"}), "is temporarily unavailable"),
-        (JSONResponse({"error": {"code": 1}}, 400), "is temporarily unavailable"),
-        (JSONResponse({"error": ""}), "is temporarily unavailable"),
+        *((JSONResponse({"error": error}, 400), "is temporarily unavailable") for error in (
+            "temporarily_unavailable", "slow_down", {"code": 1}, "",
+        )),
     ],
-)
+)  # fmt: skip
 async def test_token_response_invalid_is_unavailable(provider, login, answer, problem):
-    _, tokens = await login.redeemed()
-    back = await login.answered()
+    tokens = UpstreamTokens("access", "refresh", None, ())
     provider.instead = only(TOKEN, answer)
-    for asking in (login.redeemed(back), login.upstream.provider.refresh(tokens)):
+    for asking in (login.redeemed({"code": "a"}), login.upstream.provider.refresh(tokens)):
         with pytest.raises(UpstreamUnavailableError, match=problem):
             await asking
-    provider.mend()
-    assert (await login.upstream.provider.refresh(tokens)).access_token, "nothing is lost"
+    assert not provider.asked["/elsewhere"]
 
 
 @each_row(
