@@ -1,14 +1,16 @@
-"""Opening a client and its calls: negotiation, timeouts, progress, cancellation, malformed answers, closing."""
+"""Opening a client and its calls: negotiation, timeouts, progress, malformed answers, closing, and SyncClient."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcpkit import Client, ProtocolError, Retries, Server, Timeout
+from mcpkit import Client, Context, ProtocolError, Retries, Server, SyncClient, Timeout
+from mcpkit.client import Change
 from mcpkit.client.link import negotiation
 from mcpkit.protocol.revisions import ALL
 from tests.helpers.scripted_transport import (
@@ -25,12 +27,23 @@ from tests.helpers.waiting import LoopClock, until
 pytestmark = pytest.mark.anyio
 
 Answer = Callable[[ScriptedTransport, Message], list[Message]]
-bakery = Server("bakery", version="7")
+bakery = Server("bakery", version="7", instructions="Ask for bread.")
 
 
 @bakery.tool
-def bake() -> str:
+async def bake(ctx: Context) -> str:
+    await ctx.report_progress(1, 2)
     return "bread"
+
+
+@bakery.resource("bread://rye")
+def rye() -> str:
+    return "rye"
+
+
+@bakery.prompt
+def toast(name: str) -> str:
+    return f"A toast to {name}."
 
 
 def handshake(transport: ScriptedTransport, message: Message) -> list[Message]:
@@ -271,3 +284,76 @@ async def test_call_invalid_options_are_refused(
         with pytest.raises(error, match=message):
             await client.call_tool("bake", **options)
         assert (await client.call_tool("bake")).text == "bread"
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+def test_sync_client_has_operations_of_client(revision: str) -> None:
+    steps: list[float] = []
+    with SyncClient(bakery, protocol_version=revision) as client:
+        assert client.protocol_version == revision
+        assert client.protocol_version_reason == "as requested"
+        assert client.server_info["name"] == "bakery"
+        assert "tools" in client.server_capabilities
+        assert client.instructions == "Ask for bread."
+        result = client.call_tool("bake", progress=lambda *step: steps.append(step[0]))
+        assert result.text == "bread"
+        assert [tool["name"] for tool in client.list_tools()] == ["bake"]
+        assert [each["uri"] for each in client.list_resources()] == ["bread://rye"]
+        assert client.list_resource_templates() == []
+        assert [each["name"] for each in client.list_prompts()] == ["toast"]
+        assert client.read_resource("bread://rye")[0]["text"] == "rye"
+        assert client.get_prompt("toast", {"name": "Ada"})[0]["content"]["text"] == "A toast to Ada."
+        assert client.request("tools/list")["tools"]
+        client.set_log_level("error")
+        with pytest.raises(ProtocolError):
+            client.call_tool("unknown")
+    assert steps == [1]
+
+
+def test_sync_client_has_all_coroutine_methods() -> None:
+    methods = {name for name, value in vars(Client).items() if asyncio.iscoroutinefunction(value)}
+    assert {name for name in methods if name[0] != "_" and not hasattr(SyncClient, name)} == set()
+
+
+def loops() -> int:
+    """Count the threads of clients."""
+    return sum(thread.name == "mcpkit-client" for thread in threading.enumerate())
+
+
+def test_sync_client_thread_ends_on_close() -> None:
+    before = loops()
+    client = SyncClient(bakery)
+    for _ in range(3):
+        with client:
+            client.call_tool("bake")
+            assert loops() == before + 1
+        client.close()
+        assert loops() == before
+    with pytest.raises(ConnectionError, match="not open"):
+        client.call_tool("bake")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_sync_watch_yields_changes(revision: str) -> None:
+    server = Server("changing")
+
+    @server.resource("x://a")
+    def read() -> str:
+        return "text"
+
+    @server.tool
+    async def change() -> None:
+        server.notify_resource_updated("x://a")
+
+    with SyncClient(server, protocol_version=revision) as client:
+        with client.listen(resource_subscriptions="x://a") as changes:
+            client.call_tool("change")
+            assert next(changes) == Change("resource", "x://a")
+            client.call_tool("change")
+            for change in changes:
+                assert change == Change("resource", "x://a")
+                break
+        assert list(changes) == []
+        changes.close()
+        with pytest.raises(ProtocolError, match="the list of prompts"):
+            client.listen(prompts_list_changed=True).__enter__()

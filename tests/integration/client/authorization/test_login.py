@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client, Retries
 from mcpkit.auth import DevAuth
-from mcpkit.client import ClientCredentials, EnterpriseManaged, MemoryTokens, OAuth, WorkloadIdentity
+from mcpkit.client import ClientCredentials, MemoryTokens, OAuth
 from mcpkit.client.authorization.client_authentication import PublicClient
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, TokenSite, clicking, notes
@@ -253,54 +253,3 @@ async def test_client_credentials_refusal_has_no_secret(caplog: pytest.LogCaptur
     assert len(site.requests) == 1
     assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
     assert raised.value.status == 401
-
-
-async def test_workload_identity_sends_platform_token(tmp_path: Path) -> None:
-    (file := tmp_path / "token").write_text("of-the-platform\n")
-    site = TokenSite(issuer={"token_endpoint_auth_methods_supported": ["none"]})
-    with site.running() as url:
-        auth = WorkloadIdentity("job", file, issuer=site.origin)
-        assert await whoami(url, auth, protocol_version="2026-07-28") == "reports"
-    [request] = site.requests
-    assert request.form == {
-        "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-        "assertion": "of-the-platform",
-        "client_id": "job",
-        "resource": url,
-        "scope": "notes:read",
-    }
-
-
-TYPES = "urn:ietf:params:oauth:token-type:"
-
-
-async def test_enterprise_grant_is_exchanged_for_token() -> None:
-    answer = {"access_token": "the-grant", "issued_token_type": TYPES + "id-jag", "token_type": "N_A"}
-    site = TokenSite(exchange=lambda _: JSONResponse(answer))
-    with site.running() as url:
-        auth = EnterpriseManaged(
-            "notes-client",
-            secret="the-secret",
-            issuer=site.origin,
-            idp=f"{site.origin}/idp",
-            idp_client_id="our-client",
-            identity="the-identity",
-            storage=MemoryTokens(),
-        )
-        assert await whoami(url, auth, protocol_version="2025-11-25") == "reports"
-    exchange, grant = site.requests
-    assert exchange.path == "/idp/token"
-    assert exchange.form == {
-        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "requested_token_type": TYPES + "id-jag",
-        "audience": site.origin,
-        "resource": url,
-        "scope": "notes:read",
-        "subject_token": "the-identity",
-        "subject_token_type": TYPES + "id_token",
-        "client_id": "our-client",
-    }
-    assert "authorization" not in exchange.headers
-    assert grant.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
-    assert grant.form["assertion"] == "the-grant"
-    assert grant.headers["authorization"].startswith("Basic ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import tracemalloc
 import zlib
@@ -153,31 +152,6 @@ async def test_response_cut_is_error() -> None:
     error = await failure(script, "2025-11-25")
     assert "was lost before the response was complete" in str(error)
     assert error.may_have_begun
-
-
-@pytest.mark.parametrize(("revision", "streams"), [("2025-11-25", True), ("2026-07-28", False)])
-async def test_call_cancelled_closes_connection(revision: str, streams: bool) -> None:
-    begun, left = asyncio.Event(), asyncio.Event()
-
-    async def script(asked: Asked, reply: Reply) -> None:
-        if streams:
-            await reply.begin_stream()
-            await reply.event({"jsonrpc": "2.0", "method": "notifications/x"})
-        begun.set()
-        await reply.hang_up()
-        left.set()
-
-    async with scripted(greeting(script)) as server, client(server, revision) as opened:
-        call = asyncio.ensure_future(opened.call_tool("bake"))
-        await begun.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await asyncio.wait_for(left.wait(), 10)
-        if revision == "2026-07-28":  # the closed response is the message
-            assert server.of("POST", "notifications/cancelled") == []
-        else:
-            await until(lambda: server.of("POST", "notifications/cancelled"))
 
 
 def date(seconds: int = 0) -> str:

@@ -1,12 +1,14 @@
-"""The HTTP+SSE transport of 2024-11-05 at the client, and the parsers of event streams and challenges."""
+"""The HTTP+SSE transport of 2024-11-05, the transport to ASGI apps, and parsers of event streams and challenges."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mcpkit.client.link.errors import StatusError, TransportError
+from mcpkit.client.transports.http.asgi import AsgiTransport
 from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
 from mcpkit.client.transports.http.sse import SseTransport
@@ -256,3 +259,122 @@ def test_event_stream_event_too_large_is_error(text: bytes) -> None:
 ])  # fmt: skip
 def test_challenges_are_parsed(values: list[str], found: list[tuple[str, dict[str, str]]]) -> None:
     assert [(each.scheme, dict(each.parameters)) for each in read_challenges(values)] == found
+
+
+App = Callable[..., Awaitable[None]]
+PIECE = b"x" * 1024
+
+
+def http(function: App) -> App:
+    """Make an app of a function that serves requests; it knows no lifespan."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        await function(scope, receive, send)
+
+    return app
+
+
+@asynccontextmanager
+async def client_of(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """Give a client of an app, that leaves no task behind."""
+    before = asyncio.all_tasks()
+    async with httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost:8000") as client:
+        yield client
+    assert asyncio.all_tasks() - before == set()
+
+
+START = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+def body_part(part: bytes = b"", *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": part, "more_body": more}
+
+
+async def test_asgi_send_waits_for_reader() -> None:
+    sent = 0
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        await send(START)
+        while sent < 1000:
+            await send(body_part(PIECE, more=True))
+            sent += 1
+        await send(body_part())
+
+    async with client_of(app) as client, client.stream("GET", "/") as response:
+        parts = response.aiter_raw()
+        await anext(parts)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert sent <= 66
+        read = len(PIECE)
+        async for part in parts:
+            read += len(part)
+            assert sent * len(PIECE) - read <= 66 * len(PIECE)
+        assert (sent, read) == (1000, 1000 * len(PIECE))
+
+
+async def test_asgi_response_closed_disconnects_app() -> None:
+    ended: list[str] = []
+
+    @http
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(START)
+        await send(body_part(b"first", more=True))
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        ended.append("disconnected")
+        with pytest.raises(ConnectionResetError):
+            await send(body_part(b"second", more=True))
+        ended.append("refused")
+
+    async with client_of(app) as client:
+        async with client.stream("GET", "/") as response:
+            assert await anext(response.aiter_raw()) == b"first"
+        await until(lambda: ended == ["disconnected", "refused"])
+
+
+class AppWithLifespan:
+    """An app that keeps the steps of its lifespan, and the tasks that entered and left it."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.steps: list[str] = []
+        self.tasks: list[object] = []
+        app = Starlette(routes=[Route("/", self.page)], lifespan=self.lifespan)
+        self.client = httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost")
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[dict[str, str]]:
+        self.steps.append("starting")
+        self.tasks.append(asyncio.current_task())
+        if self.fails:
+            raise ValueError("no such table")
+        async with anyio.create_task_group():  # the task that entered it has to leave it
+            yield {"word": "here"}
+        self.tasks.append(asyncio.current_task())
+        self.steps.append("ended")
+
+    async def page(self, request: Request) -> PlainTextResponse:
+        word = request.state.word
+        request.state.word = "changed"
+        return PlainTextResponse(word)
+
+
+async def test_lifespan_runs_with_client() -> None:
+    app = AppWithLifespan()
+    async with app.client as client:
+        assert app.steps == ["starting"]
+        assert [(await client.get("/")).text for _ in range(2)] == ["here", "here"]
+    assert app.steps == ["starting", "ended"]
+    assert app.tasks[0] is app.tasks[1]
+
+
+async def test_lifespan_startup_failure_is_error() -> None:
+    app = AppWithLifespan(fails=True)
+    with pytest.raises(TransportError, match="the app could not start: ValueError: no such table") as raised:
+        await app.client.__aenter__()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert not raised.value.may_have_begun
