@@ -20,17 +20,14 @@ pytestmark = [
     pytest.mark.long,
 ]
 
-CANCELLABLE: list[tuple[str, dict[str, Any]]] = [("sleep", {"seconds": 3600}), ("block", {"seconds": 3600})]
-"""Tools that can be left alone: the server ends in order."""
-
+LONG = {"seconds": 3600}
 STUBBORN: list[tuple[str, dict[str, Any]]] = [
-    ("block_default_executor", {"seconds": 3600}),
-    ("block_loop", {"seconds": 3600}),
+    ("block_default_executor", LONG),
+    ("block_loop", LONG),
     ("spin", {}),
     ("swallow_cancellation", {}),
 ]
 """Tools that only the end of the process ends."""
-
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
@@ -57,7 +54,7 @@ def test_requests_before_end_of_input_are_answered() -> None:
         assert host.wait() == 0
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [CANCELLABLE[0], *STUBBORN])
+@pytest.mark.parametrize(("tool", "arguments"), [("sleep", LONG), *STUBBORN])
 def test_end_of_input_ends_the_process(tool: str, arguments: dict[str, Any]) -> None:
     with Host(GRACE=0.5) as host:
         host.send(call(1, tool, **arguments))
@@ -67,12 +64,9 @@ def test_end_of_input_ends_the_process(tool: str, arguments: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize(("tool", "arguments"), CANCELLABLE[1:])
-def test_signal_cancels_calls_and_leaves_the_lifespan(
-    tool: str, arguments: dict[str, Any], number: signal.Signals
-) -> None:
+def test_signal_cancels_calls_and_leaves_the_lifespan(number: signal.Signals) -> None:
     with Host(GRACE=3600) as host:
-        interrupt(host, tool, arguments, number)
+        interrupt(host, "block", LONG, number)
         assert "lifespan left" in host.read_notes()
         answer = host.receive()
         assert (answer["id"], answer["error"]["message"]) == (
@@ -97,10 +91,9 @@ def test_signal_ends_the_process_after_grace(
 def test_second_sigint_ends_the_process_at_once() -> None:
     with Host(GRACE=3600) as host:
         host.send(call(1, "swallow_cancellation"))
-        host.wait_for_note("blocking")
-        host.signal(signal.SIGINT)
-        host.wait_for_note("cancellation swallowed")
-        host.signal(signal.SIGINT)
+        for note in ("blocking", "cancellation swallowed"):
+            host.wait_for_note(note)
+            host.signal(signal.SIGINT)
         assert host.wait() == 128 + signal.SIGINT
 
 
@@ -123,7 +116,7 @@ def test_closed_output_ends_the_server() -> None:
         host.wait_for_note("lifespan left")
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [CANCELLABLE[1], *STUBBORN[1:3]])
+@pytest.mark.parametrize(("tool", "arguments"), [("block", LONG), *STUBBORN[1:3]])
 def test_server_ends_with_its_host(tool: str, arguments: dict[str, Any]) -> None:
     script = f"""
 import subprocess, sys
@@ -134,22 +127,17 @@ server.stdout.readline()
 print(server.pid, flush=True)
 server.wait()
 """
-    host = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(GRACE=0.5)
-    )
-    with host:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(GRACE=0.5)) as host:
         assert host.stdout is not None
-        process_descriptor = os.pidfd_open(int(host.stdout.readline()))
-        try:
-            host.kill()
-            assert has_died(process_descriptor)
-        finally:
-            os.close(process_descriptor)
+        server = os.pidfd_open(int(host.stdout.readline()))
+        host.kill()
+        assert has_died(server)
+        os.close(server)
 
 
 MODULE = """
 import os
-from dataclasses import dataclass
 
 from mcpkit import Limits, Server, ToolError
 
@@ -157,20 +145,14 @@ print("imported")
 server = Server("worked", limits=Limits(worker_processes=1))
 
 
-@dataclass
-class Sum:
-    total: int
-    process: int
-
-
 class OwnError(ToolError):
     pass
 
 
 @server.tool(run_in="process")
-def add(a: int, b: int) -> Sum:
+def add(a: int, b: int) -> list[int]:
     print("adding")
-    return Sum(a + b, os.getpid())
+    return [a + b, os.getpid()]
 
 
 @server.tool(run_in="process")
@@ -190,26 +172,22 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "worked.py").write_text(MODULE)
-    return tmp_path
-
-
 def start_module(folder: Path, *command: str, **settings: object) -> Host:
+    (folder / "worked.py").write_text(MODULE)
     return Host(prefix=["env", "-C", str(folder)], command=[sys.executable, *command], **settings)
 
 
-def structured(answer: dict[str, Any]) -> Any:
-    return answer["result"]["structuredContent"]
+def call_add(host: Host, id_: int) -> list[int]:
+    """Return the sum and the process of the worker."""
+    return host.ask(call(id_, "add", a=id_, b=2))["result"]["structuredContent"]
 
 
 @pytest.mark.parametrize("command", [("-m", "worked"), ("worked.py",)], ids=" ".join)
-def test_worker_finds_functions_of_the_main_module(command: tuple[str, ...], folder: Path) -> None:
-    with start_module(folder, *command) as host:
-        first, second = (structured(host.ask(call(n, "add", a=n, b=2))) for n in (1, 2))
-        assert (first["total"], second["total"]) == (3, 4)
-        assert first["process"] == second["process"] != host.process.pid
+def test_worker_finds_functions_of_the_main_module(command: tuple[str, ...], tmp_path: Path) -> None:
+    with start_module(tmp_path, *command) as host:
+        (first, process), (second, same) = call_add(host, 1), call_add(host, 2)
+        assert (first, second) == (3, 4)
+        assert process == same != host.process.pid
         assert text_of(host.ask(call(3, "refuse"))) == "of my own"
         host.close_input()
         assert host.wait() == 0
@@ -219,9 +197,9 @@ def test_worker_finds_functions_of_the_main_module(command: tuple[str, ...], fol
 @pytest.mark.parametrize(
     ("end", "is_busy"), [("end of input", True), ("SIGINT", False), ("SIGTERM", True), ("SIGKILL", True)]
 )
-def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> None:
-    with start_module(folder, "-m", "worked", GRACE=0.5) as host:
-        worker = os.pidfd_open(structured(host.ask(call(1, "add", a=1, b=2)))["process"])
+def test_workers_end_with_the_server(end: str, is_busy: bool, tmp_path: Path) -> None:
+    with start_module(tmp_path, "-m", "worked", GRACE=0.5) as host:
+        worker = os.pidfd_open(call_add(host, 1)[1])
         if is_busy:
             host.send(call(2, "spin"))
             host.wait_for_note("spinning")
