@@ -162,6 +162,12 @@ def login_cookies(browser: httpx2.AsyncClient) -> list[str]:
     return [name for name in browser.cookies if name.startswith("__Host-mcpkit-login-")]
 
 
+async def test_unfinished_logins_store_nothing(proxy):
+    for _ in range(20):
+        assert (await proxy.flow().answered()).status_code == 303
+    assert len(proxy.site.storage) == 0
+
+
 async def test_callback_after_ten_minutes_is_rejected(proxy, flow):
     url = await flow.at_provider()
     proxy.clock.now += 600
