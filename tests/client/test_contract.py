@@ -12,7 +12,7 @@ from mcpkit.client.contract.changes import changes
 from mcpkit.client.contract.lockfile import LockError, contract_of, read
 from mcpkit.client.contract.schemas import closed
 from mcpkit.client.contract.surface import Surface
-from mcpkit.client.contract.verdict import Effect, Verdict, of_input, of_output
+from mcpkit.client.contract.verdict import Effect, of_input, of_output
 from tests.helpers.tables import each_row
 
 B, C, U = "breaking", "compatible", "untold"
@@ -136,20 +136,10 @@ for name, narrow, wide in WIDER_ARGUMENTS:
 for name, narrow, wide in WIDER_CHANGES:
     CHANGES += [(f"{name}: wider", narrow, wide, C), (f"{name}: narrower", wide, narrow, B)]
 ARGUMENTS += [(name, call("v", v=old), call("v", v=new), effect) for name, old, new, effect in CHANGES]
-FORMATS = FormatChecker()
 
 
 def fits(schema: Any, value: Any) -> bool:
-    return Draft202012Validator(schema, format_checker=FORMATS).is_valid(value)
-
-
-def check_example(verdict: Verdict, old: Any, new: Any) -> None:
-    """Hold the example of a breaking change against both schemas, as others read them."""
-    assert (verdict.effect is Effect.BREAKING) == (verdict.example is not None)
-    assert (verdict.effect is Effect.COMPATIBLE) == (not verdict.obstacles)
-    if verdict.example is not None:
-        assert fits(old, verdict.example.value)
-        assert not fits(new, verdict.example.value)
+    return Draft202012Validator(schema, format_checker=FormatChecker()).is_valid(value)
 
 
 @each_row(("name", "old", "new", "expected"), ARGUMENTS)
@@ -158,7 +148,11 @@ def test_verdict_of_argument_change_and_reversed_result_change(
 ) -> None:
     verdict = of_input(old, new)
     assert verdict.effect.value == of_output(new, old).effect.value == expected, name
-    check_example(verdict, closed(old), new)
+    assert (verdict.effect is Effect.BREAKING) == (verdict.example is not None)
+    assert (verdict.effect is Effect.COMPATIBLE) == (not verdict.obstacles)
+    if verdict.example is not None:
+        assert fits(closed(old), verdict.example.value)
+        assert not fits(new, verdict.example.value)
 
 
 def test_verdict_obstacle_names_path() -> None:

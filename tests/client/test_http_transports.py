@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -261,22 +261,8 @@ def test_challenges_are_parsed(values: list[str], found: list[tuple[str, dict[st
     assert [(each.scheme, dict(each.parameters)) for each in read_challenges(values)] == found
 
 
-App = Callable[..., Awaitable[None]]
-PIECE = b"x" * 1024
-
-
-def http(function: App) -> App:
-    """Make an app of a function that serves requests; it knows no lifespan."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["type"] == "http"
-        await function(scope, receive, send)
-
-    return app
-
-
 @asynccontextmanager
-async def client_of(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+async def client_of(app: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """Give a client of an app, that leaves no task behind."""
     before = asyncio.all_tasks()
     async with httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost:8000") as client:
@@ -284,6 +270,7 @@ async def client_of(app: App) -> AsyncIterator[httpx2.AsyncClient]:
     assert asyncio.all_tasks() - before == set()
 
 
+PIECE = b"x" * 1024
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
 
@@ -294,9 +281,9 @@ def body_part(part: bytes = b"", *, more: bool = False) -> dict[str, Any]:
 async def test_asgi_send_waits_for_reader() -> None:
     sent = 0
 
-    @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
         nonlocal sent
+        assert scope["type"] == "http"  # it has no lifespan
         await send(START)
         while sent < 1000:
             await send(body_part(PIECE, more=True))
@@ -319,8 +306,8 @@ async def test_asgi_send_waits_for_reader() -> None:
 async def test_asgi_response_closed_disconnects_app() -> None:
     ended: list[str] = []
 
-    @http
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
         await send(START)
         await send(body_part(b"first", more=True))
         while (await receive())["type"] != "http.disconnect":

@@ -76,19 +76,19 @@ async def test_progress_handler_error_ends_call(turns: int) -> None:
 
 async def test_message_handler_receives_all_notifications() -> None:
     methods = ("notifications/tools/list_changed", "example.com/rang")
+    sent: list[Message] = [{"method": method, "params": {"number": 1}} for method in methods]
+    sent.append({"method": "notifications/bare"})
     received: list[tuple[str, dict[str, Any]]] = []
 
     def answer(_: ScriptedTransport, message: Message) -> list[Message]:
         if message["method"] == "server/discover":
             return [discovered(message)]
-        notifications = [{"method": method, "params": {"number": 1}} for method in methods]
-        return [*notifications, {"method": "notifications/bare"}, text(message, "rung")]
+        return [*sent, text(message, "rung")]
 
-    async with Client(
-        ScriptedTransport(answer), message_handler=lambda *message: received.append(message)
-    ) as client:
+    options: Any = {"message_handler": lambda *message: received.append(message)}
+    async with Client(ScriptedTransport(answer), **options) as client:
         await client.call_tool("ring")
-    assert received == [*((method, {"number": 1}) for method in methods), ("notifications/bare", {})]
+    assert received == [(each["method"], each.get("params", {})) for each in sent]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -61,14 +61,9 @@ async def test_login_requests_follow_specification(server: Granting) -> None:
         "scope": "notes:read offline_access",
     }
     [page], [token] = server.of("authorize"), server.of("token")
-    assert (page["response_type"], page["code_challenge_method"], page["prompt"]) == (
-        "code",
-        "S256",
-        "consent",
-    )
-    assert page["resource"] == token["resource"] == server.url
-    assert page["scope"] == "notes:read offline_access"
-    assert token["grant_type"] == "authorization_code"
+    fixed = {"response_type": "code", "code_challenge_method": "S256", "prompt": "consent"}
+    assert page.items() >= {**fixed, "scope": "notes:read offline_access", "resource": server.url}.items()
+    assert token.items() >= {"grant_type": "authorization_code", "resource": server.url}.items()
     assert not token.keys() & {"scope", "client_secret"}
     assert len(token["code_verifier"]) >= 43
 
@@ -128,25 +123,17 @@ def test_oauth_invalid_options_are_refused(options: dict[str, Any], problem: str
 
 
 @each_revision
-async def test_token_refused_is_refreshed(server: Granting, revision: str) -> None:
+async def test_token_refused_is_refreshed_once_by_concurrent_calls(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
-        await client.call_tool("whoami")
-        server.live.clear()
-        assert (await client.call_tool("whoami")).text == "ada: notes:read"
-    assert server.grants == ["authorization_code", "refresh_token"]
-    assert server.of("token")[1]["resource"] == server.url
-    assert "scope" not in server.of("token")[1]
-    assert len(browser.visits) == 1
-
-
-async def test_refresh_token_is_used_once_by_concurrent_calls(server: Granting) -> None:
-    async with Client(server.url, auth=clicking()) as client:
         await client.call_tool("whoami")
         server.live.clear()
         results = await asyncio.gather(*(client.call_tool("whoami") for _ in range(20)))
     assert {result.text for result in results} == {"ada: notes:read"}
     assert server.grants == ["authorization_code", "refresh_token"]
+    assert server.of("token")[1]["resource"] == server.url
+    assert "scope" not in server.of("token")[1]
+    assert len(browser.visits) == 1
 
 
 async def test_token_expiring_is_refreshed_before_request(server: Granting) -> None:
@@ -174,8 +161,7 @@ async def test_refresh_token_rejected_starts_login(server: Granting) -> None:
 
 
 async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
-    browser = Clicks()
-    async with Client(server.url, auth=clicking(browser)) as client:
+    async with Client(server.url, auth=clicking()) as client:
         await client.call_tool("whoami")
         server.live.clear()
         described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
