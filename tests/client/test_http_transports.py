@@ -23,6 +23,7 @@ from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.protocol.client import ClientWire
+from tests.helpers.processes import Received
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, until
@@ -31,23 +32,6 @@ pytestmark = pytest.mark.anyio
 
 ORIGIN = "http://localhost:8000"
 PING = ClientWire("2024-11-05", info={}, capabilities={}).request("ping")
-
-
-class Recorder:
-    """Keeps the messages of a transport, and the errors by which its connection was lost."""
-
-    def __init__(self) -> None:
-        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self.losses: asyncio.Queue[Exception] = asyncio.Queue()
-
-    def receive(self, line: bytes, request_id: object = None) -> None:
-        self.lines.put_nowait(line)
-
-    def is_pending(self, id_: object) -> bool:
-        return True
-
-    def connection_lost(self, error: Exception) -> None:
-        self.losses.put_nowait(error)
 
 
 class SseServer:
@@ -95,18 +79,17 @@ class SseServer:
 
 
 @asynccontextmanager
-async def opened(app: Any, **options: Any) -> AsyncIterator[tuple[SseTransport, Recorder]]:
+async def opened(app: Any, **options: Any) -> AsyncIterator[tuple[SseTransport, Received]]:
     """Give an open transport that leaves nothing behind."""
     before = asyncio.all_tasks()
-    transport, recorder = SseTransport(f"{ORIGIN}/sse", app=app, **options), Recorder()
+    transport, received = SseTransport(f"{ORIGIN}/sse", app=app, **options), Received()
     try:
-        await within(transport.open(recorder))
-        yield transport, recorder
+        await within(transport.open(received))
+        yield transport, received
     finally:
         await within(transport.close())
     await transport.close()
     assert asyncio.all_tasks() - before == set()
-    assert recorder.losses.empty()
 
 
 async def refusal(app: Any, **options: Any) -> TransportError:
@@ -120,12 +103,13 @@ async def refusal(app: Any, **options: Any) -> TransportError:
 
 async def test_sse_posts_messages_and_reads_stream() -> None:
     server = SseServer()
-    async with opened(server.app, headers={"X-Own": "1"}, token="secret") as (transport, recorder):
+    async with opened(server.app, headers={"X-Own": "1"}, token="secret") as (transport, received):
         await transport.send(PING)
         for chunk in (": keepalive\n\n", "event: message\nda", 'ta: {"id":1}\n\n', "data: 2\r\n\r\n"):
             server.send(chunk)
-        assert [await within(recorder.lines.get()) for _ in range(2)] == [b'{"id":1}', b"2"]
+        assert [await received.next() for _ in range(2)] == [{"id": 1}, 2]
     await within(server.gone.wait())
+    assert received.error is None
     ((posted, body),) = server.posted
     assert (posted.url.path, posted.url.query, body) == ("/messages", "session_id=1", PING.line)
     assert posted.headers["content-type"] == "application/json"
@@ -171,10 +155,10 @@ async def test_sse_session_gone() -> None:
 
 async def test_sse_stream_end_is_loss_and_reopens() -> None:
     server = SseServer()
-    transport, recorder = SseTransport(ORIGIN + "/sse", app=server.app), Recorder()
-    await transport.open(recorder)
+    transport, received = SseTransport(ORIGIN + "/sse", app=server.app), Received()
+    await transport.open(received)
     server.chunks.put_nowait(None)
-    lost = await within(recorder.losses.get())
+    lost = await received.end()
     assert str(lost) == f"{ORIGIN} closed its event stream"
     assert isinstance(lost, TransportError)
     assert lost.may_have_begun
@@ -184,7 +168,7 @@ async def test_sse_stream_end_is_loss_and_reopens() -> None:
     assert not reported.value.may_have_begun
     await transport.close()
     server.send("event: endpoint\ndata: /messages\n\n")
-    await transport.open(recorder)
+    await transport.open(received)
     await transport.send(PING)
     await transport.close()
     assert len(server.posted) == 1
@@ -192,12 +176,11 @@ async def test_sse_stream_end_is_loss_and_reopens() -> None:
 
 async def test_sse_event_too_large_ends_stream() -> None:
     server = SseServer()
-    async with opened(server.app, max_answer=1000) as (_, recorder):
-        server.send("data: " + "x" * 990 + "\n\n")
-        assert len(await within(recorder.lines.get())) == 990
+    async with opened(server.app, max_answer=1000) as (_, received):
+        server.send(f'data: "{"x" * 988}"\n\n')
+        assert len(await received.next()) == 988
         server.send("data: " + "x" * 1001)
-        lost = await within(recorder.losses.get())
-    assert "more than 1,000 bytes" in str(lost)
+        assert "more than 1,000 bytes" in str(await received.end())
 
 
 def read_events(*pieces: bytes, most: int = 1000) -> list[Event]:

@@ -1,9 +1,8 @@
-"""Servers as child processes over stdio: targets, messages, limits, environment, standard error, and their ends."""
+"""Servers as child processes over stdio: messages, limits, environment, standard error, and their ends."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -37,10 +36,6 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 @server.tool
-def where() -> list[str]:
-    return [os.getcwd(), os.environ.get("CITY", "")]
-
-@server.tool
 def die(note: str) -> str:
     with open(note, "a") as file:
         file.write("x")
@@ -49,20 +44,6 @@ def die(note: str) -> str:
 
 server.run("stdio")
 """
-
-
-async def test_target_configuration_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "server.py").write_text(SERVER)
-    (tmp_path / "inside").mkdir()
-    monkeypatch.setenv("TOWN", "Bergen")
-    args, env = ["${workspaceFolder}/server.py"], {"CITY": "${env:TOWN}"}
-    entry = {"command": sys.executable, "args": args, "env": env, "cwd": "inside"}
-    (path := tmp_path / ".vscode" / "mcp.json").parent.mkdir()
-    path.write_text(f"// of the editor\n{json.dumps({'servers': {'where': entry}})}")
-    for options, city in (({}, "Bergen"), ({"env": {"CITY": "Oslo"}}, "Oslo")):
-        async with Client(path, **options) as client:
-            result = await client.call_tool("where")
-        assert result.structured_content == [str(tmp_path / "inside"), city]
 
 
 async def test_client_of_process_makes_concurrent_calls_and_restarts_it_after_its_death(
