@@ -239,8 +239,11 @@ def test_function_whose_name_imports_another_object_is_refused() -> None:
 # Functions that fork
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
-WHERE = ["function", "thread", "generator", "coroutine"]
-HOW = ["return", "exit", "_exit", "raise", "interrupt", "exec"]
+WAYS = [
+    ("function", "return"), ("thread", "return"), ("generator", "return"), ("coroutine", "return"),
+    ("function", "_exit"), ("function", "interrupt"), ("coroutine", "exec"),
+]  # fmt: skip
+"""Where a child is forked, and how it ends."""
 
 
 def made(value: Any) -> Any:
@@ -251,7 +254,7 @@ def made(value: Any) -> Any:
 @pytest.mark.long
 async def test_no_child_answers_for_a_worker(processes: Processes) -> None:
     workers, children = set(), []
-    for token, (where, how) in enumerate(product(WHERE, ["return", "_exit", "interrupt", "exec"])):
+    for token, (where, how) in enumerate(WAYS):
         kwargs = {"where": where, "how": how, "token": token}
         number, worker, child = await processes.run(work.fork, kwargs, made)
         assert number == token, (where, how)
@@ -290,7 +293,8 @@ def test_no_child_keeps_the_port() -> None:
 
     with serving(from_text(PROGRAM)) as served:
         with httpx.Client(base_url=served.origin, headers={"Accept": "application/json"}) as client:
-            for number, (name, where, how) in enumerate(product(["fork", "quick"], WHERE, HOW)):
+            ways = [*WAYS, ("function", "exit"), ("function", "raise")]
+            for number, (name, (where, how)) in enumerate(product(["fork", "quick"], ways)):
                 if (name, where) == ("quick", "thread"):
                     continue
                 request = call(number, name, where=where, how=how, token=0)
