@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from pydantic import AliasChoices, AliasPath, Field
 from typing_extensions import Doc, NotRequired, TypedDict
 
-from mcpkit import Ask, RegistrationError, Server
+from mcpkit import RegistrationError, Server
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
@@ -206,32 +206,3 @@ def test_definition_wrong_is_refused_with_a_cure(
     assert "subject" in message
     assert any(cure in message.lower() for cure in CURES), message
     message.encode()  # it can be printed
-
-
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-@each_row(
-    ("type_", "content"),
-    [
-        (Model, {"a": 2, "when": "2024-01-01"}), (Aliased, {"$ref": 2}), (Typed, {"a": "x"}),
-        (Option, {"help": "x"}), (Named, {"a": 1, "b": "x"}), (Color, {"value": "red"}),
-    ],
-)  # fmt: skip
-async def test_definition_form_of_any_class_is_sent(revision: str, type_: Any, content: Any) -> None:
-    server = Server("s")
-
-    def subject(form: Any) -> str:
-        return type(form).__name__
-
-    subject.__annotations__ = {"form": Annotated[type_, Ask("WORD-message")], "return": str}
-    server.tool(subject)
-    requests: list[str] = []
-
-    def answer(_method: str, params: dict[str, Any]) -> dict[str, Any]:
-        requests.append(json.dumps(params, allow_nan=False))
-        return {"action": "accept", "content": content}
-
-    async with connect(server, protocol_version=revision, request_handler=answer) as client:
-        result = await client.call_tool("subject")
-    assert not result.is_error, result.text
-    assert "WORD-message" in requests[0]
-    assert ("WORD-a" in requests[0]) is (type_ in (Model, Aliased, Typed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -63,21 +62,6 @@ def test_registry_duplicate_error_names_both_places(register: Any, functions: An
         code = function.__code__
         assert f"{code.co_filename}:{code.co_firstlineno}" in str(caught.value)
     assert "replace=True" in str(caught.value)
-
-
-def test_registry_forward_reference_is_resolved(server: Server) -> None:
-    @server.tool
-    def forecast(place: Place) -> str:
-        return place.name
-
-    server.catalog.resolve()
-    schema = server.catalog.tools["forecast"].arguments.schema
-    assert schema["properties"]["place"]["properties"] == {"name": {"type": "string"}}
-
-
-@dataclass
-class Place:
-    name: str
 
 
 async def test_tags_disable_and_enable_components(server: Server) -> None:

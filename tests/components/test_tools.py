@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasChoices, AliasPath, BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcpkit import Context, Icon, RegistrationError, Server, ToolResult, tool
@@ -106,17 +106,6 @@ async def test_tool_with_input_schema_takes_dict(schema: Any) -> None:
         assert "city" in result.text
 
 
-async def test_tool_result_is_sent_unchanged(server: Server) -> None:
-    @server.tool
-    def f() -> ToolResult:
-        return ToolResult("text", structured={"x": 1}, is_error=True, meta={"example.com/x": 2})
-
-    async with connect(server) as client:
-        result = await client.call_tool("f")
-    assert (result.text, result.structured_content, result.is_error) == ("text", {"x": 1}, True)
-    assert result.meta["example.com/x"] == 2
-
-
 async def test_tool_result_without_promised_data_is_error(server: Server) -> None:
     @server.tool
     def f(broken: bool) -> int:
@@ -190,17 +179,12 @@ def test_tool_of_non_function_is_refused(thing: Any, message: str) -> None:
             register(thing)
 
 
-@each_row(
-    "field",
-    [
-        Field(alias="$from"), Field(validation_alias="$from"), Field(validation_alias=AliasPath("$from")),
-        Field(validation_alias=AliasChoices(AliasPath("a", 0), "$from", "other")),
-    ],
-)  # fmt: skip
-async def test_tool_argument_with_alias(field: Any) -> None:
-    server = Server("aliases")
-
-    def find(start: int, limit: Annotated[int, Field(alias="$limit")] = 5) -> list[int]:
+async def test_tool_argument_with_alias(server: Server) -> None:
+    @server.tool
+    def find(
+        start: Annotated[int, Field(validation_alias=AliasPath("$from"))],
+        limit: Annotated[int, Field(alias="$limit")] = 5,
+    ) -> list[int]:
         """Find.
 
         Args:
@@ -209,8 +193,6 @@ async def test_tool_argument_with_alias(field: Any) -> None:
         """
         return [start, limit]
 
-    find.__annotations__["start"] = Annotated[int, field]
-    server.tool(find)
     async with connect(server) as client:
         (tool,) = await client.list_tools()
         descriptions = {name: each["description"] for name, each in tool["inputSchema"]["properties"].items()}

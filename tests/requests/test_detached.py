@@ -196,39 +196,6 @@ async def test_detached_call_keeps_context_variables_state_and_principal() -> No
     assert actual[3]
 
 
-# Questions
-
-
-@REVISIONS
-async def test_detached_call_asks_by_requests(revision: str) -> None:
-    jobs = Jobs()
-    looks = iter([False, True])
-
-    @jobs.server.tool
-    async def order(ctx: Context) -> str:
-        first = await ctx.once("order", lambda: 7)
-        bread, roots = await ctx.elicit("Which bread?", str), await ctx.list_roots()
-        paid = await ctx.elicit_url("Pay", "https://example.com/pay", done=lambda: next(looks))
-        return f"{first} {bread.value} {roots[0].uri} {paid.action}"
-
-    async with jobs.server.running():
-        async with connect(jobs.server, protocol_version=revision, capabilities=CAPABILITIES) as client:
-            job, mailbox = await jobs.begin(client, "order")
-        for index, (method, result) in enumerate([
-            ("elicitation/create", {"action": "accept", "content": {"value": "rye"}}),
-            ("roots/list", {"roots": [{"uri": "file:///bakery"}]}), ("elicitation/create", {"action": "accept"}),
-        ]):  # fmt: skip
-            await until(lambda index=index: len(mailbox.messages) > index)
-            question = mailbox.messages[index]
-            assert question["method"] == method
-            mailbox.questions.answer({"id": question["id"], "result": result})
-        assert text_of(await job.result()) == "7 rye file:///bakery accept"
-    # Only that revision notifies which page was completed.
-    methods = [message["method"] for message in mailbox.messages[3:]]
-    assert methods == (["notifications/elicitation/complete"] if revision == "2025-11-25" else [])
-    assert ("elicitationId" in mailbox.messages[2]["params"]) is (revision == "2025-11-25")
-
-
 # Ends
 
 

@@ -77,8 +77,10 @@ def handshake(
 @BOTH
 async def test_questions_one_after_another_use_earlier_answers(revision: str) -> None:
     orders: list[str] = []
+    keys: list[str] = []
 
     async def plan(ctx: Context) -> str:
+        keys.append(ctx.idempotency_key)
         city = (await ctx.elicit("Which city?", City)).value
         number = await ctx.once("order", lambda: orders.append(city.name) or len(orders))
         warmth = (await ctx.elicit(f"How warm is it in {city.name}?", float)).value
@@ -88,6 +90,7 @@ async def test_questions_one_after_another_use_earlier_answers(revision: str) ->
     answers = ScriptedAnswers({"name": "Paris", "days": 3}, {"value": 21.5}, sampling_result("mild"))
     assert await call_tool(make_server(plan), answers, revision) == "3 days in Paris at 21.5: mild, order 1"
     assert orders == ["Paris"]
+    assert (len(keys), len(set(keys))) == (1 if revision == "2025-11-25" else 4, 1)
     assert [(method, params.get("message")) for method, params in answers.requests] == [
         ("elicitation/create", "Which city?"), ("elicitation/create", "How warm is it in Paris?"),
         ("sampling/createMessage", None),

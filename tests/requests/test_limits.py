@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 import threading
 import time
 from typing import Any
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.calls.call import call_of
-from mcpkit.calls.coroutines import is_cancelled_from_outside, uncancel
 from mcpkit.calls.shares import Anonymous, Shares
 from mcpkit.calls.turn import Slots
 from mcpkit.common.addresses import caller_at
@@ -292,29 +290,6 @@ async def test_place_is_free_during_a_question_and_returns_before_later_calls(se
         )
     # A call that had a place before goes first: c came earlier than the answer, but has had none.
     assert events == ["a begins", "b begins", "b ends", "a goes on", "a ends", "c begins", "c ends"]
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks count their cancellations since Python 3.11")
-async def test_outside_cancellation_is_distinguished_from_an_inner_one() -> None:
-    seen: list[bool] = []
-
-    async def wait(future: asyncio.Future[None]) -> None:
-        try:
-            await future
-        except asyncio.CancelledError as error:
-            seen.append(is_cancelled_from_outside(error))
-            task = asyncio.current_task()
-            assert task is None or uncancel(task) == 0
-
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(wait(loop.create_future()))
-    await asyncio.sleep(0)
-    task.cancel()
-    await task
-    cancelled = loop.create_future()
-    cancelled.cancel()
-    await asyncio.ensure_future(wait(cancelled))
-    assert seen == [True, False]
 
 
 async def test_to_the_end_error_after_cancellation_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Access, Context, ProtocolError, Server, ServerOptions, Timeouts
+from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.common.installation import install_command
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.storage import Memory
@@ -147,28 +147,6 @@ def test_encrypt_state_without_cryptography_names_the_extra(monkeypatch: pytest.
 
 
 # What runs in a round
-
-
-async def test_once_runs_once_and_the_rest_in_each_round() -> None:
-    counts = {"once": 0, "each": 0}
-    ids: set[str] = set()
-
-    async def order(ctx: Context) -> str:
-        counts["each"] += 1
-        ids.add(ctx.idempotency_key)
-
-        async def place() -> dict[str, int]:
-            counts["once"] += 1
-            return {"number": 7}
-
-        placed = await ctx.once("order", place)
-        size = (await ctx.elicit("Size?", int)).value
-        colour = (await ctx.elicit("Colour?", str)).value
-        return f"{placed['number']} {size} {colour}"
-
-    answers = ScriptedAnswers({"value": 1}, {"value": "red"})
-    assert await call_tool(make_server(order), answers, "2026-07-28") == "7 1 red"
-    assert (counts, len(ids)) == ({"once": 1, "each": 3}, 1)
 
 
 @pytest.mark.parametrize(
@@ -333,12 +311,6 @@ async def test_state_is_accepted_once_with_single_use_only(kind: str) -> None:
 
 async def test_state_of_a_refused_request_is_not_used_up() -> None:
     shop = Shop()
-    server = shop.server
-
-    @server.tool(access=Access(requires_capabilities="elicitation"))
-    async def needs_forms(ctx: Context) -> str:
-        return str((await ctx.elicit("Size?", int, key="size")).value)
-
     state = await shop.state()
     for request, message in [
         (shop.round(state=state, inputResponses=5), "inputResponses"), (shop.round("prompt", state), "another request"),
@@ -347,12 +319,6 @@ async def test_state_of_a_refused_request_is_not_used_up() -> None:
         assert message in (await refusal(request))[1]
     await shop.round(state=state)
     assert shop.sold == [7]
-    call = {"name": "needs_forms", "arguments": {}}
-    async with connect(server) as unable, connect(server, capabilities={"elicitation": {}}) as able:
-        state = (await able.request("tools/call", call))["requestState"]
-        call |= {"inputResponses": RESPONSES, "requestState": state}
-        assert (await refusal(unable.request("tools/call", call)))[0] == -32021
-        assert (await able.request("tools/call", call))["content"][0]["text"] == "7"
 
 
 async def test_state_in_concurrent_requests_is_accepted_once() -> None:
