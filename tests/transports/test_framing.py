@@ -213,6 +213,16 @@ async def test_end_of_input_ends_running_calls(peer: Peer) -> None:
         peer.write.send_nowait(Item({}))
 
 
+async def test_cancellation_ends_running_calls(peer: Peer) -> None:
+    await peer.begin()
+    await peer.send(id=7, method="tools/call", params={"name": "wait"})
+    await peer.is_waiting.wait()
+    peer.serving.cancel()
+    await asyncio.wait((peer.serving,))
+    assert peer.serving.cancelled()
+    assert peer.events == ["entered", "stopped", "left"]
+
+
 def test_other_event_loop_is_rejected() -> None:
     serving = serve_objects(Server("elsewhere"), None, None, dump=dict, make=dict)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="asyncio event loop"):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.process_client import DEFAULT_TIMEOUT, Host, call, environment, line, without
+from tests.helpers.process_client import DEFAULT_TIMEOUT, Host, call, line, without
 from tests.helpers.raw_client import PING, text_of
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.slow]
@@ -74,6 +73,7 @@ def test_closed_standard_input_or_output_raises(descriptor: int, name: str) -> N
 
 
 @pytest.mark.long
+@pytest.mark.limit("line")
 def test_large_messages_are_not_buffered() -> None:
     meta = {"io.modelcontextprotocol/logLevel": "debug"}
     with Host(MAX_LINE=1_000_000) as host:
@@ -195,20 +195,3 @@ def test_terminal_shows_server_and_how_to_use_it(tmp_path: Path) -> None:
         assert host.read_output() == b""
         assert host.read_notes().partition("Ctrl+C")[2].split() == ["to", "stop."]
     os.close(keyboard)
-
-
-def test_output_without_terminal_input_is_empty(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(PROGRAM)
-    screen, terminal = os.openpty()
-    finished = subprocess.run(
-        [sys.executable, "server.py"],
-        input=line(PING),
-        stdout=terminal,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment(),
-        timeout=60,
-    )
-    os.close(terminal)
-    os.close(screen)
-    assert (finished.returncode, finished.stderr) == (0, b"")

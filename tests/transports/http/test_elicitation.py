@@ -143,16 +143,3 @@ async def test_question_is_sent_on_call_stream(revision: str, client: Client) ->
     assert (posted.status, posted.body) == (202, b"")
     [result] = await call.messages()
     assert text_of(result) == "Ada Lovelace"
-
-
-async def test_response_reaches_process_of_call(serve: Serve) -> None:
-    broker = Memory()
-    async with serve(make_server(storage=broker)) as there, serve(make_server(storage=broker)) as here:
-        session, other = await open_eliciting_session(here), await there.initialize()
-        call = session.call_tool("ask_name")
-        question = await call.message()
-        for stranger in (other, other.at(here)):
-            assert (await respond(stranger, question["id"], accept("Eve"))).status == 400
-        accepted = await respond(session.at(there), question["id"], accept("Ada"))
-        assert (accepted.status, accepted.body) == (202, b"")
-        assert text_of(await call.response()) == "Ada"

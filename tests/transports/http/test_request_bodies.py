@@ -231,6 +231,7 @@ async def test_calls_of_one_client_leave_places_for_others(
                 assert (refused.error()["message"], refused.headers["retry-after"]) == (message, "1")
 
 
+@pytest.mark.limit("requests that run")
 async def test_calls_from_loopback_may_use_all_places(limited: Server, gate: Gate, serve: Serve) -> None:
     async with serve(limited) as client:
         calls = [client.call_tool("hold") for _ in range(PLACES)]

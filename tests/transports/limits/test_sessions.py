@@ -6,8 +6,6 @@ import asyncio
 import importlib
 import json
 import sqlite3
-import threading
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,12 +30,10 @@ from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.engine.subscriptions.relay import MOST_WAITING, Publisher
-from mcpkit.state import bulletin
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
 from mcpkit.transports.http import exchange
-from tests.helpers.clock import Clock
 from tests.helpers.pipe import META, settle, stateless_meta
 from tests.helpers.process_functions import add
 from tests.helpers.raw_client import PING, Answer, Serve, initialize, request
@@ -46,21 +42,9 @@ from tests.helpers.tables import each_row
 from tests.helpers.task_client import KNOWS_TASKS, begin
 from tests.helpers.task_client import until as until_task
 from tests.helpers.waiting import LoopClock, until
-from tests.transports.limits.conftest import Wire, limit, limit_client
+from tests.transports.limits.conftest import Wire, limit
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-
-
-@limit("sessions")
-async def test_sessions_above_max_sessions_get_503(server: Server, serve: Serve) -> None:
-    async with serve(server, limits=Limits(max_sessions=4)) as client:
-        sessions = [await client.initialize() for _ in range(4)]
-        answer = await client.post(initialize()).whole()
-        assert (answer.status, answer.error()["code"]) == (503, -32603)
-        assert answer.error()["message"] == "Too many sessions are open (4). Try again later"
-        assert int(answer.headers["retry-after"]) <= 60
-        for session in sessions:
-            assert (await session.ask("ping").whole()).status == 200
 
 
 @limit("time of a session without requests")
@@ -280,70 +264,6 @@ async def test_sse_client_that_does_not_read_gets_503(serve: Serve, monkeypatch:
         assert (await sse.stream.message())["id"] == 7
 
 
-class Gate:
-    """Tools that wait at a gate, in the event loop or in a thread."""
-
-    def __init__(self) -> None:
-        self.inside = 0
-        self.gate = asyncio.Event()
-        self.thread_gate = threading.Event()
-
-    async def wait(self) -> str:
-        self.inside += 1
-        await self.gate.wait()
-        return "ended"
-
-    def block(self) -> str:
-        assert self.thread_gate.wait(60)
-        return "ended"
-
-    def open(self) -> None:
-        self.gate.set()
-        self.thread_gate.set()
-
-
-@pytest.fixture
-async def gate() -> AsyncIterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
-
-
-@limit("requests that run")
-async def test_requests_above_max_running_get_error(gate: Gate, wire: Wire, serve: Serve) -> None:
-    server = Server("busy", limits=Limits(concurrent_requests=4))
-    server.tool(gate.wait)
-    async with wire(server) as pipe, serve(server) as client:
-        for _ in range(4):
-            pipe.start("tools/call", {"name": "wait"})
-        await until(lambda: gate.inside == 4)
-        expected = "Too many requests are running (4). Try again in 1 s"
-        assert await pipe.error("tools/call", {"name": "wait"}) == {"code": -32603, "message": expected}
-        answer = await client.call_tool("wait").whole()
-        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-        assert answer.error()["message"] == expected
-        assert await pipe.result("tools/list"), "lists are not counted"
-        gate.open()
-        await until(lambda: server.engine.runtime.running.taken == 0)
-        assert (await client.call_tool("wait").whole()).status == 200
-
-
-@limit("threads of calls that are over")
-async def test_stuck_threads_above_limit_reject_calls(gate: Gate) -> None:
-    server = Server("busy", limits=Limits(abandoned_threads=2))
-    server.tool(gate.block, timeout=0.05)
-    server.tool(lambda: "quick", name="quick")
-    async with limit_client(server) as client:
-        for count in range(1, 4):
-            await client.error(None, "timed out after 0.05 s", name="block")
-            if count <= 2:
-                assert await client.text("quick") == "quick"
-        await client.error(-32603, "Too many worker threads (3) still run functions", name="quick")
-        gate.open()
-        await until(lambda: server.engine.runtime.threads.given_up == 0)
-        assert await client.text("quick") == "quick"
-
-
 @limit("start of a worker process")
 async def test_worker_start_above_limit_fails_and_frees_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -417,33 +337,6 @@ async def test_changes_above_limit_are_not_published(excess: int) -> None:
     await until(lambda: broker.published[-1:] == [{"origin": "here", "what": "tools", "uri": None}])
     assert len(broker.published) == 1 + MOST_WAITING + 1
     publisher.close()
-
-
-@limit("messages in a `Sqlite` that processes have not fetched yet")
-async def test_sqlite_messages_above_number_or_age_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulletin, "_MOST_MESSAGES", 100)
-    clock = Clock()
-    path = tmp_path / "shared.db"
-
-    def messages() -> list[str]:
-        with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute("SELECT message FROM messages ORDER BY id")
-            return [message for (message,) in rows]
-
-    with closing(Sqlite(path, clock=clock)) as shared:
-        for age in (30, 29.9, 0):
-            clock.now = 1000 - age
-            await shared.publish("t", str(age))
-        with closing(Sqlite(path, clock=clock)) as other:  # deletes when it begins
-            await other.publish("t", "last")
-            await other.erase("nothing")
-        assert messages() == ["29.9", "0", "last"]
-        for number in range(2500):
-            await shared.publish("t", str(number))
-        assert messages()[-100:] == [str(2400 + each) for each in range(100)]
-        assert len(messages()) < 2500
 
 
 @limit("wait for a `Sqlite` that another process has locked")

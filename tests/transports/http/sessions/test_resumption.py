@@ -29,10 +29,9 @@ from tests.helpers.raw_client import (
     subscribe,
     texts_of,
     uri_of,
-    within,
 )
 from tests.helpers.servers.full import Steps, make_server
-from tests.helpers.waiting import Work, until
+from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -225,20 +224,6 @@ async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) ->
         for session in (there, third, here):
             again = session.listen(after=first)
             assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
-
-
-async def test_call_is_cancelled_in_other_process(serve: Serve, work: Work) -> None:
-    engine = Memory()
-    async with (
-        serve(make_server(work, storage=engine)) as here,
-        serve(make_server(storage=engine)) as there,
-    ):
-        session = await here.initialize()
-        call = session.call_tool("wait", id=9)
-        await within(work.started.wait())
-        await session.at(there).notify("notifications/cancelled", {"requestId": 9})
-        await within(work.cancelled.wait())
-        assert await call.messages() == []
 
 
 def environment_of(session: Session) -> Any:

@@ -146,6 +146,7 @@ async def broker() -> Shared:
     return Shared()
 
 
+@pytest.mark.limit("sessions")
 async def test_concurrent_initialize_respects_max_sessions(broker: Shared, serve: Serve) -> None:
     limit = 5
     async with serve(make_server(storage=broker), limits=Limits(max_sessions=limit)) as client:
@@ -156,6 +157,12 @@ async def test_concurrent_initialize_respects_max_sessions(broker: Shared, serve
         statuses = [(await answer.whole()).status for answer in answers]
         assert statuses.count(200) == len(sessions_of(client)) == limit
         assert statuses.count(503) == 3 * limit
+        refused = next(answer for answer in answers if answer.status == 503)
+        assert refused.error() == {
+            "code": -32603,
+            "message": "Too many sessions are open (5). Try again later",
+        }
+        assert int(refused.headers["retry-after"]) <= 60
         assert (await client.post(initialize()).whole()).status == 200, "refused requests have no place"
 
 
