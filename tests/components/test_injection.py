@@ -194,6 +194,9 @@ def takes_by_position(ctx: Context, /) -> str:
     return ctx.method
 
 
+def takes_header(tenant: Annotated[str, FromHeader("X-Tenant")]) -> None: ...
+
+
 def takes_what_takes(value: Annotated[str, Depends(with_a_name)]) -> str:
     return value
 
@@ -220,6 +223,7 @@ def managed() -> Iterator[int]:
         (Depends, r"Write Depends\(...\)"), (FromState, r"Write FromState\(...\)"),
         (FromHeader("X-Tenant"),
          r"value: the value of a header is a string. Annotate the parameter as `str \| None`, not `int`"),
+        (Depends(takes_header), "the header X-Tenant may be missing"),
         (Ask(3), "'look': value: message must be a string, got 3"),  # type: ignore[arg-type]  # the mistake
         (Ask("How long?", key=""), "'look': value: key must be a string of 1 to 100 characters, got ''"),
         (Ask, "look: value: Annotated contains the class Ask. Write Ask"),
@@ -230,13 +234,6 @@ def test_hidden_parameter_wrong_mark_is_refused(mark: Any, message: str) -> None
 
     with pytest.raises(RegistrationError, match=message):
         Server("s").tool(look)
-
-
-def test_from_header_without_default_is_refused(server: Server) -> None:
-    async def look(tenant: Annotated[str, FromHeader("X-Tenant")]) -> None: ...
-
-    with pytest.raises(RegistrationError, match="the header X-Tenant may be missing"):
-        server.tool(look)
 
 
 # Questions to the user
@@ -347,9 +344,6 @@ def trace() -> Trace:
     return Trace()
 
 
-WAYS = pytest.mark.parametrize("way", ["async all", "async mixed", "sync all", "sync mixed", "sync last"])
-
-
 def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) -> None:
     """Register a tool that depends on `a` and `b`: one function in five ways, with `body` in it."""
     a = trace.coroutine("a") if way in {"async all", "sync mixed", "sync last"} else trace.sync("a")
@@ -374,24 +368,22 @@ def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) ->
     server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="look")
 
 
-@WAYS
-async def test_dependencies_are_closed_in_reverse_order(way: str, server: Server, trace: Trace) -> None:
-    register(way, server, trace, lambda: "!")
-    async with connect(server) as client:
-        assert (await client.call_tool("look")).text == "ab!"
-    assert trace == ["open a", "between", "open b", "body", "close b", "close a"]
-
-
-@WAYS
-async def test_dependency_receives_exception_of_handler(way: str, server: Server, trace: Trace) -> None:
+@pytest.mark.parametrize("way", ["async all", "async mixed", "sync all", "sync mixed", "sync last"])
+async def test_dependencies_are_closed_in_reverse_order_with_the_exception_of_the_handler(
+    way: str, server: Server, trace: Trace
+) -> None:
     def fail() -> str:
         raise ToolError("no such thing")
 
-    register(way, server, trace, fail)
+    register(way, server, trace, lambda: fail() if len(trace) > 4 else "!")
     async with connect(server) as client:
+        assert (await client.call_tool("look")).text == "ab!"
+        opened = ["open a", "between", "open b", "body"]
+        assert trace == [*opened, "close b", "close a"]
         result = await client.call_tool("look")
     assert (result.is_error, result.text) == (True, "no such thing")
-    assert trace[4:] == ["b receives ToolError", "close b", "a receives ToolError", "close a"]
+    received = ["b receives ToolError", "close b", "a receives ToolError", "close a"]
+    assert trace[6:] == [*opened, *received]
 
 
 def yields_never() -> Iterator[str]:

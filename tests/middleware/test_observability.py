@@ -26,6 +26,7 @@ from mcpkit.common.installation import install_command
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import AccessLog, RequestTiming, SizeLimit, Telemetry, Timing
 from mcpkit.testing import connect
+from tests.helpers.clock import Clock
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
 from tests.helpers.raw_client import serving
 from tests.helpers.servers.protected import ISSUER, Table, bearer
@@ -360,23 +361,19 @@ async def test_size_limit_larger_result_is_an_error_with_advice(revision: str) -
 
 
 async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("mcpkit.middleware.timing.time", SimpleNamespace(perf_counter=lambda: now))
+    clock = Clock(0)
+    monkeypatch.setattr("mcpkit.middleware.timing.time", SimpleNamespace(perf_counter=clock))
     reported: list[RequestTiming] = []
     server = Server("timed")
     server.middleware(Timing(reported.append))
 
     @server.tool
-    async def work() -> str:
-        nonlocal now
-        now += 2.5
-        await asyncio.sleep(0)
-        return "done"
+    async def work() -> None:
+        clock.now += 2.5
 
     @server.prompt
     async def fail() -> str:
-        nonlocal now
-        now += 1.5
+        clock.now += 1.5
         raise KeyError
 
     async with connect(server) as client:

@@ -66,95 +66,82 @@ async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
             assert caught.value.code == INTERNAL_ERROR
 
 
-@each_row("timeout", [0, -1, float("inf"), float("nan"), "5", True])
-def test_timeout_that_is_no_positive_number_is_refused(timeout: Any) -> None:
-    with pytest.raises(
-        RegistrationError, match="tool 'wait_forever': timeout must be a positive number of sec"
-    ):
-        Server("s").tool(wait_forever, timeout=timeout)
-    with pytest.raises((TypeError, ValueError), match="must be a number of seconds above 0"):
-        Server("s", timeouts=timeout)
-
-
-@each_row("concurrency", [0, -1, 1.5, "1", True])
-def test_concurrency_that_is_no_positive_integer_is_refused(concurrency: Any) -> None:
-    with pytest.raises(RegistrationError, match="tool 'wait_forever': max_concurrency must be an integer"):
-        Server("s").tool(wait_forever, max_concurrency=concurrency)
-
-
-class Stubborn:
-    """A function that suppresses cancellation until its gate opens, and then raises.
-
-    Attributes:
-        cancelled: `ctx.cancelled` at each cancellation.
-    """
-
-    def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.cancelled: list[bool] = []
-        self.late_report = ""
-
-    async def __call__(self, ctx: Context) -> None:
-        while not self.gate.is_set():
-            try:
-                await self.gate.wait()
-            except asyncio.CancelledError:
-                self.cancelled.append(ctx.cancelled)
-                gc.collect()
-        try:
-            await ctx.report_progress(1)
-        except RuntimeError as error:
-            self.late_report = str(error)
-        raise ValueError("too late")
+@each_row(
+    ("register", "values", "message"),
+    [
+        (lambda value: Server("s").tool(wait_forever, timeout=value), (0, -1, float("inf"), float("nan"), "5", True),
+         "tool 'wait_forever': timeout must be a positive number of seconds"),
+        (lambda value: Server("s", timeouts=value), (0, -1, float("inf"), float("nan"), "5", True),
+         "must be a number of seconds above 0"),
+        (lambda value: Server("s").tool(wait_forever, max_concurrency=value), (0, -1, 1.5, "1", True),
+         "tool 'wait_forever': max_concurrency must be an integer"),
+    ],
+)  # fmt: skip
+def test_limit_that_is_no_positive_number_is_refused(register: Any, values: Any, message: str) -> None:
+    for value in values:
+        with pytest.raises((RegistrationError, TypeError, ValueError), match=message):
+            register(value)
 
 
 async def test_timeout_responds_though_the_function_suppresses_cancellation(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stubborn = Stubborn()
-    server.tool(stubborn, name="stubborn", timeout=SOON, max_concurrency=1)
+    gate, cancelled, late = asyncio.Event(), [], []
+
+    @server.tool(timeout=SOON, max_concurrency=1)
+    async def stubborn(ctx: Context) -> None:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                cancelled.append(ctx.cancelled)
+                gc.collect()
+        try:
+            await ctx.report_progress(1)
+        except RuntimeError as error:
+            late.append(str(error))
+        raise ValueError("too late")
+
     async with connect(server) as client:
         assert (await client.call_tool("stubborn")).text == TIMED_OUT
-        await until(lambda: stubborn.cancelled)
+        await until(lambda: cancelled)
         assert running(server) == 1  # it counts, so that such functions are bounded
         assert (await client.call_tool("stubborn")).text == f"{TIMED_OUT} while it waited for earlier calls"
-        stubborn.gate.set()
+        gate.set()
         await until(lambda: running(server) == 0)
-    assert stubborn.cancelled == [True]
-    assert "has ended" in stubborn.late_report
+    assert (cancelled, ["has ended" in each for each in late]) == ([True], [True])
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)
 
 
-class Blocking:
-    """A function that blocks its thread until its gate opens."""
+async def test_timeout_of_a_thread_responds_and_its_slot_is_free_when_it_returns(server: Server) -> None:
+    clock, threads = LoopClock(), server.engine.runtime.threads
+    gate, seen = threading.Event(), []
 
-    def __init__(self) -> None:
-        self.started, self.gate = threading.Event(), threading.Event()
-        self.seen: list[tuple[bool, bool]] = []
-
-    def __call__(self, ctx: Context) -> str:
-        self.started.set()
-        self.gate.wait(30)
-        deadline = ctx.deadline
-        self.seen.append((ctx.cancelled, deadline is not None and 0 < deadline - time.monotonic() <= 100))
+    @server.tool(timeout=100, max_concurrency=1)
+    def block(ctx: Context) -> str:
+        seen.append(None)
+        gate.wait(30)
+        left = (ctx.deadline or 0) - time.monotonic()
+        seen.append((ctx.cancelled, 0 < left <= 100))
         return "done"
 
-
-async def test_timeout_of_a_thread_responds_and_leaves_it_running(server: Server) -> None:
-    clock, block = LoopClock(), Blocking()
-    server.tool(block, name="block", timeout=100)
     async with connect(server) as client:
         call = asyncio.create_task(client.call_tool("block"))
-        await until(block.started.is_set)
+        await until(lambda: seen)
         clock.ahead += 100
         assert (await call).text == "timed out after 100 s"
-        assert server.engine.runtime.threads.given_up == 1
-        block.gate.set()
-        await until(lambda: server.engine.runtime.threads.given_up == 0)
-    assert block.seen == [(True, True)]
+        assert threads.given_up == 1
+        second = asyncio.create_task(client.call_tool("block"))
+        await until(lambda: running(server) == 1)
+        await settle()
+        assert seen == [None]
+        gate.set()
+        assert (await second).text == "done"
+        await until(lambda: threads.given_up == 0)
+    assert seen[1] == (True, True)
 
 
 # Concurrency
@@ -223,22 +210,6 @@ async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Se
     slots.give_back()  # to `waiting`, which runs in the next turn of the loop
     await over(waiting)
     await asyncio.wait_for(last, 10)
-
-
-async def test_concurrency_slot_is_free_after_the_function_returns(server: Server) -> None:
-    block = Blocking()
-    server.tool(block, name="block", max_concurrency=1)
-    async with connect(server) as client:
-        first = asyncio.create_task(client.call_tool("block"))
-        await until(block.started.is_set)
-        await over(first)
-        block.started.clear()
-        second = asyncio.create_task(client.call_tool("block"))
-        await until(lambda: running(server) == 1)
-        await settle()
-        assert not block.started.is_set()
-        block.gate.set()
-        assert (await second).text == "done"
 
 
 # While a question is open
