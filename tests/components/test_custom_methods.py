@@ -275,9 +275,7 @@ async def test_extension_result_has_own_type(queueing: Server) -> None:
         (STATELESS, {"extensions": {ID: 1}}), (STATELESS, {"extensions": []}),
     ],
 )  # fmt: skip
-async def test_extension_result_is_core_result_for_other_clients(
-    revision: str, declared: Any, queueing: Server
-) -> None:
+async def test_extension_result_for_others_is_core(revision: str, declared: Any, queueing: Server) -> None:
     async with connect(queueing, protocol_version=revision, capabilities=declared) as client:
         result = await client.call_tool("queue")
     assert (result.type, result.is_error) == ("complete", False)

@@ -419,9 +419,7 @@ async def yields_again_after_an_error() -> AsyncIterator[str]:
         (yields_again_after_an_error, "has yielded more than once"),
     ],
 )  # fmt: skip
-async def test_dependency_must_yield_once(
-    function: Any, fault: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_dependency_yields_once(function: Any, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
     @server.tool

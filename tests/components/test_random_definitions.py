@@ -197,9 +197,7 @@ async def test_definition_unusual_name_is_served(alias: Any, wire_name: str) -> 
         ("prompt", Parameter(str), {"description": SURROGATE}),
     ],
 )  # fmt: skip
-def test_definition_wrong_is_refused_with_a_cure(
-    kind: str, parameter: Parameter, options: dict[str, Any]
-) -> None:
+def test_definition_wrong_is_refused(kind: str, parameter: Parameter, options: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError) as caught:
         define(Server("s"), kind, parameter, **options)
     message = str(caught.value)

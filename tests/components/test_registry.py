@@ -200,9 +200,7 @@ def weather() -> Registry:
 
 @pytest.mark.parametrize("prefix", ["", "w"])
 @pytest.mark.parametrize("make", [Weather, weather])
-def test_included_remove_takes_back_all_components(
-    make: Callable[[], Any], prefix: str, server: Server
-) -> None:
+def test_included_remove_removes_everything(make: Callable[[], Any], prefix: str, server: Server) -> None:
     server.tool(first, name="own")
     included = server.include(make(), prefix=prefix)
     for _ in range(2):

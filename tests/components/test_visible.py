@@ -197,9 +197,7 @@ def test_visible_wrong_predicate_is_refused(predicate: Any, message: str) -> Non
         ({"experimental": {"thing": {"a": 1}}}, "experimental.thing", True),
     ],
 )  # fmt: skip
-def test_client_supports_declared_capabilities(
-    capabilities: dict[str, Any], name: str, is_supported: bool
-) -> None:
+def test_client_supports_capabilities(capabilities: dict[str, Any], name: str, is_supported: bool) -> None:
     client = DeclaredClient({"name": "test", "version": "1"}, capabilities)
     assert client.supports(name) is is_supported
     if is_supported:

@@ -162,9 +162,7 @@ async def test_telemetry_has_no_names_that_clients_made_up(server: Server, expor
     assert "made up" not in str([exported.counts(name) for name in exported.points()])
 
 
-async def test_telemetry_measures_durations_by_method_tool_and_failure(
-    server: Server, exported: Exported
-) -> None:
+async def test_telemetry_measures_durations_by_method_and_tool(server: Server, exported: Exported) -> None:
     async with connect(server) as client:
         for name in ("greet", "greet", "fail"):
             await client.call_tool(name)
@@ -293,9 +291,7 @@ async def test_access_log_writes_one_record_per_request(
     assert "Ada" not in log.text
 
 
-async def test_access_log_distinguishes_errors_and_cancellation(
-    server: Server, log: pytest.LogCaptureFixture
-) -> None:
+async def test_access_log_distinguishes_outcomes(server: Server, log: pytest.LogCaptureFixture) -> None:
     work = Work()
     server.tool(work.wait)
     async with connect(server, protocol_version="2025-11-25") as client:
@@ -313,9 +309,7 @@ async def test_access_log_distinguishes_errors_and_cancellation(
     ]  # fmt: skip
 
 
-async def test_access_log_escapes_line_breaks_of_clients(
-    server: Server, log: pytest.LogCaptureFixture
-) -> None:
+async def test_access_log_escapes_line_breaks(server: Server, log: pytest.LogCaptureFixture) -> None:
     async with connect(server) as client:
         for method, name in [("tools/call", "x\nINFO all well"), ("a\nINFO", "x"), ("m" * 999, "n" * 999)]:
             with pytest.raises(ProtocolError):

@@ -105,7 +105,7 @@ async def test_mask_errors_false_of_error_without_text(caplog: pytest.LogCapture
     "error",
     [UnreadableError(), ResourceNotFoundError(3), ProtocolError(-1, "text", object())],  # type: ignore[arg-type]
 )
-async def test_error_that_cannot_be_sent_is_an_internal_error(
+async def test_error_that_cannot_be_sent_is_internal(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connect(make_server(error)) as client:
@@ -144,9 +144,7 @@ async def run_nested(*works: Callable[[], Awaitable[Any]]) -> Any:
 
 
 @REVISIONS
-async def test_exception_group_is_reported_as_its_first_error(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exception_group_is_its_first_error(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     no_paper, no_ink = failing(ToolError("no paper left")), failing(ToolError("no ink left"))
 
@@ -233,9 +231,7 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
 @pytest.mark.slow
 @REVISIONS
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit, KeyboardInterrupt])
-async def test_exception_that_ends_a_process_ends_the_call_alone(
-    error: type[BaseException], revision: str
-) -> None:
+async def test_exception_that_ends_a_process_ends_the_call(error: type[BaseException], revision: str) -> None:
     def fail() -> None:
         raise error
 

@@ -285,9 +285,7 @@ CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 
 
 @given(st.integers(1, 40), st.lists(st.tuples(CALLERS, st.integers(1, 50), st.booleans()), max_size=40))
-def test_shares_of_a_caller_never_exceed_what_is_left(
-    limit: int, steps: list[tuple[str | None, int, bool]]
-) -> None:
+def test_shares_never_exceed_what_is_left(limit: int, steps: list[tuple[str | None, int, bool]]) -> None:
     shares = Shares()
     held: dict[str | None, int] = {}
     for caller, times, gives_back in steps:

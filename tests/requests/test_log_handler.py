@@ -220,9 +220,7 @@ async def test_log_handler_without_declared_logging_warns_once(
 
 
 @WAYS
-async def test_cancelled_call_sends_no_more_log_messages(
-    server: Server, log: logging.Logger, way: str
-) -> None:
+async def test_cancelled_call_sends_no_log_messages(server: Server, log: logging.Logger, way: str) -> None:
     started, gate, over = threading.Event(), threading.Event(), threading.Event()
 
     @server.tool

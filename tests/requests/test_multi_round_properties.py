@@ -235,9 +235,7 @@ RESPONSES: list[Any] = [
 
 @pytest.mark.parametrize("which", [None, 0, -1])
 @each_row("responses", RESPONSES)
-def test_responses_end_in_a_result_more_questions_or_invalid_params(
-    responses: Any, which: int | None
-) -> None:
+def test_responses_end_in_a_result_questions_or_invalid_params(responses: Any, which: int | None) -> None:
     more = {"inputResponses": responses}
     if which is not None:
         more["requestState"] = issued()[which]

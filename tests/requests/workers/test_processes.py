@@ -58,7 +58,7 @@ async def test_function_with_an_importable_name_runs_in_a_process(processes: Pro
     assert values == [value for *_, value in functions]
 
 
-async def test_there_are_never_more_workers_than_the_limit() -> None:
+async def test_workers_are_at_most_the_limit() -> None:
     processes = Processes(2)
     places = await asyncio.gather(*(processes.run(work.where, {}) for _ in range(8)))
     assert len({place.process for place in places}) <= 2
@@ -114,7 +114,7 @@ async def test_exception_of_a_worker_process_keeps_its_type_text_and_attributes(
 
 
 @pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
-async def test_keyboard_interrupt_of_a_worker_ends_the_call_only(
+async def test_keyboard_interrupt_of_a_worker_ends_the_call(
     how: str, name: str, processes: Processes
 ) -> None:
     with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
@@ -133,7 +133,7 @@ async def test_value_that_cannot_be_pickled_is_an_error(processes: Processes) ->
 
 
 @pytest.mark.slow
-async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
+async def test_worker_that_dies_is_an_error_and_is_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     processes = Processes(1)
@@ -147,9 +147,7 @@ async def test_a_worker_that_dies_is_an_error_and_another_takes_its_place(
     ]
 
 
-async def test_module_that_the_worker_cannot_import_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_module_not_importable_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "only_once.py").write_text(
         f"import os\nif os.getpid() != {os.getpid()}:\n    raise SystemExit(5)\ndef work(): ...\n"
     )
@@ -164,7 +162,7 @@ async def test_module_that_the_worker_cannot_import_is_an_error(
 
 
 @pytest.mark.slow
-async def test_a_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_cancelled_call_kills_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     processes = Processes(1)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
     process = await process_of(tmp_path)
@@ -183,7 +181,7 @@ async def test_workers_of_a_deleted_pool_end() -> None:
 
 
 @pytest.mark.slow
-async def test_all_workers_can_be_killed_at_once(tmp_path: Path) -> None:
+async def test_kill_workers_ends_all_workers(tmp_path: Path) -> None:
     processes = Processes(2)
     call = asyncio.create_task(processes.run(work.spin, {"folder": str(tmp_path)}))
     process = await process_of(tmp_path)
@@ -266,7 +264,7 @@ async def test_no_child_answers_for_a_worker(processes: Processes) -> None:
 
 @FORKS
 @pytest.mark.long
-async def test_an_answer_to_another_call_is_dropped(
+async def test_result_of_another_call_is_dropped(
     processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await processes.run(work.forge, {"number": 0}) == "real"

@@ -195,7 +195,7 @@ async def test_file_of_a_coroutine_is_read_in_a_thread(
 
 
 @ERAS
-async def test_file_of_a_sampling_request_is_read_in_a_thread(
+async def test_file_of_a_sampling_request_is_read_apart(
     server: Server, revision: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
@@ -258,9 +258,7 @@ async def test_slow_generator_ends_with_the_timeout(server: Server) -> None:
 
 
 @pytest.mark.parametrize("way", ["async", "thread", "loop"])
-async def test_endless_iterator_is_refused(
-    way: str, server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_endless_iterator_is_error(way: str, server: Server, caplog: pytest.LogCaptureFixture) -> None:
     async def asynchronous() -> Any:
         return count()
 

@@ -325,7 +325,7 @@ async def test_on_cancel_that_fails_is_logged_and_others_are_called(
 
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["last", "before that of a coroutine"])
-async def test_on_cancel_of_a_dependency_is_called_once(
+async def test_on_cancel_of_dependency_is_called_once(
     is_last: bool, server: Server, stoppable: Stoppable
 ) -> None:
     def opened(ctx: Context) -> Iterator[Stoppable]:
