@@ -58,10 +58,6 @@ class Factory:
     async def __call__(self) -> str:
         return "callable"
 
-    @classmethod
-    def of_class(cls) -> str:
-        return cls.__name__
-
 
 class Settings:
     def __init__(self, based_on: Annotated[str, Depends(plain)]) -> None:
@@ -86,7 +82,7 @@ def with_a_name(name: str) -> str:
 
 KINDS: list[tuple[Callable[..., Any], str]] = [
     (plain, "plain"), (coroutine, "coroutine"), (generator, "generator"), (async_generator, "async generator"),
-    (Factory().method, "method"), (Factory(), "callable"), (Factory.of_class, "Factory"), (Settings, "on plain"),
+    (Factory().method, "method"), (Factory(), "callable"), (Settings, "on plain"),
     (YieldingObject(), "yielded by an object"), (awaitable, "coroutine"),
     (functools.wraps(coroutine)(lambda: coroutine()), "coroutine"),
     (functools.partial(with_a_name, name="partial"), "partial"),
@@ -131,13 +127,10 @@ async def test_depends_is_called_once_per_request(server: Server) -> None:
     async def left(count: Annotated[int, Depends(count)]) -> int:
         return count
 
-    def right(count: Annotated[int, Depends(count)]) -> int:
-        return count
-
     @server.tool
     async def look(
         first: Annotated[int, Depends(left)],
-        second: Annotated[int, Depends(right)],
+        second: Annotated[int, Depends(count)],
         alone: Annotated[int, Depends(count, cached=False)],
         alone_too: Annotated[int, Depends(count, cached=False)],
     ) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 import pydantic
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import AliasChoices, AliasPath, Field
+from pydantic import AliasPath, Field
 from typing_extensions import Doc, NotRequired, TypedDict
 
 from mcpkit import RegistrationError, Server
@@ -161,26 +161,6 @@ async def test_definition_unusual_default_is_served(make: Callable[[], Any]) -> 
         json.dumps([await client.list_tools(), await client.list_prompts()], allow_nan=False).encode()
         assert not (await client.call_tool("subject")).is_error
         await client.get_prompt("subject")
-
-
-@each_row(
-    ("alias", "wire_name"),
-    [
-        (None, "größe"), (None, "self"), (None, "model_config"), (None, "x" * 300), (Field(alias="$ref"), "$ref"),
-        (Field(validation_alias=" "), " "), (Field(alias="a/b~c"), "a/b~c"), (Field(alias="\x00"), "\x00"),
-        (Field(validation_alias=AliasPath("#/$defs/x")), "#/$defs/x"),
-        (Field(validation_alias=AliasChoices(AliasPath("a", 1), "[0]", "other")), "[0]"),
-    ],
-)  # fmt: skip
-async def test_definition_unusual_name_is_served(alias: Any, wire_name: str) -> None:
-    server = Server("s")
-    parameter = Parameter(Annotated[str, alias] if alias else str, name="a" if alias else wire_name)
-    arguments = [define(server, kind, parameter) for kind in ("tool", "prompt")]
-    async with connect(server) as client:
-        assert list((await client.list_tools())[0]["inputSchema"]["properties"]) == [wire_name]
-        assert not (await client.call_tool("subject", {wire_name: "x"})).is_error
-        await client.get_prompt("subject", {wire_name: "x"})
-    assert arguments == [["x"], ["x"]]
 
 
 @each_row(

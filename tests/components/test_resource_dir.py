@@ -47,25 +47,27 @@ def read(folder: ResourceDir, uri: str) -> str | None:
     return contents.get("text", contents.get("blob"))
 
 
-def test_resource_dir_lists_files_in_order(root: Path) -> None:
+def test_resource_dir_lists_files_in_order_and_reads_them(root: Path) -> None:
     os.utime(root / "readme.md", (1_785_196_800, 1_785_196_800.9))
-    entries = list(ResourceDir(root, "docs://x").entries())
-    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [("docs://x/guide/a.txt",
-        "text/plain", 5), ("docs://x/guide/deep/b.bin", "application/octet-stream", 2), ("docs://x/readme.md",
-        "text/markdown", 9), ("docs://x/zebra", None, 7)]  # fmt: skip
-    assert entries[2] == Entry("docs://x/readme.md", "readme.md", "text/markdown", 9, "2026-07-28T00:00:00Z")
-
-
-def test_resource_dir_reads_every_listed_file(root: Path) -> None:
-    names = ["50%41 off.txt", "a#b?c.txt", "caf\u00e9 \u2603.txt", "a{b}.txt", "a+b&c=d;e.txt", "'q'.txt"]
-    for name in names:
-        (root / name).write_text(name, encoding="utf-8")
     folder = ResourceDir(root, "docs://x")
     entries = list(folder.entries())
-    assert len(entries) == 10
-    for entry in entries:
-        assert entry.uri.isascii()
-        assert read(folder, entry.uri) is not None
+    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [
+        ("docs://x/guide/a.txt", "text/plain", 5), ("docs://x/guide/deep/b.bin", "application/octet-stream", 2),
+        ("docs://x/readme.md", "text/markdown", 9), ("docs://x/zebra", None, 7),
+    ]  # fmt: skip
+    assert entries[2] == Entry("docs://x/readme.md", "readme.md", "text/markdown", 9, "2026-07-28T00:00:00Z")
+    for name in (
+        "50%41 off.txt",
+        "a#b?c.txt",
+        "caf\u00e9 \u2603.txt",
+        "a{b}.txt",
+        "a+b&c=d;e.txt",
+        "'q'.txt",
+    ):
+        (root / name).write_text(name, encoding="utf-8")
+    uris = [entry.uri for entry in folder.entries()]
+    assert len(uris) == 10
+    assert all(uri.isascii() and read(folder, uri) is not None for uri in uris)
     assert read(folder, "docs://x/50%2541%20off.txt") == "50%41 off.txt"
 
 

@@ -272,11 +272,13 @@ def fields(log: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     ]
 
 
-@REVISIONS
+@pytest.mark.parametrize(
+    ("revision", "principal"), [("2025-11-25", Principal()), ("2026-07-28", Principal("ada"))]
+)
 async def test_access_log_writes_one_record_per_request(
-    server: Server, revision: str, log: pytest.LogCaptureFixture
+    server: Server, revision: str, principal: Principal, log: pytest.LogCaptureFixture
 ) -> None:
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server, protocol_version=revision, principal=principal) as client:
         await client.call_tool("greet", {"name": "Ada"})
     opened, called = fields(log)
     assert opened["method"] == ("server/discover" if revision == "2026-07-28" else "initialize")
@@ -285,7 +287,7 @@ async def test_access_log_writes_one_record_per_request(
     assert called == {
         "method": "tools/call", "target": "greet", "request_id": 2, "protocol_version": revision,
         "client": "mcpkit-testing", "outcome": "ok", "error_code": None, "error_type": None, "error_ref": None,
-        "principal": None, "attempt": None,
+        "principal": principal.id, "attempt": None,
     }  # fmt: skip
     assert log.records[1].getMessage() == f"tools/call 'greet' ok {milliseconds:.1f} ms"
     assert "Ada" not in log.text
@@ -317,14 +319,6 @@ async def test_access_log_escapes_line_breaks(server: Server, log: pytest.LogCap
     messages = [record.getMessage() for record in log.records]
     assert not any("\n" in message for message in messages)
     assert max(map(len, messages)) < 500
-
-
-async def test_access_log_names_the_verified_principal(server: Server, log: pytest.LogCaptureFixture) -> None:
-    for principal in (Principal("ada"), Principal()):
-        async with connect(server, principal=principal) as client:
-            await client.call_tool("greet", {"name": "x"})
-        assert {each["principal"] for each in fields(log)} == {principal.id}
-        log.clear()
 
 
 # Size limits and timing

@@ -17,7 +17,6 @@ from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, DetachedCall, Request, Result
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import open_pipe
-from tests.helpers.process_functions import double
 from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
@@ -153,26 +152,6 @@ async def test_detached_error_is_that_of_the_revision(revision: str) -> None:
     assert (raised.value.code, raised.value.data) == (-32099, {"ovens": 0})
     with pytest.raises(ProtocolError, match="Unknown tool: nothing"):
         await jobs.run(revision, "nothing")
-
-
-@REVISIONS
-async def test_detached_call_runs_in_threads_and_processes(revision: str) -> None:
-    jobs = Jobs()
-    may_end = threading.Event()
-
-    @jobs.server.tool
-    def in_thread(ctx: Context) -> str:
-        assert may_end.wait(10)
-        return f"{ctx.request_id} {ctx.method}"
-
-    jobs.server.tool(run_in="process", name="in_process")(double)
-    async with jobs.server.running():
-        async with connect(jobs.server, protocol_version=revision) as client:
-            job, _ = await jobs.begin(client, "in_thread")
-            other, _ = await jobs.begin(client, "in_process", number=2)
-        may_end.set()
-        assert text_of(await job.result()).endswith(" tools/call")
-        assert text_of(await other.result()) == "4"
 
 
 async def test_detached_call_keeps_context_variables_state_and_principal() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import gc
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any
 
 import anyio
@@ -189,10 +189,6 @@ async def test_exception_group_is_its_first_error(revision: str, caplog: pytest.
 def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
     """Return functions of all kinds that call `fail`, with their options; those named `thread` do so in a thread."""
 
-    async def opened_async() -> AsyncIterator[None]:
-        fail()
-        yield
-
     def closed() -> Iterator[None]:
         yield
         fail()
@@ -212,8 +208,6 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
         yield 1
         fail()
 
-    def opens_async(value: Annotated[None, Depends(opened_async)]) -> None: ...
-
     def closes(value: Annotated[None, Depends(closed)]) -> str:
         return "done"
 
@@ -221,10 +215,9 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
         ctx.sync.once("key", fail)
 
     return {
-        "coroutine": (waiting, {}), "in_time": (waiting, {"timeout": 600}), "opens_async": (opens_async, {}),
-        "quick": (synchronous, {"run_in": "loop"}), "async_generator": (async_generator, {}),
-        "thread": (synchronous, {}), "thread_generator": (generator, {}), "thread_closes": (closes, {}),
-        "thread_once": (once, {}),
+        "coroutine": (waiting, {}), "in_time": (waiting, {"timeout": 600}), "quick": (synchronous, {"run_in": "loop"}),
+        "async_generator": (async_generator, {}), "thread": (synchronous, {}), "thread_generator": (generator, {}),
+        "thread_closes": (closes, {}), "thread_once": (once, {}),
     }  # fmt: skip
 
 

@@ -68,14 +68,10 @@ LEVELS = {
 
 
 @ERAS
-async def test_log_records_have_levels_of_the_specification_and_at_least_the_requested_one(
+async def test_log_records_have_at_least_the_requested_level(
     server: Server, log: logging.Logger, revision: str
 ) -> None:
-    @server.tool
-    async def work() -> None:
-        for number in LEVELS:
-            log.log(number, number)
-
+    server.tool(lambda: [log.log(number, number) for number in LEVELS], name="work")
     async with connect(server, protocol_version=revision) as client:
         messages = await heard(client, "work")
         assert [message["level"] for message in messages] == list(LEVELS.values())
@@ -134,24 +130,14 @@ async def test_log_records_of_mcpkit_are_not_sent(
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [*root.handlers, handler])
 
-    @server.tool
-    async def fail() -> None:
-        logging.getLogger("mcpkit.something").error("inside")
-        raise ValueError("a secret of the server's")
-
+    server.tool(lambda: logging.getLogger("mcpkit.something").error("inside"), name="work")
     async with connect(server) as client:
-        assert await heard(client, "fail") == []
+        assert await heard(client, "work") == []
 
 
-@pytest.mark.parametrize("formatter", [None, logging.Formatter("%(levelname)s: %(message)s")])
 async def test_traceback_is_sent_only_with_tracebacks_enabled(
-    server: Server,
-    log: logging.Logger,
-    handler: LogHandler,
-    formatter: logging.Formatter | None,
-    monkeypatch: pytest.MonkeyPatch,
+    server: Server, log: logging.Logger, handler: LogHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler.setFormatter(formatter)
     others = io.StringIO()  # of a handler that leaves the traceback in the record
     monkeypatch.setattr(log, "handlers", [logging.StreamHandler(others), handler])
 
@@ -163,29 +149,25 @@ async def test_traceback_is_sent_only_with_tracebacks_enabled(
             log.exception("failed", stack_info=True)
 
     async with connect(server) as client:
-        assert texts(await heard(client, "fail")) == ["failed" if formatter is None else "ERROR: failed"]
+        assert texts(await heard(client, "fail")) == ["failed"]
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        assert texts(await heard(client, "fail")) == ["ERROR: failed"]
         handler.with_tracebacks = True
         (text,) = texts(await heard(client, "fail"))
         assert "ValueError: inside" in text
         assert "Stack (most recent call last)" in text
-    assert others.getvalue().count("ValueError: inside") == 2
+    assert others.getvalue().count("ValueError: inside") == 3
 
 
 async def test_log_record_that_cannot_be_formatted_raises_nothing(
-    server: Server,
-    log: logging.Logger,
-    handler: LogHandler,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    server: Server, log: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "propagate", False)
-    monkeypatch.setattr(log, "handlers", [handler])  # those of pytest raise
+    monkeypatch.setattr(log, "propagate", False)  # as handlers of pytest raise
 
     @server.tool
-    async def speak() -> str:
+    async def speak() -> None:
         log.info("%d", "no number")
         log.info("half a %s", "\ud83d")
-        return "went on"
 
     async with connect(server) as client:
         assert texts(await heard(client, "speak")) == ["half a \\ud83d"]

@@ -96,20 +96,15 @@ async def test_async_generator_gives_its_items(server: Server, revision: str) ->
 
 
 @pytest.mark.parametrize("way", ["async", "thread", "loop", "async generator"])
-@pytest.mark.parametrize("is_async", [True, False], ids=["async dependency", "sync dependency"])
-async def test_generator_may_use_its_dependencies(way: str, is_async: bool, server: Server) -> None:
+async def test_generator_may_use_its_dependencies(way: str, server: Server) -> None:
     is_open: list[bool] = []
 
-    def opened() -> Iterator[list[bool]]:
+    async def opened() -> AsyncIterator[list[bool]]:
         is_open.append(True)
         yield is_open
         is_open.clear()
 
-    async def opened_async() -> AsyncIterator[list[bool]]:
-        for each in opened():
-            yield each
-
-    Given = Annotated[list[bool], Depends(opened_async if is_async else opened)]
+    Given = Annotated[list[bool], Depends(opened)]
 
     def rows(given: Given):  # type: ignore[no-untyped-def, valid-type]
         yield bool(given)
