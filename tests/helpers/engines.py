@@ -264,18 +264,22 @@ class FailingMemory(Memory):
     Args:
         number: Which call fails, from 1; 0 for none.
         when: Before it is done, or after.
-        error: What it raises.
+        clock: The clock of the engine.
 
     Attributes:
         called: The names of what has been called.
     """
 
-    def __init__(self, number: int, when: When = "before", error: type[OSError] = OSError) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        number: int,
+        when: When = "before",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(clock)
         self.called: list[str] = []
         self._number = number
         self._when = when
-        self._error = error
         self._lock = threading.Lock()
         for name in CALLS:
             setattr(self, name, self._counted(name, getattr(self, name)))
@@ -286,10 +290,10 @@ class FailingMemory(Memory):
                 self.called.append(name)
                 is_refused = len(self.called) == self._number
             if is_refused and self._when == "before":
-                raise self._error("it is away")
+                raise OSError("it is away")
             result = await method(*args, **options)
             if is_refused:
-                raise self._error("its reply is lost")
+                raise OSError("its reply is lost")
             return result
 
         return call

@@ -31,3 +31,9 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 def redis(server: RedisServer) -> Iterator[Redis]:
     with closing(Redis(server.url, prefix="own:")) as redis:
         yield redis
+
+
+@pytest.fixture
+def replica(server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as started:
+        yield started

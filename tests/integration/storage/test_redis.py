@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mcpkit.state.queue import Job, Message
-from mcpkit.state.redis_link import Link
 from mcpkit.state.redis_log import LONG
 from mcpkit.storage import Redis
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority
+from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
+from tests.storage.test_broker import *  # noqa: F403  # the contract of every engine
+from tests.storage.test_queue import *  # noqa: F403
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -44,17 +45,17 @@ def test_repr_and_home_hide_credentials(url: str, shown: str) -> None:
     assert engine.store_id != Redis(url, prefix="other:").store_id
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
-        "",
-        "hushhush",
-        "http://user:hushhush@host",
-        "redis://user:hushhush@",
-        "redis://user:hush/hush@host",
-        "redis://user:hush#hush@host",
-        "redis://host/hushhush",
-        "redis://host?password=hushhush",
+        *(
+            "",
+            "hushhush",
+            "http://user:hushhush@host",
+            "redis://user:hushhush@",
+            "redis://user:hush/hush@host",
+        ),
+        *("redis://user:hush#hush@host", "redis://host/hushhush", "redis://host?password=hushhush"),
     ],
 )
 def test_invalid_url_is_refused_without_being_quoted(url: str) -> None:
@@ -62,6 +63,32 @@ def test_invalid_url_is_refused_without_being_quoted(url: str) -> None:
         Redis(url)
     assert "hush" not in str(error.value)
     assert error.value.__cause__ is None
+
+
+@each_row(
+    ("url", "message"),
+    [
+        (
+            "redis://h/0?ssl_cert_reqs=none",
+            "is for TLS, which redis:// does not use. Leave it out, or write red",
+        ),
+        ("rediss://h/0?ssl_cert_req=none", "does not know the option ssl_cert_req in .*Write ssl_cert_reqs"),
+        (
+            "rediss://h/0?ssl_min_version=TLSv1.2",
+            "rejects the value of the option ssl_min_version .*771 for TLS 1.2",
+        ),
+        (
+            "rediss://h/0?ssl_cert_reqs=no",
+            "the value of the option ssl_cert_reqs .*none, optional or required",
+        ),
+        ("rediss://h/0?ssl_check_hostname=off", "the value of the option ssl_check_hostname .*true or false"),
+        ("rediss://h/0?ssl_ca_certs=", "the option ssl_ca_certs in the Redis URL has no value"),
+        ("redis://h?db=1&db=2", "has the option db twice"),
+    ],
+)
+def test_refused_url_option_is_named_with_a_remedy(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Redis(url)
 
 
 async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -120,46 +147,6 @@ async def test_redis_that_may_lose_data_is_logged_once(
     assert warning is None or warning in caplog.text
 
 
-# Round trips
-
-
-async def count_commands(server: RedisServer, work: Any) -> dict[str, int]:
-    """Return which commands clients have sent meanwhile, those apart that scripts run and that wait for messages."""
-    inner = {"get", "set", "hset", "hget", "hdel", "pexpire", "exists", "xadd", "xinfo|stream", "time", "del"}
-    inner |= {"zadd", "zrem", "zrangebyscore", "zrangebylex", "client", "client|setinfo", "xinfo"}
-    before = server.calls()
-    await work
-    after = server.calls()
-    found = {name: count - before.get(name, 0) for name, count in after.items() if name not in inner}
-    return {name: count for name, count in found.items() if count and name not in {"info", "xread"}}
-
-
-async def test_each_operation_takes_one_round_trip(redis: Redis, server: RedisServer) -> None:
-    messages: list[str] = []
-    redis.subscribe("t", messages.append)
-    for _ in range(2):  # the scripts are known the second time
-        version = await redis.put("a", b"1", version=None, ttl=60)
-        await redis.write("a", {"f": "1", "g": None}, 60)
-        await redis.claim("first", 60)
-        await redis.publish("t", "m")
-        await redis.erase("b")
-        await redis.delete("a", version=version or "")
-    for work in (
-        redis.put("a", b"1", version=None, ttl=60),
-        redis.write("a", {"f": "2", "h": None}, 60),
-        redis.write("a", {}, 60),
-        redis.erase("a"),
-        redis.claim("second", 60),
-        redis.publish("t", "m"),
-        redis.delete("a", version="none"),
-    ):
-        assert await count_commands(server, work) == {"evalsha": 1}
-    assert await count_commands(server, redis.read("a")) == {"hgetall": 1}
-    assert await count_commands(server, redis.get("a")) == {"hmget": 1}
-    assert await count_commands(server, redis.listening()) == {}
-    await until(lambda: len(messages) == 3)
-
-
 async def test_long_messages_are_stored_outside_the_log(redis: Redis, server: RedisServer) -> None:
     messages: list[str] = []
     redis.subscribe("t", messages.append)
@@ -210,35 +197,6 @@ async def test_tls_requires_a_trusted_certificate(tmp_path: Path) -> None:
             await untrusted.read("a")
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        (
-            "redis://h/0?ssl_cert_reqs=none",
-            "is for TLS, which redis:// does not use. Leave it out, or write rediss://",
-        ),
-        ("rediss://h/0?ssl_cert_req=none", "does not know the option ssl_cert_req in .*Write ssl_cert_reqs"),
-        (
-            "rediss://h/0?ssl_min_version=TLSv1.2",
-            "rejects the value of the option ssl_min_version .*771 for TLS 1.2",
-        ),
-        (
-            "rediss://h/0?ssl_cert_reqs=no",
-            "rejects the value of the option ssl_cert_reqs .*none, optional or required",
-        ),
-        (
-            "rediss://h/0?ssl_check_hostname=off",
-            "rejects the value of the option ssl_check_hostname .*true or false",
-        ),
-        ("rediss://h/0?ssl_ca_certs=", "the option ssl_ca_certs in the Redis URL has no value"),
-        ("redis://h?db=1&db=2", "has the option db twice"),
-    ],
-)
-def test_refused_url_option_is_named_with_a_remedy(url: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Redis(url)
-
-
 LINE = "s/task/a"
 
 
@@ -250,87 +208,55 @@ async def take(redis: Redis, limit: int = 100, lease: float = 30) -> list[Job]:
     return (await redis.take([LINE], limit=limit, lease=lease)).jobs
 
 
-async def test_each_method_takes_one_round_trip(redis: Redis, server: RedisServer) -> None:
-    """The command that a client sends; what a script runs is no round trip."""
-
-    async def sent(work: Awaitable[object]) -> dict[str, int]:
-        before = server.calls()
-        await work
-        after = server.calls()
-        return {
-            name: after.get(name, 0) - before.get(name, 0)
-            for name in ("evalsha", "eval", "script|load")
-            if after.get(name, 0) != before.get(name, 0)
-        }
-
-    async def use() -> None:  # so that Redis knows the scripts
-        await add(redis, "first")
-        (job,) = await take(redis)
-        await redis.renew({"first": (1, 30)})
-        await redis.change("first", b"", version=job.version, fence=1, ttl=60)
-        await redis.list_jobs("ann", server="s", after="", limit=10)
-        await redis.list_queues("s")
-
-    await use()
-    for number in range(100):
-        assert await sent(add(redis, str(number), b"v" * 1000)) == {"evalsha": 1}
-    assert await sent(take(redis)) == {"evalsha": 1}
-    assert await sent(take(redis)) == {"evalsha": 1}
-    leases = {str(number): (1, 60.0) for number in range(100)}
-    assert await sent(redis.renew(leases)) == {"evalsha": 1}
-    assert await sent(redis.renew({})) == {}
-    job = await redis.get_job("1")
-    assert job is not None
-    message = Message("s/tasks", "1")
-    change = redis.change("1", b"2", version=job.version, fence=1, due=0, message=message)
-    assert await sent(change) == {"evalsha": 1}
-    assert await sent(redis.change("2", b"2", version="made up", ttl=60)) == {"evalsha": 1}
-    assert await sent(redis.list_jobs("ann", server="s", after="", limit=100)) == {"evalsha": 1}
-    assert await sent(redis.list_queues("s")) == {"evalsha": 1}
-    before = server.calls()["hmget"]
-    assert await sent(redis.get_job("1")) == {}
-    assert server.calls()["hmget"] == before + 1
-
-
-async def send_twice(redis: Redis, monkeypatch: pytest.MonkeyPatch, work: Awaitable[object]) -> object:
-    """Do something whose every command is sent twice, and give what the second answer makes of it."""
-    command = Link.command
-
-    async def twice(link: Link, *args: bytes | str | int) -> object:
-        await command(link, *args)
-        return await command(link, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "command", twice)
-        return await work
-
-
-async def test_command_sent_twice_runs_once(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_operation_takes_one_round_trip(redis: Redis, server: RedisServer) -> None:
     messages: list[str] = []
-    redis.subscribe("s/tasks", messages.append)
+    redis.subscribe("t", messages.append)
     await redis.listening()
-    for number in range(3):
-        assert await send_twice(redis, monkeypatch, add(redis, str(number), b"0")) == "added"
-    assert await add(redis, "0", b"1") == "exists"
-    taken = await send_twice(redis, monkeypatch, take(redis, limit=2))
-    assert isinstance(taken, list)
-    assert [(job.key, job.fence, job.value) for job in taken] == [("0", 1, b"0"), ("1", 1, b"0")]
-    assert [(job.key, job.fence) for job in await take(redis)] == [("2", 1)]
-    message = Message("s/tasks", "m")
-    change = redis.change("0", b"1", version=taken[0].version, fence=1, due=0, message=message)
-    version = await send_twice(redis, monkeypatch, change)
-    assert isinstance(version, str)
-    assert await redis.get_job("0") == ("0", b"1", version, 1)
-    end = redis.change("0", b"2", version=version, ttl=60, message=message)
-    assert await send_twice(redis, monkeypatch, end)
-    for key in ("1", "2"):
-        job = await redis.get_job(key)
-        assert job is not None
-        assert await send_twice(redis, monkeypatch, redis.change(key, b"", version=job.version, ttl=60))
-    assert await redis.add("3", b"", queue=LINE, owner="ann", max_open=1, max_open_per_owner=1) == "added"
-    await redis.publish("s/tasks", "end")
-    await until(lambda: "end" in messages)
-    assert messages == ["m", "m", "end"]
+    leases = {str(number): (1, 60.0) for number in range(100)}
+    message = Message("s/tasks", "1")
+
+    async def scripts() -> None:
+        for number in range(100):
+            await expect("evalsha", add(redis, str(number), b"v" * 1000))
+        (job, *_) = (await redis.take([LINE], limit=1, lease=30)).jobs
+        for work in (
+            redis.put("a", b"1", version=None, ttl=60),
+            redis.write("a", {"f": "2", "h": None}, 60),
+            redis.write("a", {}, 60),
+            redis.erase("b"),
+            redis.claim("c", 60),
+            redis.publish("t", "m"),
+            redis.delete("a", version="none"),
+            take(redis),
+            redis.renew(leases),
+            redis.change(job.key, b"2", version=job.version, fence=1, due=0, message=message),
+            redis.change("2", b"2", version="made up", ttl=60),
+            redis.list_jobs("ann", server="s", after="", limit=100),
+            redis.list_queues("s"),
+        ):
+            await expect("evalsha", work)
+
+    async def expect(command: str, work: Awaitable[object]) -> None:
+        """Expect one command of a client; commands that scripts run are not counted."""
+        names = {"evalsha", "eval", "script|load", command}
+        before = server.calls() if is_counting else {}
+        await work
+        after = server.calls() if is_counting else {command: 1}
+        counts = {name: after.get(name, 0) - before.get(name, 0) for name in names}
+        assert {name: count for name, count in counts.items() if count} == {command: 1}
+
+    is_counting = False
+    await scripts()  # afterwards Redis knows the scripts
+    server.ask("FLUSHDB")
+    is_counting = True
+    await scripts()
+    await expect("hgetall", redis.read("a"))
+    await expect("hmget", redis.get("a"))
+    await expect("hmget", redis.get_job("1"))
+    before = server.calls()["evalsha"]
+    await redis.renew({})
+    await redis.listening()
+    assert server.calls()["evalsha"] == before
 
 
 async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis, server: RedisServer) -> None:
@@ -344,7 +270,7 @@ async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis,
     assert await redis.get_job("a") == first
     assert len(await redis.list_jobs("ann", server="s", after="", limit=10)) == 3
     assert [each.ready for each in await redis.list_queues("s")] == [2]
-    assert await redis.renew({"a": (1, 60)}) == set(), "who works goes on having it"
+    assert await redis.renew({"a": (1, 60)}) == set()
     assert [job.key for job in await take(redis)] == ["b", "c"]
     with pytest.raises(OSError, match=r"returned an error: .*maxmemory"):
         await redis.change("a", b"done", version=first.version, fence=1, ttl=60)
@@ -352,15 +278,6 @@ async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis,
     assert await redis.change("a", b"done", version=first.version, fence=1, ttl=60)
     assert await add(redis, "d") == "added"
     assert [(each.ready, each.held) for each in await redis.list_queues("s")] == [(1, 2)]
-
-
-# Failures
-
-
-@pytest.fixture
-def replica(server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as started:
-        yield started
 
 
 async def test_fence_lost_with_a_primary_is_not_reused(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
+from mcpkit.state.queue import Message
 from mcpkit.state.redis_link import DEFAULT_TIMEOUT
 from mcpkit.storage import Redis
 from tests.helpers.raw_client import initialize, serving
@@ -26,6 +27,12 @@ def other(server: RedisServer) -> Iterator[Redis]:
     """What another process has."""
     with closing(Redis(server.url, prefix="own:")) as made:
         yield made
+
+
+@pytest.fixture
+async def proxied(server: RedisServer) -> AsyncIterator[RedisProxy]:
+    async with RedisProxy(server.port) as proxy:
+        yield proxy
 
 
 async def wait_until_writable(engine: Redis) -> None:
@@ -120,29 +127,42 @@ async def test_pause_raises_timeout_and_loses_no_message(
     assert listener.missed == 0
 
 
-async def test_operation_with_a_lost_reply_runs_once(server: RedisServer) -> None:
+async def test_operation_with_a_lost_reply_runs_once(server: RedisServer, proxied: RedisProxy) -> None:
     messages: list[str] = []
-    async with RedisProxy(server.port) as proxy:
-        with closing(Redis(server.url, prefix="own:")) as direct:
-            direct.subscribe("t", messages.append)
-            engine = Redis(proxy.url, prefix="own:")
-            await publish_and_wait(direct, messages, "before")
-            await engine.publish("t", "known")
+    options = {"queue": "s/q", "owner": "ann", "max_open": 3, "max_open_per_owner": 3}
+    with (
+        closing(Redis(server.url, prefix="own:")) as direct,
+        closing(Redis(proxied.url, prefix="own:")) as engine,
+    ):
+        direct.subscribe("t", messages.append)
+        await publish_and_wait(direct, messages, "before")
+        await engine.publish("t", "known")
 
-            async def lose(operation: Any) -> Any:
-                proxy.drops = 1
-                result = await operation
-                assert proxy.drops == 0
-                return result
+        async def lose(operation: Any) -> Any:
+            proxied.drops = 1
+            result = await operation
+            assert proxied.drops == 0
+            return result
 
-            assert await lose(engine.claim("a", 60)) is True
-            version = await lose(engine.put("a", b"1", version=None, ttl=60))
-            assert await direct.get("a") == (b"1", version)
-            assert await lose(engine.delete("a", version=version)) is True
-            await lose(engine.publish("t", "once"))
-            await publish_and_wait(direct, messages, "end")
-            assert messages == ["before", "known", "once", "end"]
-            await asyncio.to_thread(engine.close)
+        assert await lose(engine.claim("a", 60)) is True
+        version = await lose(engine.put("a", b"1", version=None, ttl=60))
+        assert await direct.get("a") == (b"1", version)
+        assert await lose(engine.delete("a", version=version)) is True
+        await lose(engine.publish("t", "once"))
+        for key in "ab":
+            assert await lose(engine.add(key, b"0", **options)) == "added"
+        assert await engine.add("a", b"1", **options) == "exists"
+        taken = (await lose(engine.take(["s/q"], limit=1, lease=60))).jobs
+        assert [(job.key, job.fence, job.value) for job in taken] == [("a", 1, b"0")]
+        message = Message("t", "changed")
+        change = engine.change("a", b"1", version=taken[0].version, fence=1, due=0, message=message)
+        version = await lose(change)
+        assert await direct.get_job("a") == ("a", b"1", version, 1)
+        assert await lose(engine.change("a", b"2", version=version, ttl=60))
+        for key in "cd":  # the ended job has left its place
+            assert await engine.add(key, b"", **options) == "added"
+        await publish_and_wait(direct, messages, "end")
+        assert messages == ["before", "known", "once", "changed", "end"]
 
 
 async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,26 +182,6 @@ async def test_redis_cluster_is_refused(tmp_path: Path) -> None:
                 await work
 
 
-# Failover
-
-
-@pytest.fixture
-def replica(server: RedisServer, tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(server.port)) as started:
-        yield started
-
-
-@pytest.fixture
-async def proxied(server: RedisServer) -> AsyncIterator[RedisProxy]:
-    async with RedisProxy(server.port) as proxy:
-        yield proxy
-
-
-async def take_over(server: RedisServer, replica: RedisServer, proxy: RedisProxy) -> None:
-    server.kill()
-    proxy.upstream = replica.port
-
-
 async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
     """Publish as soon as that can be."""
     while True:
@@ -193,10 +193,9 @@ async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
 async def test_failover_with_lost_messages_is_a_gap(
     server: RedisServer, replica: RedisServer, proxied: RedisProxy
 ) -> None:
-    proxy, url = proxied, proxied.url
     messages: list[str] = []
     missed: list[int] = []
-    engine, other = Redis(url), Redis(url)
+    engine, other = Redis(proxied.url), Redis(proxied.url)
     try:
         engine.subscribe("t", messages.append, lambda: missed.append(len(messages)))
         await engine.listening()
@@ -211,7 +210,8 @@ async def test_failover_with_lost_messages_is_a_gap(
             for number in range(10):
                 await early.publish("t", f"early {number}")
         assert not missed
-        await take_over(server, replica, proxy)
+        server.kill()
+        proxied.upstream = replica.port
         await until(lambda: missed)
         await publish_when_possible(other, "t", "after")
         await until(lambda: "after" in messages)
