@@ -18,8 +18,9 @@ from ruamel.yaml import YAML
 from mcpkit.cli import app
 from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
-from mcpkit.cli.configurations.table import HOSTS, Host
+from mcpkit.cli.configurations.table import HOSTS
 from mcpkit.common.start import mcpkit_command
+from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")
 
@@ -238,31 +239,6 @@ USER = {
     "goose": ".config/goose/config.yaml",
     "qodercli": ".qoder/settings.json",
 }
-MACOS = {name: USER[name].replace(".config", "Library/Application Support") for name in USER}
-MACOS |= {name: USER[name] for name in ("zed", "goose")}
-WINDOWS = {name: USER[name].replace(".config", "AppData/Roaming") for name in USER}
-WINDOWS |= {
-    "zed": "AppData/Roaming/Zed/settings.json",
-    "goose": "AppData/Roaming/Block/goose/config/config.yaml",
-}
-PROJECT = {
-    "claude-code": {"project": ".mcp.json"},
-    "cursor": {"project": ".cursor/mcp.json"},
-    "vscode": {"project": ".vscode/mcp.json"},
-    "gemini-cli": {"project": ".gemini/settings.json"},
-    "qwen-code": {"project": ".qwen/settings.json"},
-    "codex": {"project": ".codex/config.toml"},
-    "zed": {"project": ".zed/settings.json"},
-    "qodercli": {"project": ".mcp.json", "local": ".qoder/settings.local.json"},
-}
-VARIABLES = {
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude.json"),
-    "gemini-cli": ("GEMINI_CLI_HOME", ".gemini/settings.json"),
-    "qwen-code": ("QWEN_HOME", "settings.json"),
-    "codex": ("CODEX_HOME", "config.toml"),
-    "goose": ("GOOSE_PATH_ROOT", "config/config.yaml"),
-    "qodercli": ("QODER_CONFIG_DIR", "settings.json"),
-}
 
 
 def parsed(path: Path) -> object:
@@ -286,48 +262,67 @@ def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
     assert list(home.rglob("*.*")) == [home / ".local", home / ".local/state/mcpkit/installed.json"]
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_files_of_host_are_at_the_documented_paths(home, project, name, monkeypatch):
-    host = HOSTS[name]
-    for platform, paths in (("linux", USER), ("darwin", MACOS), ("win32", WINDOWS)):
-        assert places.user_file(host.user, platform) == home / paths[name]
-    files = {file.scope: file.path for file in places.files_of(host, project) if file.keys == host.keys}
-    of_project = {scope: project / path for scope, path in PROJECT.get(name, {}).items()}
-    assert files == {"user": home / USER[name], **of_project}
-    for value, expected in ((home / "x", "x"), ("x", ".config")):  # a relative path is ignored
-        monkeypatch.setenv("XDG_CONFIG_HOME", str(value))
-        assert places.user_file(host.user) == home / USER[name].replace(".config", expected)
-    variable, below = VARIABLES.get(name, ("", ""))
-    assert host.user.variable == variable
-    if variable:
-        monkeypatch.setenv(variable, str(home / "own"))
-        assert places.user_file(host.user, "win32") == home / "own" / below
+@each_row(
+    ("name", "platform", "variable", "path"),
+    [
+        ("vscode", "linux", "", ".config/Code/User/mcp.json"),
+        ("vscode", "darwin", "", "Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "win32", "", "AppData/Roaming/Code/User/mcp.json"),
+        ("zed", "darwin", "", ".config/zed/settings.json"),
+        ("goose", "win32", "", "AppData/Roaming/Block/goose/config/config.yaml"),
+        ("vscode", "linux", "XDG_CONFIG_HOME", "own/Code/User/mcp.json"),
+        ("claude-code", "linux", "CLAUDE_CONFIG_DIR", "own/.claude.json"),
+        ("gemini-cli", "win32", "GEMINI_CLI_HOME", "own/.gemini/settings.json"),
+        ("qwen-code", "linux", "QWEN_HOME", "own/settings.json"),
+        ("codex", "win32", "CODEX_HOME", "own/config.toml"),
+        ("goose", "linux", "GOOSE_PATH_ROOT", "own/config/config.yaml"),
+        ("qodercli", "linux", "QODER_CONFIG_DIR", "own/settings.json"),
+    ],
+)
+def test_user_file_is_at_the_documented_path(home, name, platform, variable, path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(variable or "UNUSED", str(home / "own"))
+        assert places.user_file(HOSTS[name].user, platform) == home / path
+        patch.setenv("XDG_CONFIG_HOME", "relative")  # a relative path is ignored
+        assert places.user_file(HOSTS["zed"].user) == home / ".config/zed/settings.json"
+
+
+def test_project_files_are_at_the_documented_paths(project):
+    found = {
+        (name, file.scope): file.path.relative_to(project).as_posix()
+        for name, host in HOSTS.items()
+        for file in places.files_of(host, project)
+        if file.keys == host.keys and file.scope != "user"
+    }
+    assert found == {
+        ("claude-code", "project"): ".mcp.json",
+        ("cursor", "project"): ".cursor/mcp.json",
+        ("vscode", "project"): ".vscode/mcp.json",
+        ("gemini-cli", "project"): ".gemini/settings.json",
+        ("qwen-code", "project"): ".qwen/settings.json",
+        ("codex", "project"): ".codex/config.toml",
+        ("zed", "project"): ".zed/settings.json",
+        ("qodercli", "project"): ".mcp.json",
+        ("qodercli", "local"): ".qoder/settings.local.json",
+    }
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands" / "install.md"
 
 
-def facts(host: Host) -> set[str]:
-    """Return what the row of a host on the page contains."""
-    place, started = host.user, host.started
-    code = {host.name, place.linux, place.macos, place.windows, host.project, host.local, ".".join(host.keys)}
-    code |= {f"${place.variable}/{place.below}" if place.variable else "", *host.variables}
-    code |= {option for option, key in (("--cwd", started.cwd), ("--env-file", started.env_file)) if key}
-    text = {f"[{host.title}]({host.source})", f"| {host.format}, ", f"({host.variables_source})"}
-    text |= {"HTTP" if host.http is not None else "", "SSE" if host.sse is not None else ""}
-    text |= {
-        host.remark or "",
-        host.project_remark or "",
-        "local in the user's file" if host.local_keys else "",
-    }
-    return {f"`{each}`" for each in code - {"", None}} | (text - {""})
-
-
-def test_page_lists_each_host_with_its_files_and_options() -> None:
-    lines = PAGE.read_text().splitlines()
-    rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+def test_page_lists_each_host_with_its_files_and_variables() -> None:
+    rows = {line.split("`")[1]: line for line in PAGE.read_text().splitlines() if line.startswith("| `")}
     assert list(rows) == list(HOSTS)
-    assert [(name, each) for name in HOSTS for each in facts(HOSTS[name]) if each not in rows[name]] == []
+    for name, host in HOSTS.items():
+        place, keys = host.user, ".".join(host.keys)
+        code = (place.linux, place.macos, place.windows, host.project, host.local, keys, *host.variables)
+        shown = [
+            f"[{host.title}]({host.source})",
+            f"| {host.format}, ",
+            *(f"`{each}`" for each in code if each),
+        ]
+        shown += [f"`${place.variable}/{place.below}`"] if place.variable else []
+        assert [each for each in shown if each not in rows[name]] == []
 
 
 CODEX = """\

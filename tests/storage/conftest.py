@@ -45,7 +45,7 @@ def frequent_switches() -> Iterator[None]:
 @pytest.fixture
 def turns(engine: Engine) -> int:
     """How often each thread of a test repeats its work."""
-    return 200 if isinstance(engine, Memory) else 25
+    return 100 if isinstance(engine, Memory) else 20
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -121,7 +121,7 @@ async def test_earlier_format_is_migrated_and_later_format_refused(
 
 @contextmanager
 def locked(path: Path, how: str) -> Iterator[None]:
-    """Have somebody else hold the file."""
+    """Lock the file from another connection."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"BEGIN {how}")
         yield
@@ -152,58 +152,52 @@ async def test_lasting_lock_raises_timeout_for_all_waiting_writes(
 # Unusable files
 
 
-def make_foreign(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE theirs (a)")
+def execute(path: Path, statement: str) -> None:
+    with closing(Sqlite(path)) as shared, closing(sqlite3.connect(path)) as other:
+        assert statement.startswith("CREATE") or shared.store_id
+        other.execute(statement)
 
 
-def make_newer(path: Path) -> None:
-    with closing(Sqlite(path)) as shared:
-        assert shared.store_id
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("PRAGMA user_version = 99")
-
-
-UNUSABLE = {
-    "garbage": (
-        lambda path: path.write_bytes(b"garbage! " * 1000),
-        "is damaged or not an SQLite database (",
-    ),
-    "folder": (lambda path: path.mkdir(), "cannot be opened ("),
-    "foreign": (make_foreign, "is the database of another program. Use another file"),
-    "newer": (
-        make_newer,
-        "was written by a later version of mcpkit (format 99; this version supports up to",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.write_bytes(b"garbage! " * 1000), "is damaged or not an SQLite database ("),
+        (lambda path: path.mkdir(), "cannot be opened ("),
+        (
+            lambda path: execute(path, "CREATE TABLE t (a)"),
+            "is the database of another program. Use another file",
+        ),
+        (
+            lambda path: execute(path, "PRAGMA user_version = 99"),
+            "was written by a later version of mcpkit (format 99",
+        ),
+    ],
+    ids=["garbage", "folder", "foreign", "newer"],
+)
 @pytest.mark.anyio
-async def test_unusable_file_raises_and_is_left_unchanged(name: str, shared: Sqlite, path: Path) -> None:
-    make, words = UNUSABLE[name]
+async def test_unusable_file_raises_and_is_left_unchanged(
+    make: Callable[[Path], object], words: str, shared: Sqlite, path: Path
+) -> None:
     make(path)
     before = b"" if path.is_dir() else path.read_bytes()
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
-    for _ in range(2):
-        assert shared.store_id == ""
-        for use in (
-            shared.read("a"),
-            shared.write("a", {"x": "1"}, 60),
-            shared.claim("a", 60),
-            shared.erase("a"),
-            shared.publish("t", "lost"),
-            shared.get("a"),
-            shared.put("a", b"", version=None, ttl=60),
-            shared.delete("a", version="x"),
-        ):
-            with pytest.raises(OSError, match=re.escape(f"{path} {words}")):
-                await use
+    for use in (
+        shared.read("a"),
+        shared.write("a", {"x": "1"}, 60),
+        shared.claim("a", 60),
+        shared.erase("a"),
+        shared.publish("t", "lost"),
+        shared.get("a"),
+        shared.put("a", b"", version=None, ttl=60),
+        shared.delete("a", version="x"),
+    ):
+        with pytest.raises(OSError, match=re.escape(f"{path} {words}")):
+            await use
+    assert shared.store_id == ""
     assert (b"" if path.is_dir() else path.read_bytes()) == before
-    # It is usable again as soon as the file is.
-    path.rmdir() if path.is_dir() else path.unlink()
-    while not messages:  # what is published before it has been looked at again is not
+    path.rmdir() if path.is_dir() else path.unlink()  # the engine works as soon as the file is usable
+    while not messages:  # messages are lost until the engine has opened the new file
         await shared.publish("t", "messages")
         await asyncio.sleep(0.01)
     leave()
@@ -231,10 +225,9 @@ def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.skipif(os.name == "nt", reason="its paths are others")
 def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
     with closing(Sqlite(network_disk / "shared.db")) as shared:
+        message = r"on a network file system \(nfs4\).*Use a file on a local disk"
         for use in (shared.claim("a", 60), shared.read("a"), shared.listening()):
-            with pytest.raises(
-                OSError, match=r"on a network file system \(nfs4\).*Use a file on a local disk"
-            ):
+            with pytest.raises(OSError, match=message):
                 done(use)
         assert shared.store_id == ""
     assert list(network_disk.iterdir()) == []
@@ -247,9 +240,8 @@ def test_file_on_a_network_disk_is_refused(network_disk: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ":memory:"])
 def test_name_without_a_file_is_refused(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"names no file that other processes can open\. Name a file, or use Memory\(\)"
-    ):
+    message = r"names no file that other processes can open\. Name a file, or use Memory\(\)"
+    with pytest.raises(ValueError, match=message):
         Sqlite(name)
 
 
@@ -257,20 +249,12 @@ def test_failing_read_is_logged_once_and_retried(
     shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcpkit.state.bulletin._WHILE_FAILING", 0.01)
-    looks = 0
-    glance = database.Database.glance
-
-    def failing(self: Any, sql: str, values: Any = ()) -> Any:
-        nonlocal looks
-        looks += 1
-        raise PermissionError("not now")
-
+    failing = Mock(side_effect=PermissionError("not now"))
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
-    with monkeypatch.context() as context:
-        context.setattr(database.Database, "glance", failing)
-        eventually(lambda: looks > 3)
-    assert database.Database.glance is glance
+    with monkeypatch.context() as patch:
+        patch.setattr(database.Database, "glance", failing)
+        eventually(lambda: failing.call_count > 3)
     asyncio.run(shared.publish("t", "a"))
     eventually(lambda: messages == ["a"])
     assert caplog.text.count("messages of other processes arrive late") == 1
@@ -278,7 +262,7 @@ def test_failing_read_is_logged_once_and_retried(
 
 
 class Listener:
-    """Takes note of what it hears and of what it is expected that it has missed, in order."""
+    """Records messages and gaps of a topic, in order."""
 
     def __init__(self, shared: Sqlite, topic: str = "t") -> None:
         self.received: list[str] = []
@@ -327,13 +311,6 @@ def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest
         assert second.received == ["missed"]
 
 
-def replace(path: Path, by: Path) -> None:
-    """Put a file in the place of another one, as an operator does."""
-    for end in ("-wal", "-shm"):
-        path.with_name(path.name + end).unlink()
-    os.replace(by, path)
-
-
 def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:
     with closing(Sqlite(path)) as shared:
         listener = Listener(shared)
@@ -342,7 +319,9 @@ def test_restored_backup_is_a_gap(tmp_path: Path, path: Path) -> None:
             file.backup(copy)
         done(shared.publish("t", "after"))
         eventually(listener.has_received("before", "after"))
-        replace(path, tmp_path / "copy.db")
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).unlink()
+        os.replace(tmp_path / "copy.db", path)
         eventually(listener.has_received("before", "after", "missed"))
         with closing(Sqlite(path)) as other:
             done(other.publish("t", "again"))

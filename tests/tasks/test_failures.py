@@ -1,30 +1,24 @@
-"""Tasks when engine calls fail or processes end, in any order: none is lost, run twice or stuck."""
+"""Tasks when engine calls fail or workers die: none is lost, run twice or stuck."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mcpkit import Context, ProtocolError, Server, Task, TaskOptions, Timeouts
-from mcpkit.state.queue import Job
 from mcpkit.storage import Memory
 from mcpkit.tasks import runner
-from mcpkit.tasks.handshake import TasksOfBoth
-from mcpkit.tasks.runner import DRAINED, LOST
+from mcpkit.tasks.runner import LOST
 from mcpkit.testing import TestClient, connect
 from tests.helpers.clock import Clock
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
-from tests.helpers.waiting import DEFAULT_TIMEOUT
+from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -120,13 +114,8 @@ async def test_task_completes_whichever_engine_call_fails(
         last = numbers[-1]
 
 
-T = TypeVar("T")
-
-INDEX = st.integers(0, 100)
-
-
 class Hold:
-    """A lease that is not extended."""
+    """A lease that is not extended, and lost as its worker dies."""
 
     is_lost = False
 
@@ -134,163 +123,36 @@ class Hold:
         """Do nothing."""
 
 
-class Worker:
-    """One run in one process."""
+@pytest.mark.parametrize(("rerun", "runs"), [("safe", 3), ("never", 1)])
+async def test_task_whose_workers_die_fails_after_its_attempts(rerun: Any, runs: int) -> None:
+    clock = Clock()
+    engine = Memory(clock)
+    server = Server("lab", storage=engine, tasks="workers")
+    attempts: list[int] = []
+    effects: list[str] = []
 
-    def __init__(self, service: TasksOfBoth, job: Job, now: float) -> None:
-        self.hold: Any = Hold()
-        self.task = asyncio.ensure_future(service.runs.run(job, now, self.hold))
+    @server.tool(task=Task(rerun=rerun, attempts=3))
+    async def work(ctx: Context) -> None:
+        attempts.append(ctx.task.attempt)
+        await ctx.once("effect", lambda: effects.append("done"))
+        await asyncio.Event().wait()
 
-
-class Interleavings(RuleBasedStateMachine):
-    """Clients, workers and their deaths, in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.clock = Clock()
-        self.engine = Memory(self.clock)
-        self.server = Server(
-            "lab", storage=self.engine, tasks="workers", timeouts=Timeouts(client_request=100)
-        )
-        self.begun: list[str] = []
-        self.committed: set[str] = set()
-        self.gates: list[asyncio.Event] = []
-        self.is_open = False
-        self.workers: list[Worker] = []
-        self.tasks: list[dict[str, Any]] = []
-        self.ends: dict[str, Any] = {}
-        for rerun in ("safe", "never"):
-            self.server.tool(self.work, name=rerun, task=Task(rerun=rerun, attempts=3, timeout=50))
-        self.stack = AsyncExitStack()
-        self.client = self.run(self.stack.enter_async_context(connect(self.server, capabilities=KNOWS_TASKS)))
-        service = self.server.engine.methods.tasks
-        assert isinstance(service, TasksOfBoth)
-        self.service = service
-
-    async def work(self, ctx: Context) -> int:
-        self.begun.append(ctx.idempotency_key)
-        await self.step()
-
-        async def effect() -> int:
-            assert ctx.idempotency_key not in self.committed
-            await self.step()
-            return 1
-
-        await ctx.once("effect", effect)
-        self.committed.add(ctx.idempotency_key)
-        await self.step()
-        await ctx.elicit("Go on?", bool, key="go")
-        await self.step()
-        return ctx.task.attempt
-
-    async def step(self) -> None:
-        if not self.is_open:
-            self.gates.append(gate := asyncio.Event())
-            await gate.wait()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        async def settled() -> T:
-            result = await coroutine
-            for _ in range(30):
-                await asyncio.sleep(0)
-            return result
-
-        return self.loop.run_until_complete(settled())
-
-    @precondition(lambda self: len(self.tasks) < 4)
-    @rule(rerun=st.sampled_from(["safe", "never"]))
-    def create(self, rerun: str) -> None:
-        self.tasks.append(self.run(begin(self.client, rerun)))
-
-    @rule(seconds=st.sampled_from([1.0, 11.0, 60.0, 120.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.clock.now += seconds
-
-    @rule()
-    def take(self) -> None:
-        async def take() -> int:
-            taken = await self.engine.take(self.service.runs.queues(), limit=1, lease=10.0)
-            self.workers += [Worker(self.service, job, taken.now) for job in taken.jobs]
-            return len(taken.jobs)
-
-        self.run(take())
-
-    @precondition(lambda self: self.gates)
-    @rule(index=INDEX)
-    def go_on(self, index: int) -> None:
-        async def go_on() -> None:
-            self.gates.pop(index % len(self.gates)).set()
-
-        self.run(go_on())
-
-    @precondition(lambda self: self.workers)
-    @rule(index=INDEX, is_crash=st.booleans())
-    def stop(self, index: int, is_crash: bool) -> None:
-        async def stop() -> None:
-            worker = self.workers.pop(index % len(self.workers))
-            worker.hold.is_lost = is_crash
-            worker.task.cancel(LOST if is_crash else DRAINED)
-
-        self.run(stop())
-
-    @precondition(lambda self: self.tasks)
-    @rule(index=INDEX)
-    def answer(self, index: int) -> None:
-        task = self.tasks[index % len(self.tasks)]
-        seen = self.run(look(self.client, task))
-        responses = {key: accepted(True) for key in seen.get("inputRequests", ())}
-        params = {"taskId": task["taskId"], "inputResponses": responses}
-        self.run(self.client.request("tasks/update", params))
-
-    @precondition(lambda self: self.tasks)
-    @rule(index=INDEX)
-    def cancel(self, index: int) -> None:
-        task = self.tasks[index % len(self.tasks)]
-        self.run(self.client.request("tasks/cancel", {"taskId": task["taskId"]}))
-
-    @invariant()
-    def ends_stay(self) -> None:
-        for task in self.tasks:
-            seen = self.run(look(self.client, task))
-            if task["taskId"] in self.ends:
-                assert seen == self.ends[task["taskId"]]
-            elif seen["status"] in OVER:
-                self.ends[task["taskId"]] = seen
-
-    @invariant()
-    def begun_once(self) -> None:
-        for task in self.tasks:
-            held = self.run(self.service.ledger.look(task["taskId"]))
-            assert held is not None
-            if held.record.rerun == "never":
-                assert self.begun.count(held.record.call_id) <= 1
-
-    def teardown(self) -> None:
-        """All workers die; then each task ends when workers take it, though no client answers."""
-        while self.workers:
-            self.stop(0, is_crash=True)
-        self.is_open = True
-        for _ in range(8 * len(self.tasks)):
-            self.pass_time(120.0)
-            self.take()
-        while self.workers:
-            self.stop(0, is_crash=True)
-        self.ends_stay()
-        try:
-            assert len(self.ends) == len(self.tasks)
-        finally:
-            self.run(self.close())
-            self.loop.close()
-
-    async def close(self) -> None:
-        await self.stack.aclose()
-        while rest := asyncio.all_tasks() - {asyncio.current_task()}:
-            for each in rest:
-                each.cancel()
-            await asyncio.wait(rest)
-
-
-TestInterleavings = Interleavings.TestCase
-
-TestInterleavings.settings = settings(max_examples=12, stateful_step_count=40, deadline=None)
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "work")
+        service: Any = server.engine.methods.tasks
+        while (seen := await look(client, task))["status"] == "working":
+            taken = await engine.take(service.runs.queues(), limit=1, lease=10.0)
+            for job in taken.jobs:
+                count, hold = len(attempts), Hold()
+                run = asyncio.ensure_future(service.runs.run(job, taken.now, hold))
+                await until(lambda: run.done() or (len(attempts) > count and effects))
+                hold.is_lost = True
+                run.cancel(LOST)
+                await asyncio.wait([run])
+            clock.now += 11
+        assert seen["status"] == "failed"
+        assert attempts == [*range(1, runs + 1)]
+        assert effects == ["done"]
+        clock.now += 60
+        assert (await engine.take(service.runs.queues(), limit=1, lease=10.0)).jobs == []
+        assert await look(client, task) == seen

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Ask, Context, Principal, Scope, Server, Task
+from mcpkit import Ask, Context, Principal, Task
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
@@ -128,22 +128,6 @@ async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch:
         for cursor in ("x", 5, theirs, made[0] + "x", ""):
             error = await ada.error("tasks/list", {"cursor": cursor})
             assert (error["code"], error["message"][:14]) == (-32602, "Invalid cursor")
-
-
-async def test_task_requests_require_the_scopes_of_the_tool(open_pipe: OpenPipe) -> None:
-    server = Server("lab", scopes={"train": Scope("Train")})
-    server.tool(hold, task=True, scopes="train")
-    server.tool(add, task=True)
-    may, may_not = Principal("ada", ["train"]), Principal("ada")
-    async with open_pipe(server, may) as before, open_pipe(server, may_not) as today:
-        id_ = (await begin(before, "hold"))["taskId"]
-        other = (await begin(before, "add", {"a": 1, "b": 2}))["taskId"]
-        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
-            error = await today.error(method, {"taskId": id_})
-            assert "train" in str(error)
-        assert [task["taskId"] for task in (await today.result("tasks/list"))["tasks"]] == [other]
-        assert [task["taskId"] for task in (await before.result("tasks/list"))["tasks"]] == [other, id_]
-        assert (await look(before, id_))["status"] == "working"
 
 
 # Both generations
