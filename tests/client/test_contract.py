@@ -117,6 +117,7 @@ WIDER_CHANGES: list[Pair] = [
     ("items", items(INT), items(NUM)),
     ("number of items", items(STR, maxItems=3), items(STR, maxItems=4)),
     ("at least one item", items(STR, minItems=1), items(STR)),
+    ("items that differ", items(STR, uniqueItems=True), items(STR)),
     ("a pair", items(False, prefixItems=[STR, INT]), items(False, prefixItems=[STR, NUM])),
     ("a pair as array", items(False, prefixItems=[STR, STR]), items(STR)),
     ("a nested required argument", call("x", "y", x=STR, y=STR), call("x", x=STR, y=STR)),

@@ -328,6 +328,18 @@ READ: list[tuple[Message, Any, Any]] = [  # a result, its text, and what a typed
 ]
 
 
+@each_row(("block", "type_"), [
+    ({"data": "AA==", "mimeType": "image/png"}, "image"), ({"data": "data:audio/wav;base64,AA=="}, "audio"),
+    ({"uri": "note://1"}, "resource_link"), ({"resource": {"uri": "note://1", "text": "bread"}}, "resource"),
+    ({"type": ["text"], "text": "bread"}, "text"), ({"type": "video", "frames": 3}, "video"),
+])  # fmt: skip
+async def test_content_block_with_one_type_is_read(block: Message, type_: str) -> None:
+    async with Client(answering({"tools/call": {"content": [block]}})) as client:
+        [read] = (await client.call_tool("bake")).content
+    assert read["type"] == type_
+    assert block.keys() <= read.keys()
+
+
 USER = {"role": "user", "content": ONE}
 
 

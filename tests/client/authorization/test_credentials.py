@@ -16,7 +16,7 @@ from typing import Any
 
 import keyring
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey, import_key
@@ -69,30 +69,25 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> TokenStorage:
     return MemoryTokens() if request.param == "memory" else FileTokens(tmp_path / "tokens" / "mcpkit.json")
 
 
-async def test_storage_keeps_and_forgets(storage: TokenStorage) -> None:
+async def test_storage_keeps_and_forgets_by_resource_and_client(storage: TokenStorage) -> None:
     assert await storage.get_tokens(RESOURCE) is None
     await storage.delete_tokens(RESOURCE)
     await storage.set_tokens(TOKENS)
     await storage.set_registration(REGISTRATION)
     assert await storage.get_tokens(RESOURCE) == TOKENS
     assert await storage.get_registration(ISSUER) == REGISTRATION
+    assert await storage.get_tokens(f"{RESOURCE}/") is None
+    assert await storage.get_registration(f"{ISSUER}/") is None
     newer = replace(TOKENS, access_token="newer", refresh_token=None, expires=None, proof_key=None)
+    other = replace(TOKENS, client_id="two")
     await storage.set_tokens(newer)
+    await storage.set_tokens(other, "two")
     assert await storage.get_tokens(RESOURCE) == newer
     await storage.delete_tokens(RESOURCE)
     await storage.delete_registration(ISSUER)
     assert await storage.get_tokens(RESOURCE) is None
     assert await storage.get_registration(ISSUER) is None
-
-
-async def test_storage_key_is_resource_and_client(storage: TokenStorage) -> None:
-    other = replace(TOKENS, client_id="two")
-    await storage.set_tokens(TOKENS)
-    await storage.set_tokens(other, "two")
-    found = [await storage.get_tokens(RESOURCE), await storage.get_tokens(RESOURCE, "two")]
-    assert found == [TOKENS, other]
-    assert await storage.get_tokens(f"{RESOURCE}/") is None
-    assert await storage.get_registration(f"{ISSUER}/") is None
+    assert await storage.get_tokens(RESOURCE, "two") == other
 
 
 async def test_storage_reads_previous_version_and_keeps_later_one(
@@ -217,6 +212,7 @@ async def test_file_tokens_malformed_file_is_unchanged_and_not_quoted(path: Path
 NAMES = st.sampled_from([*TOKENS.record(), "secret", "method", "redirect_uris"])
 
 
+@example({"proof_key": "a text"}, None)
 @given(st.dictionaries(NAMES, JSON_VALUES), JSON_VALUES)
 def test_token_records_of_any_form_are_read_or_none(changed: dict[str, Any], value: object) -> None:
     for record in ({**TOKENS.record(), **changed}, changed, value):

@@ -68,6 +68,7 @@ async def opened(code: str, **options: Any) -> tuple[StdioTransport, Received]:
     return transport, received
 
 
+# Answers with its members in the order that is asked for, and a text of so many bytes.
 BIG = """
 import json, sys
 for line in sys.stdin:
@@ -77,7 +78,6 @@ for line in sys.stdin:
     members = {"jsonrpc": '"2.0"', "id": message["id"], "result": f'{{"id": 9, "text": "{text}"}}'}
     print("{" + ", ".join(f'"{name}": {members[name]}' for name in order.split()) + "}", flush=True)
 """
-"""Answers with its members in the order that is asked for, and a text of so many bytes."""
 
 
 @pytest.mark.parametrize("order", ["jsonrpc id result", "result jsonrpc id", "jsonrpc result id"])
@@ -182,6 +182,7 @@ signal.signal(signal.SIGTERM, end)
     await until(lambda: not is_alive(pid))
 
 
+# A process with a client of a server, which prints the server's pid and does not close it.
 CLIENT = """
 import asyncio, json, signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run without a terminal
@@ -205,7 +206,6 @@ async def main():
 
 asyncio.run(main())
 """
-"""A process with a client of a server, which prints the server's pid and does not close it."""
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGKILL, signal.SIGHUP])

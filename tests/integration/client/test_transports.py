@@ -17,7 +17,7 @@ from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread
-from tests.helpers.waiting import DEFAULT_TIMEOUT, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ from mcpkit import Context, Server
 
 server = Server("changing")
 names = (f"added{number}" for number in range(1000))
-cancelled = []
+steps = []
 
 @server.resource("x://a")
 def a() -> str:
@@ -45,10 +45,11 @@ async def ask(ctx: Context, question: str) -> str:
 
 @server.tool
 async def wait() -> None:
+    steps.append("started")
     try:
         await asyncio.Event().wait()
     finally:
-        cancelled.append(True)
+        steps.append("cancelled")
 """
 
 
@@ -91,9 +92,13 @@ async def test_http_call_with_request_of_server_is_answered_and_timeout_cancels(
     options: Any = {"protocol_version": revision, "roots": ["file:///there"]}
     async with target("http") as (url, names), Client(HttpTransport(url), **options) as client:
         assert (await client.call_tool("ask", {"question": "å\n😀"})).text == "å\n😀file:///there"
+        call = asyncio.ensure_future(client.call_tool("wait", timeout=60))
+        await until(lambda: names["steps"] == ["started"])
+        clock = LoopClock()
+        clock.ahead += 61
         with pytest.raises(TimeoutError):
-            await client.call_tool("wait", timeout=0.2)
-        await until(lambda: names["cancelled"])
+            await call
+        await until(lambda: names["steps"] == ["started", "cancelled"])
 
 
 async def test_app_failure_is_transport_error() -> None:
