@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from dataclasses import dataclass
+import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 from uuid import UUID
@@ -18,7 +18,7 @@ from typing_extensions import NotRequired, TypedDict
 from mcpkit.common.errors import ArgumentsError, RegistrationError
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
-from mcpkit.schema.texts import Email, Format, Uri
+from mcpkit.schema.texts import Email, Format
 from tests.helpers.tables import each_row
 
 OLDEST, NEWEST = min(FORMS), max(FORMS)
@@ -40,31 +40,12 @@ class Size(enum.Enum):
         return self.name.capitalize()
 
 
-Plan = Union[Annotated[Literal["free"], "Free for ever"], Annotated[Literal["pro"], "9 € a month"]]
-
-
-@dataclass
-class City:
-    name: Annotated[str, "The city", at.Len(2, 20)]
-    mail: Email
-    people: Annotated[int, at.Gt(0), at.Lt(10**8)]
-    area: Annotated[float, at.Ge(0.5)]
-    color: Color
-    size: Size
-    founded: dt.date | None
-    seen: dt.datetime | None = None
-    page: Uri | None = None
-    is_capital: bool = False
-
-
 class Order(BaseModel):
     sort: Literal["tea", "coffee"] = Field("tea", title="Drink", description="What to drink")
     cups: Annotated[int, Field(ge=1, le=9)] = 1
     size: Size | None = Field(None, alias="how-large")
     mail: Email = "a@example.org"
     page: AnyUrl | None = None
-    extras: Annotated[list[Literal["milk", "sugar"]], Field(min_length=1, max_length=2)] = ["milk"]
-    plans: set[Plan] = set()
 
     @field_validator("cups")
     @classmethod
@@ -83,18 +64,6 @@ class Place(TypedDict):
     name: str
     note: str | None
     size: NotRequired[Annotated[int, "In metres"]]
-
-
-def field_of(annotation: Any, revision: str = NEWEST) -> Any:
-    """Return how a form asks for a single value."""
-    return Form.of(annotation).schema(revision)["properties"]["value"]
-
-
-def lines(annotation: Any, content: Any) -> list[str]:
-    """Return what is wrong with an answer."""
-    with pytest.raises(ArgumentsError) as raised:
-        Form.of(annotation).read(content)
-    return str(raised.value).splitlines()
 
 
 @each_row(
@@ -122,18 +91,15 @@ def lines(annotation: Any, content: Any) -> list[str]:
     ],
 )  # fmt: skip
 def test_form_schema_of_single_value(annotation, schema):
-    assert field_of(annotation) == schema
+    assert Form.of(annotation).schema(NEWEST)["properties"]["value"] == schema
 
 
-@each_row(("type_", "read"), [(str, "a"), (int, 1)])
-def test_form_default_is_used_where_version_cannot_publish_it(type_, read):
-    form = Form.of(Annotated[type_, Field(default=read)])
-    assert form.schema("2025-06-18") == {
-        "type": "object",
-        "properties": {"value": {"type": {str: "string", int: "integer"}[type_]}},
-    }
-    assert form.schema("2025-11-25")["properties"]["value"]["default"] == read
-    assert form.read({}) == read
+@each_row(("type_", "name", "default"), [(str, "string", "a"), (int, "integer", 1)])
+def test_form_default_is_used_where_version_cannot_publish_it(type_, name, default):
+    form = Form.of(Annotated[type_, Field(default=default)])
+    assert form.schema("2025-06-18") == {"type": "object", "properties": {"value": {"type": name}}}
+    assert form.schema("2025-11-25")["properties"]["value"]["default"] == default
+    assert form.read({}) == default
 
 
 @each_row(
@@ -160,21 +126,24 @@ def test_form_read(annotation, content, value):
 @each_row(
     ("annotation", "content", "expected"),
     [
-        (Point, {}, ["x: expected an integer, but it is missing"]),
-        (Point, {"x": None}, ["x: expected an integer, got null"]),
-        (Point, {"x": "1"}, ['x: expected an integer, got "1"']),
-        (Point, {"x": True}, ["x: expected an integer, got true"]),
-        (Point, None, ["expected an object, got null"]), (Point, [1], ["expected an object, got [1]"]),
-        (bool, {"value": "true"}, ['value: expected true or false, got "true"']),
-        (list[Color], {"value": "red"}, ['value: expected an array, got "red"']),
-        (list[Color], {"value": ["red", "x"]}, ['value[1]: expected "red" or "blue", got "x"']),
-        (set[Color], {"value": ["red", "red"]}, ["value: expected an array without duplicates, got [\"red\",\"red\"]"]),
-        (Order, {"mail": "home"}, ['mail: expected an email address, got "home"']),
-        (Order, {"cups": 7}, ["cups: seven cups are too many"]),
+        (Point, {}, "x: expected an integer, but it is missing"),
+        (Point, {"x": None}, "x: expected an integer, got null"),
+        (Point, {"x": "1"}, 'x: expected an integer, got "1"'),
+        (Point, {"x": True}, "x: expected an integer, got true"),
+        (Point, None, "expected an object, got null"), (Point, [1], "expected an object, got [1]"),
+        (bool, {"value": "true"}, 'value: expected true or false, got "true"'),
+        (list[Color], {"value": "red"}, 'value: expected an array, got "red"'),
+        (list[Color], {"value": ["red", "x"]}, 'value[1]: expected "red" or "blue", got "x"'),
+        (set[Color], {"value": ["red", "red"]},
+         'value: expected an array without duplicates, got ["red","red"]'),
+        (Order, {"mail": "home"}, 'mail: expected an email address, got "home"'),
+        (Order, {"cups": 7}, "cups: seven cups are too many"),
     ],
 )  # fmt: skip
 def test_form_wrong_answer_is_reported(annotation, content, expected):
-    assert lines(annotation, content) == expected
+    with pytest.raises(ArgumentsError) as raised:
+        Form.of(annotation).read(content)
+    assert str(raised.value) == expected
 
 
 class Level(enum.IntEnum):
@@ -182,20 +151,13 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-def refusal(annotation: Any) -> str:
-    """Return why no form can ask for a type."""
-    with pytest.raises(RegistrationError) as raised:
-        Form.of(annotation)
-    return str(raised.value)
-
-
 @each_row(
     ("annotation", "message"),
     [
         (dict[str, int], "is an object, and a form cannot nest objects"),
-        (Optional[City], "is an object, and a form cannot nest objects"),
+        (Optional[Place], "is an object, and a form cannot nest objects"),
         (list[str], "is a list, and a form only has lists of choices"),
-        (list[City], "is a list, and a form"), (list[Optional[Color]], "is a list, and a form only has lists"),
+        (list[Place], "is a list, and a form"), (list[Optional[Color]], "is a list, and a form only has lists"),
         (tuple[Literal["a"], Literal["b"]], "is a list, and a form only has lists"),
         (Union[int, str], "has a type that a form"), (Any, "has a type that a form"), (None, "has a type that a form"),
         (Literal[1, 2], "has choices that are not strings"), (Level, "has choices that are not strings"),
@@ -213,7 +175,8 @@ def refusal(annotation: Any) -> str:
     ],
 )  # fmt: skip
 def test_form_type_that_no_form_can_ask_is_refused(annotation, message):
-    assert message in refusal(annotation)
+    with pytest.raises(RegistrationError, match=re.escape(message)):
+        Form.of(annotation)
 
 
 def test_form_explicit_schema_choice_titles_by_version() -> None:
@@ -225,38 +188,42 @@ def test_form_explicit_schema_choice_titles_by_version() -> None:
 
 
 FIELD: dict[str, Any] = {"type": "string"}
+OBJECT = {"type": "object", "properties": {"a": FIELD}}
+
+
+@each_row(
+    ("field", "message"),
+    [
+        (True, "the field 'a' is not a JSON Schema"), ({"$ref": "#/$defs/x"}, "$ref cannot be resolved"),
+        ({"type": "strin"}, "the field 'a' has a type that a form does not support"),
+        ({"type": "object"}, "the field 'a' is an object, and a form cannot nest objects"),
+        ({"type": "array", "items": FIELD}, "the field 'a' is a list"),
+        ({**FIELD, "minLength": "2"}, "`minLength` must be an integer of at least 0"),
+        ({**FIELD, "pattern": "("}, "`pattern` must be a regular expression"),
+        ({**FIELD, "enum": "x"}, "`enum` must be an array"),
+        ({"type": "integer", "maximum": None}, "`maximum` must be a number"),
+        ({**FIELD, "default": 1}, "has the default 1, which is invalid"),
+        ({**FIELD, "format": "password"}, "a secret"), ({**FIELD, "minimum": 1}, "has no `minimum` for a string"),
+        ({"type": "integer", "enum": [1, 2]}, "has choices that are not strings"),
+    ],
+)  # fmt: skip
+def test_form_explicit_field_that_is_invalid_is_refused(field: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(message)):
+        Form.of({"type": "object", "properties": {"a": field}})
 
 
 @each_row(
     ("schema", "message"),
     [
-        ({}, 'the JSON Schema of a form must have {"type": "object"'),
-        ({"type": "string"}, 'the JSON Schema of a form must have {"type": "object"'),
-        ({"type": "object"}, 'the JSON Schema of a form must have {"type": "object"'),
-        ({"properties": {"a": FIELD}, "minProperties": 1}, "a form does not support `minProperties`"),
-        ({"properties": {"a": FIELD}, "required": "a"}, "`required` must be an array of"),
-        ({"properties": {"a": FIELD}, "required": ["b"]}, "`required` contains 'b', which is not a field"),
-        ({"properties": {"a": True}}, "the field 'a' is not a JSON Schema"),
-        ({"properties": {"a": {"$ref": "#/$defs/x"}}}, "$ref cannot be resolved"),
-        ({"properties": {"a": {"type": "strin"}}}, "the field 'a' has a type that a form does not support"),
-        (
-            {"properties": {"a": {"type": "object"}}},
-            "the field 'a' is an object, and a form cannot nest objects",
+        *(
+            (schema, 'the JSON Schema of a form must have {"type": "object"')
+            for schema in ({}, {"type": "string"}, {"type": "object"})
         ),
-        ({"properties": {"a": {"type": "array", "items": FIELD}}}, "the field 'a' is a list"),
-        ({"properties": {"a": {**FIELD, "minLength": "2"}}}, "`minLength` must be an integer of at least 0"),
-        ({"properties": {"a": {**FIELD, "pattern": "("}}}, "`pattern` must be a regular expression"),
-        ({"properties": {"a": {**FIELD, "enum": "x"}}}, "`enum` must be an array"),
-        ({"properties": {"a": {"type": "integer", "maximum": None}}}, "`maximum` must be a number"),
-        ({"properties": {"a": {**FIELD, "default": 1}}}, "has the default 1, which is invalid"),
-        ({"properties": {"a": {**FIELD, "format": "password"}}}, "a secret|has no format 'password'"),
-        ({"properties": {"a": {**FIELD, "minimum": 1}}}, "has no `minimum` for a string"),
-        ({"properties": {"a": {"type": "integer", "enum": [1, 2]}}}, "has choices that are not strings"),
+        ({"minProperties": 1, **OBJECT}, "a form does not support `minProperties`"),
+        ({"required": "a", **OBJECT}, "`required` must be an array of"),
+        ({"required": ["b"], **OBJECT}, "`required` contains 'b', which is not a field"),
     ],
 )
 def test_form_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
-    if "properties" in schema:
-        schema = {"type": "object", **schema}
-    with pytest.raises(RegistrationError) as raised:
+    with pytest.raises(RegistrationError, match=re.escape(message)):
         Form.of(schema)
-    assert any(part in str(raised.value) for part in message.split("|"))
