@@ -5,18 +5,9 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import BaseModel
-from pydantic_core import from_json
-from typing_extensions import TypedDict
-
-from mcpkit.content.data import json_value
-from mcpkit.protocol.jsonrpc import encode
-from mcpkit.schema import Output
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
@@ -70,41 +61,3 @@ async def test_results_each_value_is_as_expected(revision):
 async def test_results_page_is_current():
     page = RESULTS["page"](await RESULTS["outcomes"]())
     assert RESULTS["PAGE"].read_text("utf-8") == page, "run python bench/results.py"
-
-
-@dataclass
-class DataclassHolder:
-    value: Any
-
-
-class ModelHolder(BaseModel):
-    value: Any
-
-
-class DictHolder(TypedDict):
-    value: Any
-
-
-HOLDERS = {
-    "dict": lambda value: {"value": value}, "dataclass": DataclassHolder,
-    "model": lambda value: ModelHolder(value=value), "deep": lambda value: {"value": [{"value": (value,)}]},
-}  # fmt: skip
-
-
-TYPES = {
-    "dict": [dict[str, Any], DictHolder], "dataclass": [DataclassHolder], "model": [ModelHolder],
-    "deep": [dict[str, list[dict[str, tuple[Any, ...]]]]],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("holder", HOLDERS)
-def test_results_each_value_is_same_inside_data(holder: str) -> None:
-    names = RESULTS["namespace"]()
-    for row in RESULTS["ROWS"]:
-        _, inside = RESULTS["expected"](row)
-        wanted = {"value": [{"value": [inside]}]} if holder == "deep" else {"value": inside}
-        for annotation in (None, *TYPES[holder]):
-            value = HOLDERS[holder](eval(row[1], names))
-            output = Output.of(annotation)
-            data = json_value(value) if output is None else output.dump(value)
-            assert from_json(encode(data)) == wanted, (row[1], annotation)
