@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,19 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from tests.helpers.raw_client import Client, Serve, serving
+from tests.helpers.raw_client import PING, Answer, Client, Serve, initialize, serving
 from tests.helpers.servers.full import Steps, make_server
 from tests.helpers.waiting import Work
+
+REQUESTS: dict[str, Callable[[Client, dict[str, str]], Answer]] = {
+    "stateless": lambda client, headers: client.ask("tools/list", headers=headers),
+    "initialize": lambda client, headers: client.post(initialize(), headers),
+    "session": lambda client, headers: client.post(PING, {"mcp-session-id": "x", **headers}),
+    "not JSON": lambda client, headers: client.post(b"{", headers),
+    "GET": lambda client, headers: client.open("GET", headers={"accept": "text/event-stream", **headers}),
+    "DELETE": lambda client, headers: client.open("DELETE", headers={"mcp-session-id": "x", **headers}),
+}
+"""Requests of all kinds to the endpoint."""
 
 
 @pytest.fixture

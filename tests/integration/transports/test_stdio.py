@@ -124,27 +124,6 @@ def test_serve_stdio_in_a_running_loop() -> None:
         assert (host.read_output(), host.read_notes()) == (b"served\n", "doubling\n")
 
 
-FAILING_LIFESPAN = """
-import asyncio
-from contextlib import asynccontextmanager
-from mcpkit import Server
-
-@asynccontextmanager
-async def lifespan(server):
-    await asyncio.sleep(0.05)
-    raise OSError("no database")
-    yield
-
-Server("failing", lifespan=lifespan).run()
-"""
-
-
-def test_lifespan_error_while_entering_ends_the_process() -> None:
-    with Host(command=[sys.executable, "-c", FAILING_LIFESPAN]) as host:
-        assert host.wait() == 1
-        assert "OSError: no database" in host.read_notes()
-
-
 PROGRAM = """
 from mcpkit import Server
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Annotated, Any
 
 import pytest
@@ -21,17 +21,15 @@ from mcpkit.extensions import ParamHeader
 from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
 from tests.helpers.raw_client import (
-    PING,
-    Client,
     Serve,
     call_params,
-    initialize,
     request,
     standard_headers,
     text_of,
 )
 from tests.helpers.servers.protected import old_of, session_of
 from tests.helpers.tables import each_row
+from tests.transports.conftest import REQUESTS
 
 pytestmark = pytest.mark.anyio
 
@@ -222,31 +220,21 @@ def challenging_server() -> Server:
     return server
 
 
-REQUESTS: dict[str, Callable[[Client], Any]] = {
-    "stateless": lambda client: client.call_tool("erase"),
-    "initialize": lambda client: client.post(initialize()),
-    "session": lambda client: client.post(PING, {"mcp-session-id": "x"}),
-    "not JSON": lambda client: client.post(b"{"),
-    "GET": lambda client: client.open("GET", headers={"accept": "text/event-stream"}),
-    "DELETE": lambda client: client.open("DELETE", headers={"mcp-session-id": "x"}),
-    "sse": lambda client: client.open("GET", "/sse"),
-    "messages": lambda client: client.post({}, path="/messages?session_id=x"),
-}
-
-
 @each_row(
-    ("name", "finder"),
+    ("send", "finder"),
     [
-        *((name, find_principal) for name in REQUESTS),
-        ("stateless", find_principal_async),
-        ("GET", AwaitableFinder()),
+        *((post, find_principal) for post in REQUESTS.values()),
+        (lambda client, headers: client.open("GET", "/sse"), find_principal),
+        (lambda client, headers: client.post({}, path="/messages?session_id=x"), find_principal),
+        (REQUESTS["stateless"], find_principal_async),
+        (REQUESTS["GET"], AwaitableFinder()),
     ],
 )
 async def test_challenge_comes_before_any_request(
-    name: str, finder: Any, challenging_server: Server, serve: Serve
+    send: Any, finder: Any, challenging_server: Server, serve: Serve
 ) -> None:
     async with serve(challenging_server, http=HttpOptions(principal=finder)) as client:
-        answer = await REQUESTS[name](client).whole()
+        answer = await send(client, {}).whole()
         assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
         assert answer.body == b"Send a token.\n"
 

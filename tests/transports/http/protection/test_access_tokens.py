@@ -20,21 +20,13 @@ from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
+from tests.transports.conftest import REQUESTS
 
 pytestmark = pytest.mark.anyio
 
 DOCUMENT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
 EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
 ADA: dict[str, Any] = {"client": ("203.0.113.8", 50000)}
-
-REQUESTS: dict[str, Callable[..., Any]] = {
-    "stateless": lambda client, headers: client.call_tool("whoami", headers=headers),
-    "initialize": lambda client, headers: client.post(initialize(), headers),
-    "session": lambda client, headers: client.post({}, {"mcp-session-id": "x", **headers}),
-    "not JSON": lambda client, headers: client.post(b"{", headers),
-    "GET": lambda client, headers: client.open("GET", headers={"accept": "text/event-stream", **headers}),
-    "DELETE": lambda client, headers: client.open("DELETE", headers={"mcp-session-id": "x", **headers}),
-}
 
 
 @each_row("name", REQUESTS)
