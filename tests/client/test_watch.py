@@ -146,10 +146,12 @@ async def test_watch_break_ends_subscription(revision: str) -> None:
         await until(lambda: not observed.watched)
 
 
+def discovery_only(_: ScriptedTransport, message: Message) -> list[Message]:
+    return [discovered(message)] if message["method"] == "server/discover" else []
+
+
 async def test_watch_close_ends_pending_join() -> None:
-    transport = ScriptedTransport(
-        lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
-    )
+    transport = ScriptedTransport(discovery_only)
     async with Client(transport) as client:
         changes = client.listen(tools_list_changed=True)
         waiting = asyncio.create_task(anext(changes, None))
@@ -439,9 +441,7 @@ async def test_watch_of_several_servers_yields_changes_of_each(
 
 
 async def test_watch_missing_acknowledgement_times_out() -> None:
-    transport = ScriptedTransport(
-        lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
-    )
+    transport = ScriptedTransport(discovery_only)
     async with Client(transport, timeout=0.01) as client:
         with pytest.raises(TimeoutError, match="did not acknowledge subscriptions/listen within"):
             async with client.listen(tools_list_changed=True):
