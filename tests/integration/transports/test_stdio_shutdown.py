@@ -97,17 +97,6 @@ def test_second_sigint_ends_the_process_at_once() -> None:
         assert host.wait() == 128 + signal.SIGINT
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_thread_does_not_delay_the_end(number: signal.Signals | None) -> None:
-    with Host(GRACE=0.5) as host:
-        host.ask(call(1, "leave_thread", seconds=3600))
-        if number is None:
-            host.close_input()
-        else:
-            host.signal(number)
-        assert host.wait() == (0 if number is None else 128 + number)
-
-
 def test_closed_output_ends_the_server() -> None:
     with Host(GRACE=3600) as host:
         host.ask(call(1, "add", a=1, b=2))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 
 from mcpkit import Access, HttpOptions, Principal, ProtocolError, Server
-from mcpkit.common.errors import BusyError
 from mcpkit.extensions import ParamHeader
-from mcpkit.middleware import CallNext, Request, Result
 from tests.helpers.pipe import HANDSHAKE, META, stateless_meta
 from tests.helpers.raw_client import (
     REVISION,
@@ -19,13 +16,10 @@ from tests.helpers.raw_client import (
     Client,
     Serve,
     call_params,
-    initialize,
     request,
     standard_headers,
     text_of,
-    within,
 )
-from tests.helpers.servers.full import make_server
 from tests.helpers.servers.protected import Lenient
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work
@@ -245,32 +239,6 @@ async def test_missing_client_capability_is_named(client: Client) -> None:
     assert (await client.call_tool("sample", meta=meta).whole()).status == 200
 
 
-async def test_receive_failure_cancels_call(server: Server, serve: Serve, work: Work) -> None:
-    async with serve(server, http=HttpOptions(sse_after=0)) as client:
-        app, broken = client.app, asyncio.Event()
-
-        async def failing(scope: Any, receive: Any, send: Any) -> None:
-            has_body = False
-
-            async def receive_once() -> Any:
-                nonlocal has_body
-                if has_body:
-                    await broken.wait()
-                    raise OSError("gone")
-                has_body = True
-                return await receive()
-
-            await app(scope, receive_once, send)
-
-        client.app = failing
-        answer = client.call_tool("wait")
-        await work.started.wait()
-        broken.set()
-        await within(work.cancelled.wait())
-        client.opened.remove(answer)
-        await asyncio.wait({answer.task}, timeout=10)
-
-
 ID = "com.example/thing"
 
 
@@ -345,27 +313,3 @@ async def test_hidden_method_is_not_disclosed_by_headers(extension_server: Serve
         assert seen.error()["code"] == -32020
         seen = await ask_extension(client, "thing/secret", {"id": "a"}, "a")
         assert seen.json()["result"]["id"] == "a"
-
-
-@each_row(
-    ("problem", "status", "code", "message"),
-    [
-        (ProtocolError(-1, "not you"), 200, -1, "not you"),
-        (BusyError("full"), 503, -32603, "full"),
-        (KeyError("secret"), 200, -32603, "Internal error (ref "),
-    ],
-)
-async def test_middleware_refusal_opens_no_session(
-    problem: Exception, status: int, code: int, message: str, serve: Serve
-) -> None:
-    server = make_server()
-
-    @server.middleware("initialize")
-    async def refuse(request: Request, call_next: CallNext) -> Result:
-        raise problem
-
-    async with serve(server) as client:
-        answer = await client.post(initialize()).whole()
-        assert (answer.status, answer.error()["code"]) == (status, code)
-        assert answer.error()["message"].startswith(message)
-        assert "mcp-session-id" not in answer.headers

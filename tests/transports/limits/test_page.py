@@ -35,31 +35,24 @@ for line in (Path(__file__).parent / "bounds.txt").read_text().splitlines():
         ROWS[line] = []
 
 
-def settings() -> dict[str, Any]:
-    """Return all settings that are numbers, with their defaults."""
-    owners: list[tuple[str, Any]] = [
-        ("Limits({}=)", Limits),
-        ("Timeouts({}=)", Timeouts),
-        ("HttpOptions({}=)", HttpOptions),
-        ("Jwt({}=)", Jwt),
-        ("Introspection({}=)", Introspection),
-        ("Server(tasks=TaskOptions({}=))", TaskOptions),
-        ("@server.tool(task=Task({}=))", Task),
-    ]
-    default = inspect.signature(resource_dir).parameters["max_entries"].default
-    found: dict[str, Any] = {"resource_dir(max_entries=)": default}
-    for form, owner in owners:
-        for name, parameter in inspect.signature(owner).parameters.items():
-            if re.search(r"\b(int|float)\b", str(parameter.annotation)):
-                found[form.format(name)] = parameter.default
-    for clock in ("Jwt(clock=)", "Introspection(clock=)"):
-        del found[clock]
-    for same in ("Introspection(timeout=)", "Introspection(leeway=)"):
-        del found[same]  # in the row of another setting
-    return found
-
-
-SETTINGS = settings()
+OWNERS: dict[str, Any] = {
+    "Limits({}=)": Limits,
+    "Timeouts({}=)": Timeouts,
+    "HttpOptions({}=)": HttpOptions,
+    "Jwt({}=)": Jwt,
+    "Introspection({}=)": Introspection,
+    "Server(tasks=TaskOptions({}=))": TaskOptions,
+    "@server.tool(task=Task({}=))": Task,
+    "resource_dir({}=)": resource_dir,
+}
+IN_OTHER_ROWS = {"Jwt(clock=)", "Introspection(clock=)", "Introspection(timeout=)", "Introspection(leeway=)"}
+SETTINGS: dict[str, Any] = {
+    form.format(name): parameter.default
+    for form, owner in OWNERS.items()
+    for name, parameter in inspect.signature(owner).parameters.items()
+    if re.search(r"\b(int|float)\b", str(parameter.annotation)) and form.format(name) not in IN_OTHER_ROWS
+}
+"""All settings that are numbers, with their defaults."""
 
 
 def defaults_of(source: str) -> list[float]:

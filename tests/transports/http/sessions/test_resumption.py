@@ -36,15 +36,6 @@ from tests.helpers.waiting import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_older_versions_have_no_event_ids(server: Server, client: Client) -> None:
-    session = await client.initialize("2025-06-18")
-    listening = await session.listen().head()
-    call = await session.call_tool("count", {"times": 2}).whole()
-    server.catalog.tools.remove("step")
-    events = [*call.waiting(), await first_event(listening)]
-    assert [(event.id, event.retry, bool(event.data)) for event in events] == [(None, None, True)] * 4
-
-
 async def drop_after_first_message(call: Answer) -> tuple[str | None, str | None]:
     """Read two events, disconnect, and return their ids."""
     first, second = await first_event(call), await first_event(call)
@@ -212,18 +203,6 @@ async def three_processes(serve: Serve, steps: Steps) -> AsyncIterator[list[Sess
         for client in (here, there, third):
             await client.aclose()
         await until(lambda: asyncio.all_tasks() <= before)  # the end of streams is published
-
-
-@pytest.mark.slow
-async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) -> None:
-    async with three_processes(serve, steps) as (here, there, third):
-        call = here.call_tool("step")
-        await steps.take("one")
-        first, _ = await drop_after_first_message(call)
-        await steps.take("two", "three", "end")
-        for session in (there, third, here):
-            again = session.listen(after=first)
-            assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
 
 
 def environment_of(session: Session) -> Any:
