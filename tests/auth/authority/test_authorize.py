@@ -12,6 +12,7 @@ import pytest
 from mcpkit.auth import DevClient, DevUser
 from mcpkit.auth.authority.look import Look, look_of
 from mcpkit.auth.authority.pages import error_page, page
+from mcpkit.state.audit import AuditEvent
 from tests.helpers.oauth_flow import (
     CALLBACK,
     MCP,
@@ -60,25 +61,20 @@ async def test_authorize_unregistered_redirect_uri_is_error_page(server, login, 
     ("change", "error"),
     [
         ({"response_type": None}, "invalid_request"),
-        ({"response_type": "token"}, "unsupported_response_type"),
-        ({"response_type": "code id_token"}, "unsupported_response_type"),
-        ({"response_mode": "fragment"}, "invalid_request"),
-        ({"response_mode": "form_post"}, "invalid_request"),
+        *(({"response_type": value}, "unsupported_response_type") for value in ("token", "code id_token")),
+        *(({"response_mode": value}, "invalid_request") for value in ("fragment", "form_post")),
         ({"request": "e30.e30."}, "request_not_supported"),
         ({"request_uri": "https://evil.example/x"}, "request_uri_not_supported"),
         *(({"code_challenge": value}, "invalid_request") for value in (None, "short", "é" * 43)),
         *(({"code_challenge_method": value}, "invalid_request") for value in (None, "plain", "s256")),
         *(({"scope": value}, "invalid_scope") for value in ("notes:none", 'a"b', "é")),
-        ({"resource": "https://other.example/mcp"}, "invalid_target"),
-        ({"resource": f"{ORIGIN}/other"}, "invalid_target"),
-        ({"resource": f"{MCP}#x"}, "invalid_target"),
-        ({"resource": f"{MCP}?x"}, "invalid_target"),
-        ({"resource": "no URL"}, "invalid_target"),
-        ({"resource": [MCP, f"{ORIGIN}/x"]}, "invalid_target"),
-        ({"scope": ["notes:read", "notes:write"]}, "invalid_request"),
-        ({"anything": ["once", "twice"]}, "invalid_request"),
+        *(({"resource": value}, "invalid_target") for value in (
+            "https://other.example/mcp", f"{ORIGIN}/other", f"{MCP}#x", f"{MCP}?x", "no URL",
+            [MCP, f"{ORIGIN}/x"],
+        )),
+        *(({name: ["notes:read", "notes:write"]}, "invalid_request") for name in ("scope", "anything")),
     ],
-)
+)  # fmt: skip
 async def test_authorize_error_redirect_includes_error_and_iss(server, change, error):
     login = await server.login(**change)
     response = await get_authorize(server, login.query)
@@ -172,8 +168,12 @@ async def test_authorize_grants_only_scopes_of_user():
 async def test_login_wrong_password_can_be_retried():
     server = AuthServer([DevUser("ada", password="right"), DevUser("bob")])
     login = await server.login()
+    events: list[AuditEvent] = []
+    server.site.audit(events.append)
     async with server.browser() as browser:
         wrong = await submit_login(browser, login, "ada", "wrong")
+        [event] = events
+        assert (event.name, event.status, event.detail) == ("refusal", 403, "wrong password")
         assert wrong.status_code == 403
         assert "Wrong password for" in wrong.text
         assert code_of(await submit_login(browser, login, "ada", "right"))
@@ -239,18 +239,13 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 @each_row(
     ("data", "kind"),
     [
-        (PNG, "png"),
-        (b"\xff\xd8\xff\xe0", "jpeg"),
-        (b"GIF89a", "gif"),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "webp"),
-        (SVG, "svg+xml"),
-        (b"<?xml version='1.0'?>" + SVG, "svg+xml"),
+        (PNG, "png"), (b"\xff\xd8\xff\xe0", "jpeg"), (b"GIF89a", "gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "webp"), (SVG, "svg+xml"), (b"<?xml version='1.0'?>" + SVG, "svg+xml"),
     ],
-)
+)  # fmt: skip
 def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
     look = look_of("Notes", data)
-    assert look.logo is not None
-    assert look.logo.startswith(f"data:image/{kind};base64,")
+    assert str(look.logo).startswith(f"data:image/{kind};base64,")
     (tmp_path / "picture").write_bytes(data)
     assert look_of("Notes", tmp_path / "picture") == look_of("Notes", str(tmp_path / "picture")) == look
     for response in (page("A title", "", look=look), error_page("no", look=look)):

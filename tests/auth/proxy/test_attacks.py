@@ -1,4 +1,4 @@
-"""Attacks on an OAuthProxy: two browsers, forged forms, consent for another client, stolen codes and tokens."""
+"""Attacks on an OAuthProxy: two browsers, forged forms, other clients, stolen codes and tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from mcpkit import Principal
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
 from mcpkit.common.errors import LoginNeededError
-from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, ProxyFlow, ProxyServer, form_of, redirect_params
+from tests.helpers.oauth_flow import (
+    PROXY_MCP,
+    PROXY_ORIGIN,
+    ProxyFlow,
+    ProxyServer,
+    form_of,
+    redirect_params,
+)
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +67,14 @@ async def test_callback_with_swapped_login_cookie_is_rejected(proxy, flow, attac
     )
     own.value = other.value
     assert await user_of(proxy, attacker, await flow.back(await visited(proxy, forward))) is None
+
+
+@each_row("value", ["AAAA", "A" * 3800, "=", "x.y", "%00"])
+async def test_callback_with_invalid_login_cookie_is_rejected(proxy, value):
+    flow = proxy.flow()
+    url = await flow.at_provider()
+    next(each for each in flow.browser.cookies.jar if "-login-" in each.name).value = value
+    assert (await flow.back(url)).status_code == 400
 
 
 async def test_callback_replayed_is_rejected(proxy, attacker):
@@ -113,17 +128,13 @@ async def test_pages_have_security_headers(flow):
 @each_row(
     "query",
     [
-        {},
-        {"state": "x"},
-        {"code": "x"},
-        {"code": "x", "state": "x"},
-        {"code": "x", "state": "x" * 30_000},
-        {"error": "access_denied", "state": "x"},
+        *({}, {"state": "x"}, {"code": "x"}, {"error": "access_denied", "state": "x"}),
         {"error": "<script>alert(1)</script>", "error_description": "<script>", "state": "<script>"},
-        {"code": "x", "state": "../../x\r\nSet-Cookie: a=b"},
-        {"code": "x", "state": "\u202e"},
+        *({"code": "x", "state": state} for state in (
+            "x", "x" * 30_000, "../../x\r\nSet-Cookie: a=b", "\u202e",
+        )),
     ],
-)
+)  # fmt: skip
 async def test_callback_without_login_is_page_without_redirect(proxy, query):
     page = await proxy.browser().get("/callback", params=query)
     assert 400 <= page.status_code < 500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -55,16 +55,18 @@ async def test_provider_without_proxy_findings(kind, errors, notes):
             assert outcome.startswith("needs a client ID, which its user enters")
 
 
-USERINFO = {
-    GitHub: "https://api.github.com/user",
-    Google: "https://openidconnect.googleapis.com/v1/userinfo",
-    Entra: "https://graph.microsoft.com/oidc/userinfo",
-}
-NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
-SUBJECTS = {
-    GitHub: "583231",
-    Google: "110169484474386276334",
-    Entra: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
+class Expected(NamedTuple):
+    name: str
+    subject: str
+    userinfo: str
+
+
+EXPECTED = {
+    GitHub: Expected("github", "583231", "https://api.github.com/user"),
+    Google: Expected("google", "110169484474386276334", "https://openidconnect.googleapis.com/v1/userinfo"),
+    Entra: Expected(
+        "entra", "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", "https://graph.microsoft.com/oidc/userinfo"
+    ),
 }
 
 
@@ -79,8 +81,8 @@ def server_of(site: Provider, clock: Clock) -> Server:
 
     @server.tool
     async def named(ctx: Context) -> str:
-        token = await ctx.upstream_token(NAMES[type(site)])
-        response = await net.get(USERINFO[type(site)], headers={"Authorization": f"Bearer {token}"})
+        token = await ctx.upstream_token(EXPECTED[type(site)].name)
+        response = await net.get(EXPECTED[type(site)].userinfo, headers={"Authorization": f"Bearer {token}"})
         return f"{response.status_code} {response.json().get('name')}"
 
     return server
@@ -110,7 +112,7 @@ def expect_no_secrets(journey: Journey) -> None:
 async def test_provider_login_and_tool_call(kind, site, clock):
     async with before(site, server_of(site, clock)) as journey:
         tokens = await journey.tokens()
-        assert await journey.text(tokens, "whoami") == f"{site.url}#sub={SUBJECTS[kind]}"
+        assert await journey.text(tokens, "whoami") == f"{site.url}#sub={EXPECTED[kind].subject}"
         assert await journey.text(tokens, "named") == "200 Ada Lovelace"
         expect_no_secrets(journey)
     [form] = [form for _, url, form in site.requests if url == site.recorded["authorization_endpoint"]]
@@ -142,7 +144,7 @@ async def test_revocation_reaches_provider(kind, site, clock, by):
             form = {"token": tokens["refresh_token"], "client_id": journey.login.client_id}
             assert (await journey.post("/revoke", form)).status_code == 200
         else:
-            await server.revoke(f"{site.url}#sub={SUBJECTS[kind]}")
+            await server.revoke(f"{site.url}#sub={EXPECTED[kind].subject}")
         assert (await journey.called(tokens, "whoami")).status_code == 401
         assert (await journey.refreshed(tokens)).status_code == 400
     assert bool(site.revoked) == (kind is not Entra)
@@ -159,5 +161,9 @@ async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkey
     assert "rejected this client" in caplog.text
     assert code in caplog.text
     assert CLIENT_SECRET not in caplog.text
-    page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text().replace(f"`{code}`", code)
+    page = (
+        (ROOT / "docs" / "how-to" / f"oauth-proxy-{EXPECTED[kind].name}.md")
+        .read_text()
+        .replace(f"`{code}`", code)
+    )
     assert f'the client: `temporarily_unavailable`, the log: "rejected this client", {code}' in page

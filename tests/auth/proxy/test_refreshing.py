@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit.auth import InvalidTokenError, OAuthProxy
+from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import logins
 from mcpkit.auth.proxy.logins import LEASE
@@ -203,17 +203,6 @@ async def test_revoke_principal_ends_all_logins(proxy):
     assert set(proxy.upstream.live.values()) == {"grace"}
     assert await error_of(pending.redeemed(code)) == INVALID_GRANT
     assert (await grace.refreshed(tokens)).status_code == 200
-
-
-async def test_revoke_principal_from_another_process():
-    old, new = "the first secret of the tests", "the second secret of the tests"
-    proxy = ProxyServer(kept={"secret": old})
-    flow = proxy.flow()
-    tokens = await flow.tokens()
-    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.storage, "secret": [new, old]})
-    await OAuthProxy(proxy.upstream, clock=proxy.clock).revoke(Principal(ADA), other.context)
-    assert proxy.upstream.live == {}
-    assert await error_of(flow.refreshed(tokens)) == INVALID_GRANT
 
 
 async def test_code_never_redeemed_is_revoked(proxy, monkeypatch):

@@ -31,17 +31,13 @@ pytestmark = pytest.mark.anyio
 
 CALLBACK = "http://127.0.0.1:3000/callback"
 OTHER_URIS = [
-    f"{CALLBACK}?to=elsewhere",
-    "http://127.0.0.1:3000/other",
-    "http://localhost:3000/callback",
+    f"{CALLBACK}?to=elsewhere", "http://127.0.0.1:3000/other", "http://localhost:3000/callback",
     "http://[::1]:3000/callback",
-]
+]  # fmt: skip
 OPENED = {
-    "Sec-Fetch-Site": "none",
-    "Sec-Fetch-Mode": "navigate",
-    "Sec-Fetch-Dest": "document",
+    "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document",
     "Sec-Fetch-User": "?1",
-}
+}  # fmt: skip
 
 
 class Program:
@@ -123,16 +119,9 @@ async def test_remembered_consent_of_another_version_shows_page(proxy, program):
     "headers",
     [
         None,  # of a browser that sends none
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "same-origin"},
-        {"Sec-Fetch-Site": ""},
-        {"Sec-Fetch-Site": None},
-        {"Sec-Fetch-Mode": "cors"},
-        {"Sec-Fetch-Mode": None},
-        {"Sec-Fetch-Dest": "iframe"},
-        {"Sec-Fetch-Dest": "image"},
-        {"Sec-Fetch-Dest": None},
+        *({"Sec-Fetch-Site": value} for value in ("cross-site", "same-site", "same-origin", "", None)),
+        *({"Sec-Fetch-Mode": value} for value in ("cors", None)),
+        *({"Sec-Fetch-Dest": value} for value in ("iframe", "image", None)),
         {"Sec-Purpose": "prefetch;prerender"},
         {"Purpose": "prefetch"},
     ],

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from contextlib import ExitStack
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import anyio
 import httpx2
 import pytest
+from joserfc.jwk import OKPKey
 from mcp import Client as OfficialClient
 from mcp import StdioServerParameters
 
 from mcpkit import Client
-from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
+from mcpkit.client import ClientCredentials, FileTokens, LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.exceptions import AuthorizationError
 from tests.helpers.browser import DENY, LOG_IN, OUR_ALLOW, OUR_DENY, Login
+from tests.helpers.identity_provider import providing
 from tests.helpers.node import node_search_path
-from tests.helpers.oauth_flow import PageForms
+from tests.helpers.oauth_flow import PageForms, User
 from tests.integration.auth.clients import (
     CLIENT_2,
     ROOT,
@@ -157,12 +160,7 @@ def settings(launched, tmp_path):
     return {"HOME": str(tmp_path), "PATH": path, "NO_COLOR": "1", **launched.environment}
 
 
-def texts_in(folder: Path) -> str:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
-
-
-def test_mcp_remote_logs_in_and_steps_up(proxy, user, page, launched, settings, tmp_path):
+def test_mcp_remote_logs_in_and_steps_up(proxy, user, launched, settings, tmp_path):
     bridge = ROOT / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
     settings["MCP_REMOTE_CONFIG_DIR"] = str(tmp_path / "stored")
     command = StdioServerParameters(command="node", args=[str(bridge), proxy.url], env=settings)
@@ -177,11 +175,9 @@ def test_mcp_remote_logs_in_and_steps_up(proxy, user, page, launched, settings, 
     assert seen["after"] == {"subject": "bob", "scopes": ["notes:read", "notes:write"]}
     assert proxy.guarded.notes == ["a", "b"]
     assert len(user.logins) == 2
-    proxy.check_legs(logins=2)
-    proxy.check_secrets(page, clients=texts_in(tmp_path))
 
 
-def test_inspector_cli_logs_in(proxy, user, page, launched, settings, tmp_path):
+def test_inspector_cli_logs_in(proxy, user, launched, settings, tmp_path):
     launcher = ROOT / "node_modules/inspector-2/clients/launcher/build/index.js"
     options = ["--protocol-era", "modern", "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
     command = ["node", launcher, "--cli", proxy.url, *options, "--method", "tools/call", "--tool-name"]
@@ -201,5 +197,56 @@ def test_inspector_cli_logs_in(proxy, user, page, launched, settings, tmp_path):
             expected = {"subject": "bob", "scopes": ["notes:read"]}
             assert json.loads(finished.stdout)["structuredContent"] == expected
     assert len(user.logins) == 1, "the second time it has a token"
-    proxy.check_legs(logins=1)
-    proxy.check_secrets(page, clients=texts_in(tmp_path))
+
+
+@pytest.mark.anyio
+async def test_client_credentials_with_private_key():
+    key = OKPKey.generate_key("Ed25519")
+    known = {
+        "client_id": "signer", "grant_types": ["client_credentials"], "response_types": [],
+        "redirect_uris": [], "token_endpoint_auth_method": "private_key_jwt",
+        "token_endpoint_auth_signing_alg": "EdDSA",
+        "jwks": {"keys": [key.as_dict(private=False)]},
+    }  # fmt: skip
+    with providing(clients=[known]) as provider, serve_jwt(provider.issuer) as server:
+        auth = ClientCredentials("signer", private_key=key.as_pem(private=True).decode())
+        async with Client(server.url, auth=auth) as client:
+            result = await client.call_tool("whoami")
+    assert result.structured_content == {"subject": None, "scopes": ["notes:read"]}
+
+
+CALL = """
+import asyncio, sys
+from mcpkit import Client
+from mcpkit.client import FileTokens, LocalCallbackServer, OAuth
+
+def show(url):
+    raise AssertionError("no second login is needed")
+
+async def main():
+    auth = OAuth(storage=FileTokens(sys.argv[2]), browser=LocalCallbackServer(open_browser=show))
+    async with Client(sys.argv[1], auth=auth) as client:
+        print((await client.call_tool("whoami")).structured_content["subject"])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.anyio
+async def test_file_tokens_are_refreshed_by_one_process(tmp_path):
+    path = tmp_path / "folder" / "tokens"
+    user = User()
+    user.storage = storage = FileTokens(path)
+    with serve_dev_auth() as server:
+        async with Client(server.url, auth=user.auth) as client:
+            await client.call_tool("whoami")
+        stored = await storage.get_tokens(server.url)
+        assert stored is not None
+        await storage.set_tokens(replace(stored, access_token="has-ended", expires=1.0))
+        command = [sys.executable, "-c", CALL, server.url, str(path)]
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+        forms = [each for each in server.exchanges if each.path == "/token"]
+    assert outputs == ["ada\n"] * 3
+    refreshes = [each.status for each in forms if each.form["grant_type"] == "refresh_token"]
+    assert refreshes == [200]

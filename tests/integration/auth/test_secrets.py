@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import httpx2
 import pytest
@@ -19,10 +21,18 @@ from mcpkit.auth import UpstreamProvider
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.storage import Sqlite
 from tests.helpers.clock import Clock
-from tests.helpers.fake_idp import CLIENT, REVOKE, TOKEN, USERINFO, OpenIdSite, log_in, serving_site
+from tests.helpers.fake_idp import (
+    CLIENT,
+    REVOKE,
+    TOKEN,
+    USERINFO,
+    OpenIdSite,
+    UpstreamLogin,
+    log_in,
+    serving_site,
+)
 from tests.helpers.oauth_flow import PROXY_ORIGIN, SECRET, ProxyFlow, ProxyServer
 from tests.helpers.signed_tokens import Signer
-from tests.integration.auth.servers import contains
 
 pytestmark = pytest.mark.anyio
 
@@ -89,6 +99,20 @@ def parts_of(secret: str) -> list[str]:
     return [secret[:24], secret[-24:]] if len(secret) >= 48 else [secret]
 
 
+def contains(text: bytes, secret: str) -> bool:
+    """Return whether a secret occurs in a text: as it is, escaped, or as part of base64."""
+    return any(form in text for form in _forms(secret))
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    for form in (secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
+        yield form.encode()
+    for before in range(3):  # how many bytes of three stand before it
+        begin, end = (0, 2, 3)[before], (before + len(secret.encode())) * 8 // 6
+        for encode_ in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode_(bytes(before) + secret.encode() + bytes(2))[begin:end]
+
+
 async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     upstream: Any = UpstreamProvider.openid(provider.url, *CLIENT, scopes=["openid", "email"])
@@ -140,6 +164,9 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
     await flow.revoked(tokens["refresh_token"])
     assert (await flow.refreshed(tokens)).status_code == 400
     assert leaked_kinds() == set()
+    _, upstream_tokens = await UpstreamLogin(upstream).redeemed()
+    shown = repr((upstream_tokens, upstream, vars(upstream))).encode()
+    assert not [secret for secret in provider.secrets if contains(shown, secret)]
     assert provider.secrets_by_kind().keys() == {
         "access", "refresh", "id_token", "verifier", "client", "email", "server",
     }  # fmt: skip

@@ -147,17 +147,6 @@ async def test_unknown_and_private_names_have_one_error():
     assert len(errors) == 1
 
 
-async def test_response_hides_open_ports(origin, canary):
-    """Else strangers could find out what runs on this machine, port by port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = listener.getsockname()[1]
-    found = []
-    for port in (canary.port, closed):
-        responses = await send_client_id(origin, f"https://127.0.0.1:{port}/client.json")
-        found.append([(each.status_code, each.text.replace(str(port), "PORT")) for each in responses])
-    assert found[0] == found[1]
-
-
 @each_row("member", ["jwks_uri", "logo_uri", "client_uri", "tos_uri", "policy_uri", "sector_identifier_uri"])
 async def test_urls_in_registration_are_not_requested(origin, canary, member):
     url = f"http://127.0.0.1:{canary.port}/x"

@@ -61,24 +61,12 @@ async def logged_in(
 
 
 @EACH_REVISION
-async def test_token_for_in_tool_and_thread(revision):
+async def test_token_for_in_tool_thread_and_task(revision):
     async with logged_in(revision) as (upstream, client):
         first = (await client.call_tool("token")).text
         assert upstream.live[first] == "ada"
-        assert (await client.call_tool("token_in_a_thread")).text == first
-
-
-async def test_token_for_in_task():
-    async with logged_in() as (upstream, client):
-        assert (await client.call_tool("token_of_a_task")).text in upstream.live
-
-
-async def test_token_for_refreshes_due_token():
-    async with logged_in(lifetime=0.0) as (upstream, client):
-        first = (await client.call_tool("token")).text
-        assert (await client.call_tool("token")).text == first
-        assert first in upstream.live
-        assert upstream.asked.count("refresh") == 1
+        for tool in ("token_in_a_thread", "token_of_a_task"):
+            assert (await client.call_tool(tool)).text == first
 
 
 async def test_token_for_with_provider_down_is_tool_error():

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import traceback
 from collections.abc import Callable
-from dataclasses import replace
 
 import httpx2
 import pytest
@@ -16,13 +13,10 @@ from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.fetching import MAX_DOCUMENT
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
-from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, REVOKE, TOKEN, USERINFO, UpstreamLogin
+from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio
-
-ENCODED_SECRETS = "the+secret+of+the+proxy Basic cHJveHk6dGhlK3NlY3JldCtvZit0aGUrcHJveHk="
-
 
 TOKENS = {"access_token": "a", "token_type": "Bearer"}
 
@@ -84,6 +78,13 @@ async def test_token_response_invalid_is_unavailable(provider, login, answer, pr
     assert not provider.asked["/elsewhere"]
 
 
+@each_row("answer", [json_text("eyJ.eyJ.x"), Response(status_code=403), RedirectResponse("/"), TOO_LONG[0]])
+async def test_userinfo_response_invalid_is_unavailable(provider, login, answer):
+    provider.instead = only(USERINFO, answer)
+    with pytest.raises(UpstreamUnavailableError, match="userinfo"):
+        await login.redeemed()
+
+
 @each_row(
     ("body", "error", "description"),
     [
@@ -91,11 +92,7 @@ async def test_token_response_invalid_is_unavailable(provider, login, answer, pr
         ({"error": "invalid_grant", "error_description": 7}, "invalid_grant", ""),
         ({"error": "a", "error_description": 'no "such" \\ \r\nX: é'}, "a", "no ?such? ? ??X: ?"),
         ({"error": "a", "error_description": "x" * 5_000}, "a", "x" * 300),
-        (
-            {"error": "a", "error_description": "The user 'ada@example.com' may not"},
-            "a",
-            "The user '...' may not",
-        ),
+        ({"error": "a", "error_description": "User 'ada@example.com' may not"}, "a", "User '...' may not"),
         ({"error": "x" * 5_000}, "x" * 300, ""),
         ({"error": "é\n"}, "??", ""),
     ],
@@ -112,23 +109,6 @@ async def test_provider_error_text_is_limited(provider, login, body, error, desc
     assert returned.value.error == error
 
 
-@each_row(
-    ("answer", "problem"),
-    [
-        (HTMLResponse("hello"), r"JSON object .*\(text/html\)"),
-        (Response("eyJ.eyJ.x", media_type="application/jwt"), "application/jwt"),
-        (Response(status_code=403), "responded with HTTP 403"),
-        (Response(status_code=503), "responded with HTTP 503"),
-        (RedirectResponse("/"), "responded with HTTP 307"),
-        TOO_LONG,
-    ],
-)
-async def test_userinfo_response_invalid_is_unavailable(provider, login, answer, problem):
-    provider.instead = only(USERINFO, answer)
-    with pytest.raises(UpstreamUnavailableError, match=problem):
-        await login.redeemed()
-
-
 @pytest.mark.parametrize("path", [OPENID, TOKEN, KEYS, USERINFO])
 async def test_provider_slow_times_out(provider, login, path):
     answer = await login.answered()
@@ -140,47 +120,3 @@ async def test_provider_slow_times_out(provider, login, path):
             await UpstreamLogin(upstream).redeemed(answer)
         provider.mend()
         await upstream.provider.aclose()
-
-
-@pytest.mark.slow
-async def test_errors_and_logs_have_no_secrets(provider, login, caplog):
-    texts: list[str] = []
-
-    def note(error: BaseException) -> None:
-        texts.extend((str(error), repr(error), "".join(traceback.format_exception(error))))
-
-    identity, tokens = await login.redeemed()
-    answer = await login.answered()  # in a browser, which says all
-    with caplog.at_level(logging.DEBUG):
-        for status in (200, 400, 401, 403, 500):
-            for error in ("invalid_grant", "invalid_client", "slow_down"):
-                for sent, asking in (
-                    (f"{answer['code']} {login.verifier}", login.redeemed(answer)),
-                    (f"{tokens.refresh_token}", login.upstream.provider.refresh(tokens)),
-                    (f"{tokens.access_token}", login.upstream.provider.identify(tokens)),
-                    (f"{tokens.refresh_token}", login.upstream.provider.revoke(tokens)),
-                ):
-                    echoed = {"error": error, "error_description": f"{sent} of {CLIENT} {ENCODED_SECRETS}"}
-                    provider.instead = lambda _, echoed=echoed, status=status: JSONResponse(echoed, status)
-                    try:
-                        await asking
-                    except (UpstreamRefusedError, UpstreamUnavailableError) as caught:
-                        note(caught)
-        for broken in (
-            {"access_token": f"{tokens.access_token} \n"},
-            {"access_token": tokens.access_token, "expires_in": tokens.refresh_token},
-            {"access_token": tokens.access_token, "scope": f"{tokens.refresh_token}\n"},
-            {"access_token": tokens.access_token, "id_token": f"{answer['code']}.b.c"},
-        ):
-            provider.instead = only(TOKEN, JSONResponse(broken))
-            with pytest.raises(UpstreamUnavailableError) as unavailable:
-                await login.redeemed(answer)
-            note(unavailable.value)
-        renewed = replace(tokens, access_token=tokens.access_token)
-        shown = (tokens, renewed, identity, login.upstream, vars(login.upstream))
-        texts += [*map(repr, shown), *map(str, shown)]
-    assert len(texts) > 100
-    body = "\n".join([*texts, caplog.text])
-    for secret in {*provider.secrets, str(CLIENT[1]), login.verifier, *ENCODED_SECRETS.split()} - {"Basic"}:
-        assert secret not in body
-    assert REVOKE in body, "what is searched says something"

@@ -22,7 +22,6 @@ from mcpkit.auth.upstream.tokens import UpstreamTokens
 from tests.helpers.fake_idp import (
     CALLBACK,
     CLIENT,
-    GITHUB_APPLICATION,
     USERINFO,
     GitHubSite,
     UpstreamLogin,
@@ -347,24 +346,3 @@ async def test_github_token_is_checked(site, github_login):
     site.end("ada")
     assert (await refusal_of(provider.identify(tokens)))[0] == "invalid_token"
     assert (await refusal_of(provider.refresh(tokens)))[0] == "invalid_grant"
-
-
-async def test_github_refresh_rotates(site, github_login):
-    site.seconds, site.refreshes = 28_800, True
-    _, tokens = await github_login.redeemed()
-    renewed = await github_login.upstream.provider.refresh(tokens)
-    assert renewed.access_token != tokens.access_token
-    assert renewed.refresh_token not in {None, tokens.refresh_token}
-    assert renewed.expires is not None
-    assert 28_700 < renewed.expires - time.time() <= 28_800
-    error, description = await refusal_of(github_login.upstream.provider.refresh(tokens))
-    assert (error, "bad_refresh_token" in description) == ("invalid_grant", True)
-
-
-async def test_github_revoke_deletes_token(site, github_login):
-    _, tokens = await github_login.redeemed()
-    for _ in range(2):  # the second time there is nothing to delete
-        await github_login.upstream.provider.revoke(tokens)
-    assert site.revoked == [tokens.access_token]
-    assert site.asked[GITHUB_APPLICATION] == 2
-    assert site.user_of(tokens.access_token) is None
