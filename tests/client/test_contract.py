@@ -86,7 +86,7 @@ CHANGES: list[Row] = [
     ("above zero is at least one", {**INT, "exclusiveMinimum": 0}, {**INT, "minimum": 1}, C),
     ("above zero is not at least one", {**NUM, "exclusiveMinimum": 0}, {**NUM, "minimum": 1}, B),
     ("pattern changes", {**STR, "pattern": "^[a-c]+$"}, {**STR, "pattern": "^[b-d]+$"}, B),
-    ("pattern is said otherwise", {**STR, "pattern": "^[0-9]+$"}, {**STR, "pattern": "^[0-9][0-9]*$"}, U),
+    ("pattern is written otherwise", {**STR, "pattern": "^[0-9]+$"}, {**STR, "pattern": "^[0-9][0-9]*$"}, U),
     ("format changes", {**STR, "format": "date"}, {**STR, "format": "date-time"}, B),
     ("any becomes one of", {"anyOf": [CAT, DOG]}, {"oneOf": [CAT, DOG]}, C),
     ("one of what overlaps", INT, {"oneOf": [INT, NUM]}, B),
@@ -189,7 +189,7 @@ PROMPT = {"name": "order", "arguments": [{"name": "item", "required": True}, {"n
 def contract(
     tool: Any = (), resource: Any = (), template: Any = (), prompt: Any = (), **more: Any
 ) -> dict[str, Any]:
-    """Return a contract whose parts differ as is said; None leaves one out."""
+    """Return a contract with changes of some parts; None leaves one out."""
     parts = [(TOOL, tool), (RESOURCE, resource), (TEMPLATE, template), (PROMPT, prompt)]
     lists = [[] if differing is None else [{**part, **dict(differing)}] for part, differing in parts]
     return contract_of([Surface("shop", "", "", *lists, **more)])

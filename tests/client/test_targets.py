@@ -27,6 +27,9 @@ from tests.helpers.tables import each_row
 pytestmark = pytest.mark.anyio
 
 
+HOSTS = Path(__file__).parent / "hosts"
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -151,7 +154,7 @@ def test_option_not_of_target_is_error(target: Any, options: Any, message: str) 
 def test_documented_host_configurations_have_transports(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("API_KEY", "AUTH_TOKEN", "DB_CONNECTION_STRING", "EXTERNAL_API_KEY"):
         monkeypatch.setenv(name, "value")
-    for path in sorted((Path(__file__).parent / "hosts").glob("*.json")):
+    for path in sorted(HOSTS.glob("*.json")):
         assert all(entry.transports for entry in transports_of(path)), path
 
 
@@ -275,7 +278,6 @@ async def test_certificate_files_are_checked(
         await Client("https://127.0.0.1:9/mcp", **options).__aenter__()
 
 
-HOSTS = Path(__file__).parent / "hosts"
 HERE = Path("/work space")
 
 

@@ -67,7 +67,7 @@ async def count() -> int:
 
 
 @weather.tool
-async def say(what: str) -> Text:
+async def repeat(what: str) -> Text:
     return Text(what)
 
 
@@ -83,7 +83,7 @@ async def test_tools_are_callable(revision: str) -> None:
         if revision == "2026-07-28":
             assert (await tools["forecast"](city="Oslo", days=2))["high"] == 22.5
             assert await tools["cities"]() == ["Oslo", "Bergen"]
-        assert await tools["say"](what="hello") == "hello"
+        assert await tools["repeat"](what="hello") == "hello"
         assert (await tools["picture"]())[0]["type"] == "image"
         with pytest.raises(ToolError, match="there is no such city"):
             await tools["forecast"](city="Nowhere")
@@ -106,13 +106,15 @@ async def test_tool_has_metadata_and_signature() -> None:
     assert list(inspect.signature(RemoteTool).parameters) == ["call", "definition"]
 
 
+CLOSED = {"additionalProperties": False}
+NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
 @each_row(("schema", "signature"), [
     ({"type": "object"}, "(**arguments)"),
-    ({"type": "object", "additionalProperties": False}, "()"),
-    ({"properties": {"max-results": {"type": "integer"}, "class": {}}, "additionalProperties": False},
-     "(**arguments)"),
-    ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "additionalProperties": False},
-     "(*, a: str | None = ...)"),
+    (CLOSED, "()"),
+    ({"properties": {"max-results": {"type": "integer"}, "class": {}}, **CLOSED}, "(**arguments)"),
+    ({"properties": {"a": NULLABLE}, **CLOSED}, "(*, a: str | None = ...)"),
     ({"properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}, "(*, a: int | None, **arguments)"),
     ({"properties": {"a": {"$ref": "#"}, "b": True}, "required": "a"},
      "(*, a: Any = ..., b: Any = ..., **arguments)"),
@@ -142,9 +144,9 @@ OSLO = {"city": "Oslo"}
     ("count", {}, int, 2),
     ("count", {}, Annotated[int, Field(json_schema_extra={"a": []})], 2),
     ("cities", {}, list[str], ["Oslo", "Bergen"]),
-    ("say", {"what": "5"}, str, "5"),
-    ("say", {"what": "5"}, int, 5),
-    ("say", {"what": "hello"}, str, "hello"),
+    ("repeat", {"what": "5"}, str, "5"),
+    ("repeat", {"what": "5"}, int, 5),
+    ("repeat", {"what": "hello"}, str, "hello"),
 ])  # fmt: skip
 async def test_call_into_type(name: str, arguments: dict[str, Any], type_: Any, value: Any) -> None:
     for revision in REVISIONS:
@@ -245,7 +247,6 @@ OPTIONAL = {"type": ["string", "null"]}
     ({"type": "object", "required": ["a"]}, {"a": None}, {}, "a: .*missing"),
     ({"type": "object", "additionalProperties": False}, {}, {"a": 1}, "a: unknown"),
     ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": ""}, "a: expected an int"),
-    ({"type": "object", "required": ["a"], "additionalProperties": False}, None, {"a": 1}, "a"),
     ({"type": "object", "minProperties": 1, "properties": {"a": {}}}, {"b": 1}, {}, "at least 1 key"),
     (NODE, {"inner": [{"value": 1}]}, {"inner": [{"value": ""}]}, r"inner\[0\]\.value: expected an integer"),
     ({**NODE, "$ref": "#/%24defs/Node"}, {"value": 1}, {"value": ""}, "value: expected an integer"),
@@ -255,12 +256,8 @@ OPTIONAL = {"type": ["string", "null"]}
     (OPTIONAL, None, 1, "expected a string or null"),
     ({"oneOf": [{"type": "string"}, {"const": 5}]}, 5, 6, "expected a string or 5"),
     ({"const": 1}, 1, True, "expected 1, got true"),
-    ({"enum": [[1], None]}, [1], [2], r"expected \[1\] or null"),
     ({"type": "string", "enum": [1, "a"]}, "a", 1, "expected a string"),
     ({"type": "integer", "allOf": [{"type": "number", "maximum": 5}]}, 5, 6, "at most 5"),
-    ({"type": "integer", "minimum": 0.5}, 1, 0, "at least 0.5"),
-    ({"type": "number", "multipleOf": 0.5}, 1.5, 1.2, "multiple of 0.5"),
-    ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, [1, 2], [1, 1], "without duplicates"),
     ({"type": "string", "pattern": "^a+$", "maxLength": 3}, "aa", "ab", "matches"),
     (False, None, 1, "expected nothing"),
     ({"type": "object", "properties": {"default": {"type": "integer"}}}, {}, {"default": ""}, "default: expected"),

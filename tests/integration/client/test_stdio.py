@@ -68,7 +68,7 @@ async def opened(code: str, **options: Any) -> tuple[StdioTransport, Received]:
     return transport, received
 
 
-# Answers with its members in the order that is asked for, and a text of so many bytes.
+# Answers with its members in the order of the request, and a text of so many bytes.
 BIG = """
 import json, sys
 for line in sys.stdin:

@@ -9,6 +9,6 @@ from tests.helpers.authorization_server import Granting, granting
 
 @pytest.fixture
 def server() -> Iterator[Granting]:
-    """A protected server, and an authorization server that does what a test tells it."""
+    """A protected server, and an authorization server that does what a test sets up."""
     with granting() as served:
         yield served

@@ -27,7 +27,7 @@ each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"]
 
 
 async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
-    """Log in as a new client, and return what the tool says of the user."""
+    """Log in as a new client, and return what the tool returns of the user."""
     async with Client(url, auth=auth, **options) as client:
         for _ in range(times):
             output = (await client.call_tool("whoami")).text

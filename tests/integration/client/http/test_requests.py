@@ -21,22 +21,22 @@ pytestmark = pytest.mark.anyio
 SECRET = "very-secret"
 
 
-async def done(asked: Asked, reply: Reply) -> None:
+async def done(request: Asked, reply: Reply) -> None:
     await reply.result(text("done"))
 
 
-def leads_to(where: str, status: int = 307) -> Script:
-    async def script(asked: Asked, reply: Reply) -> None:
-        if asked.target == "/mcp":
+def redirects_to(where: str, status: int = 307) -> Script:
+    async def script(request: Asked, reply: Reply) -> None:
+        if request.target == "/mcp":
             await reply.send(status, b"it has moved", {"Location": where})
         else:
-            await greeting(done)(asked, reply)
+            await greeting(done)(request, reply)
 
     return script
 
 
 async def test_redirect_within_origin_is_followed() -> None:
-    async with scripted(leads_to("/mcp/", 308)) as server:
+    async with scripted(redirects_to("/mcp/", 308)) as server:
         async with Client(HttpTransport(server.url, token=SECRET)) as client:
             assert (await client.call_tool("bake")).text == "done"
         assert {each.headers["authorization"] for each in server.asked} == {f"Bearer {SECRET}"}
@@ -46,7 +46,7 @@ async def test_redirect_within_origin_is_followed() -> None:
 async def test_redirect_to_other_origin_is_refused(status: int, credentials: dict[str, str]) -> None:
     async with scripted(greeting(done)) as other:
         elsewhere = f"{other.url}?code={SECRET}"
-        async with scripted(leads_to(elsewhere, status)) as server:
+        async with scripted(redirects_to(elsewhere, status)) as server:
             with pytest.raises(StatusError, match="does not follow") as caught:
                 await Client(HttpTransport(server.url, **credentials)).__aenter__()
         assert other.asked == []
@@ -67,19 +67,19 @@ async def test_tls_unknown_authority_is_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by_environment", [True, False])
 async def test_proxy_is_used(by_environment: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted(greeting(done)) as proxy:
-        options = {}
+        options = {"proxy": proxy.url.replace("http://", f"http://me:{SECRET}@")}
         if by_environment:
+            options = {}
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        else:
-            options["proxy"] = proxy.url.replace("http://", f"http://me:{SECRET}@")
         async with Client(HttpTransport("http://server.example/mcp?x=1", **options)) as client:
             assert (await client.call_tool("bake")).text == "done"
-        assert {asked.target for asked in proxy.asked} == {"http://server.example/mcp?x=1"}
-        assert all(("proxy-authorization" in asked.headers) is not by_environment for asked in proxy.asked)
+        assert {request.target for request in proxy.asked} == {"http://server.example/mcp?x=1"}
+        has_credentials = {"proxy-authorization" in request.headers for request in proxy.asked}
+        assert has_credentials == {not by_environment}
 
 
 async def test_http_secrets_are_not_shown() -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
+    async def script(request: Asked, reply: Reply) -> None:
         await reply.send(401)
 
     async with scripted(script) as server:

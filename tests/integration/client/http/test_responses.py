@@ -50,7 +50,7 @@ async def failure(script: Script, revision: str = "2026-07-28") -> Any:
 
 
 def replies(number: int, body: bytes = b"", **headers: str) -> Script:
-    async def script(asked: Asked, reply: Reply) -> None:
+    async def script(request: Asked, reply: Reply) -> None:
         await reply.send(number, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
     return script
@@ -145,7 +145,7 @@ async def test_compressed_response_limit_is_on_decompressed_size() -> None:
 
 
 async def test_response_cut_is_error() -> None:
-    async def script(asked: Asked, reply: Reply) -> None:
+    async def script(request: Asked, reply: Reply) -> None:
         await reply.send(200, b'{"jsonrpc": "2.0"', {"Content-Type": "application/json"}, length=100)
         reply.cut()
 
