@@ -12,24 +12,21 @@ from typing import Any
 from mcpkit.client.link.transport import TransportListener
 from mcpkit.exceptions import TransportError
 from mcpkit.protocol.client import OutgoingMessage
+from tests.helpers.pipe import META
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 
 Message = dict[str, Any]
 
+_HINTS = {"bake": {}, "ask": {}, "taste": {"readOnlyHint": True}, "clean": {"idempotentHint": True}}
 TOOLS: list[Message] = [
-    {"name": "bake", "inputSchema": {"type": "object"}},
-    {"name": "ask", "inputSchema": {"type": "object"}},
-    {"name": "taste", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
-    {"name": "clean", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}},
+    {"name": name, "inputSchema": {"type": "object"}, "annotations": hints} for name, hints in _HINTS.items()
 ]
 
-CAPABILITIES: Message = {
-    "tools": {"listChanged": True},
-    "resources": {"subscribe": True},
-    "prompts": {},
-    "logging": {},
-}
+CAPABILITIES: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
+CAPABILITIES |= {"prompts": {}, "logging": {}}
+
+_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
 _FORM: Message = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
@@ -97,34 +94,35 @@ class Peer:
             answers: What the client has answered to the question of the tool `ask`, where that goes the other way.
         """
         method, params = message["method"], message.get("params", {})
-        result: Message | None = {}
-        if method == "server/discover":
-            result = self._discovered()
-        elif method == "initialize":
-            result = None if self.is_stateless else self._initialized()
-        elif method == "tools/list":
-            result = {"tools": TOOLS, "ttlMs": 0, "cacheScope": "private"}
-        elif method == "resources/read":
-            result = {"contents": [{"uri": params["uri"], "text": "x"}], "ttlMs": 0, "cacheScope": "private"}
-        elif method == "prompts/get":
-            result = {"messages": []}
-        elif method == "logging/setLevel":
+        is_unknown = method == ("initialize" if self.is_stateless else "server/discover")
+        if is_unknown:
+            return message_of(message, error={"code": -32601, "message": "no such method"})
+        if method == "logging/setLevel":
             self.log_level = params["level"]
-        elif method == "tools/call":
-            result = self._called(params, answers)
-        if result is None:
-            return refusal(message, -32601, "no such method")
+        meta = {META + "serverInfo": _INFO}
+        results: dict[str, Message] = {
+            "server/discover": {
+                "supportedVersions": [STATELESS],
+                "capabilities": CAPABILITIES,
+                "_meta": meta,
+            },
+            "initialize": {
+                "protocolVersion": self.revision,
+                "capabilities": CAPABILITIES,
+                "serverInfo": _INFO,
+            },
+            "tools/list": {"tools": TOOLS, **_CACHE},
+            "resources/read": {"contents": [{"uri": params.get("uri"), "text": "x"}], **_CACHE},
+            "prompts/get": {"messages": []},
+        }
+        result = self._called(params, answers) if method == "tools/call" else results.get(method, {})
         if self.is_stateless:
-            result = {"resultType": "complete", **result}
-        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            result = {"resultType": "complete", **(_CACHE if method == "server/discover" else {}), **result}
+        return message_of(message, result=result)
 
     def wants_to_ask(self, message: Message) -> bool:
         """Say whether a question has to be asked by a request the other way before this one is answered."""
         return not self.is_stateless and message.get("params", {}).get("name") == "ask"
-
-    def question(self, id_: str) -> Message:
-        """Return a request the other way; in the oldest revision that can only be a ping."""
-        return {"jsonrpc": "2.0", "id": id_, "method": "elicitation/create", "params": _QUESTION}
 
     def _called(self, params: Message, answers: Message | None) -> Message:
         name, key = params["name"], params["arguments"]["key"]
@@ -132,24 +130,13 @@ class Peer:
             answers = params.get("inputResponses", {}).get("a")
             if answers is None:
                 asks = {"a": {"method": "elicitation/create", "params": _QUESTION}}
-                return {
-                    "resultType": "input_required",
-                    "inputRequests": asks,
-                    "requestState": f"é state of {key} ",
-                }
+                state = {"inputRequests": asks, "requestState": f"é state of {key} "}
+                return {"resultType": "input_required", **state}
             assert params["requestState"] == f"é state of {key} ", "to another call"
         if name == "ask":
             assert answers in (_ANSWER, {}), answers
         self.done[key] += 1
         return {"content": [{"type": "text", "text": key}]}
-
-    def _discovered(self) -> Message | None:
-        meta = {"io.modelcontextprotocol/serverInfo": _INFO}
-        found = {"supportedVersions": [STATELESS], "capabilities": CAPABILITIES, "_meta": meta}
-        return {**found, "ttlMs": 0, "cacheScope": "private"} if self.is_stateless else None
-
-    def _initialized(self) -> Message:
-        return {"protocolVersion": self.revision, "capabilities": CAPABILITIES, "serverInfo": _INFO}
 
 
 def note_call(peer: Peer, message: Message) -> None:
@@ -158,30 +145,14 @@ def note_call(peer: Peer, message: Message) -> None:
         peer.asked[message["params"]["arguments"]["key"]] += 1
 
 
-def refusal(message: Message, code: int, text: str) -> Message:
-    """Return an error."""
-    return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}}
+def message_of(request: Message, **members: Any) -> Message:
+    """Return the response to a request."""
+    return {"jsonrpc": "2.0", "id": request["id"], **members}
 
 
-def progress(message: Message) -> list[Message]:
-    """Return what a server tells of a request that wants to know how far it is."""
-    token = message.get("params", {}).get("_meta", {}).get("progressToken")
-    told = {"progressToken": token, "progress": 1}
-    note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
-    return [] if token is None else [note]
-
-
-def acknowledged(message: Message) -> Message:
-    """Return what a listening client is told first."""
-    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
-    told = {"_meta": meta, "notifications": message["params"]["notifications"]}
-    return {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told}
-
-
-def changed(subscription: Any = None) -> Message:
-    """Return what tells that the list of tools has changed."""
-    meta = {} if subscription is None else {"_meta": {"io.modelcontextprotocol/subscriptionId": subscription}}
-    return {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta}
+def notification(method: str, meta: Message | None = None, **params: Any) -> Message:
+    """Return a notification; the id of a subscription is in its metadata."""
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": {**params, "_meta": meta or {}}}
 
 
 PIPE_FAULTS = (
@@ -239,9 +210,9 @@ class PipePeer:
     def announce(self) -> None:
         """Tell who listens that the tools have changed."""
         if not self.peer.is_stateless:
-            self._say(changed())
+            self._say(notification("tools/list_changed"))
         for id_ in self._listens:
-            self._say(changed(id_))
+            self._say(notification("tools/list_changed", {META + "subscriptionId": id_}))
 
     def send(self, outgoing: OutgoingMessage) -> Awaitable[None] | None:
         """Take a message."""
@@ -251,11 +222,7 @@ class PipePeer:
             raise TransportError("the pipe is closed", may_have_begun=False)
         if self.peer.draw.random() < 0.3:
             return self._take_later(message, fault)
-        if self.peer.draw.random() < 0.5:
-            self._take(message, fault)
-        else:
-            life = self.peer.lives
-            asyncio.get_running_loop().call_soon(self._take_in, life, message, fault)
+        self._take(message, fault)
         return None
 
     async def _take_later(self, message: Message, fault: str) -> None:
@@ -265,10 +232,6 @@ class PipePeer:
             raise TransportError("the pipe was closed", may_have_begun=False)
         self._take(message, fault)
         await asyncio.sleep(0)
-
-    def _take_in(self, life: int, message: Message, fault: str) -> None:
-        if self.is_open and life == self.peer.lives:
-            self._take(message, fault)
 
     def _take(self, message: Message, fault: str) -> None:
         peer, method = self.peer, message.get("method")
@@ -284,7 +247,9 @@ class PipePeer:
                     self.die()
             elif method == "subscriptions/listen" and not fault and peer.is_stateless:
                 self._listens.add(message["id"])
-                self._say(acknowledged(message))
+                wanted = message["params"]["notifications"]
+                meta = {META + "subscriptionId": message["id"]}
+                self._say(notification("subscriptions/acknowledged", meta, notifications=wanted))
             else:
                 note_call(peer, message)
                 self._answer(message, fault)
@@ -300,18 +265,18 @@ class PipePeer:
             peer.revision = HANDSHAKE if peer.is_stateless else STATELESS
             self.die()
         elif fault == "an error":
-            self._say(
-                {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "it is too hot"}}
-            )
+            self._say(message_of(message, error={"code": -32603, "message": "it is too hot"}))
         elif fault == "nothing":
             pass
         elif peer.wants_to_ask(message) and answers is None:
             id_ = f"q{message['id']}"
             self._asking[id_] = message
-            self._say(peer.question(id_))
+            question = {"jsonrpc": "2.0", "id": id_, "method": "elicitation/create", "params": _QUESTION}
+            self._say(question)
         else:
-            for each in progress(message):
-                self._say(each)
+            token = message.get("params", {}).get("_meta", {}).get("progressToken")
+            if token is not None:
+                self._say(notification("progress", progressToken=token, progress=1))
             if fault == "dies in the stream":
                 self.die()
             else:

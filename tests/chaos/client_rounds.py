@@ -9,7 +9,7 @@ import selectors
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
@@ -62,17 +62,6 @@ class FastLoop(asyncio.SelectorEventLoop):
 
     def _skip(self, seconds: float) -> None:
         self.ahead += seconds
-
-
-def run_in_loop(main: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run a coroutine in a loop, which is closed at the end with all that is in it."""
-    try:
-        return loop.run_until_complete(main)
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
 
 
 @contextmanager
@@ -166,9 +155,14 @@ class Round:
         random.seed(self.seed)
         loop = FastLoop(self.complain)
         try:
-            run_in_loop(self._main(), loop)
+            loop.run_until_complete(self._main())
         except BaseException as error:
             raise FaultError(f"seed {self.seed}: {error!r}") from error
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
         self.figures["rounds"] += 1
         return self.figures
 
@@ -296,25 +290,24 @@ class Round:
             require(done, f"{outcome.kind} does not end when it is cancelled, after {self._peer.faults}")
             outcome.was_cancelled = True
         if task.cancelled():
-            require(
-                outcome.was_cancelled, f"{outcome.kind} was cancelled by nobody, after {self._peer.faults}"
-            )
+            require(outcome.was_cancelled, f"{outcome.kind} was cancelled, after {self._peer.faults}")
             outcome.error = asyncio.CancelledError()
         else:
             outcome.error = task.exception()
             if outcome.error is None and outcome.kind in MAY_REPEAT:
                 require(task.result().text == outcome.key, f"the answer to another call: {task.result()}")
         self._check_error(outcome)
-        self.figures[name_of(outcome)] += 1
+        self.figures["results" if outcome.error is None else type(outcome.error).__name__] += 1
 
     def _check_error(self, outcome: Outcome) -> None:
         error = outcome.error
         if error is None or isinstance(error, asyncio.CancelledError):
             return
-        is_clear = isinstance(error, (ProtocolError, TransportError, TimeoutError)) or (
-            self._is_closed and isinstance(error, ConnectionError)
+        clear = (ProtocolError, TransportError, TimeoutError, *((ConnectionError,) * self._is_closed))
+        require(
+            isinstance(error, clear) and str(error),
+            f"{outcome.kind} ends with {error!r}, after {self._peer.faults}",
         )
-        require(is_clear and str(error), f"{outcome.kind} ends with {error!r}, after {self._peer.faults}")
 
     def _check(self, outcome: Outcome) -> None:
         """Hold the end of a call against what the server has done."""
@@ -328,9 +321,7 @@ class Round:
         if done > 1:
             self.figures["done twice, as it may"] += 1
         if isinstance(outcome.error, OutcomeUnknownError):
-            is_forgotten = (
-                outcome.kind in {"taste", "clean"} and self._peer.lives > 1
-            )  # what the tool had said
+            is_forgotten = outcome.kind in {"taste", "clean"} and self._peer.lives > 1  # the tool's hints
             require(not may_repeat or is_forgotten, problem)
         elif isinstance(outcome.error, TransportError):
             require(may_repeat or not done, f"said not to have begun: {problem}")
@@ -371,8 +362,3 @@ def require(condition: object, wrong: str) -> None:
     """Say what is wrong unless a condition holds."""
     if not condition:
         raise FaultError(wrong)
-
-
-def name_of(outcome: Outcome) -> str:
-    """Return under which name an end is counted."""
-    return "results" if outcome.error is None else type(outcome.error).__name__

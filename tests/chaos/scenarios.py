@@ -10,18 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
+from tests.chaos import raw_client
 from tests.chaos.cluster import Cluster, Line
-from tests.chaos.raw_client import (
-    ENDED,
-    INTERNAL_ERROR,
-    UNKNOWN,
-    Client,
-    ResponseError,
-    Session,
-    Stream,
-    UnavailableError,
-    end,
-)
+from tests.chaos.raw_client import ENDED, Client, ResponseError, Session, Stream, UnavailableError, end
 from tests.helpers.processes import DEFAULT_TIMEOUT
 from tests.helpers.redis_server import RedisServer
 
@@ -61,11 +52,12 @@ def task_faults(responses: list[Line], effects: list[Line]) -> list[str]:
             ids[line["key"]].add(line["id"])
             tools[line["key"]] = line["tool"]
         elif line["what"] == "error":
-            faults.append(f"{'lost' if line['code'] == UNKNOWN else 'error'}: {line['id']}: {line['error']}")
+            faults.append(
+                f"{'lost' if line['code'] == raw_client.UNKNOWN else 'error'}: {line['id']}: {line['error']}"
+            )
         elif line["what"] == "seen":
-            task = {
-                name: each for name, each in line["task"].items() if name not in {"_meta", "pollIntervalMs"}
-            }
+            ignored = {"_meta", "pollIntervalMs"}
+            task = {name: each for name, each in line["task"].items() if name not in ignored}
             if task["status"] in ENDED:
                 ends[line["id"]].append(task)
             elif ends[line["id"]]:
@@ -85,7 +77,9 @@ def task_faults(responses: list[Line], effects: list[Line]) -> list[str]:
             faults += [f"changed its end: {id_} was {first}, then {each}" for each in others if each != first]
             if first["status"] == "completed" and tools[key] != "steps" and not done[key]:
                 faults.append(f"completed and not done: {key}")
-            if first["status"] == "failed" and not (is_once and first["error"]["code"] == INTERNAL_ERROR):
+            if first["status"] == "failed" and not (
+                is_once and first["error"]["code"] == raw_client.INTERNAL_ERROR
+            ):
                 faults.append(f"failed: {key}: {first['error']}")
     committed: dict[tuple[str, str], str] = {}
     for line in effects:
@@ -310,9 +304,8 @@ async def redis_failures(
                 name = fail.__name__[1:]
                 for number in range(rounds if name in names or not names else 0):
                     before = len(cluster.responses.lines())
-                    seconds = await _recover(
-                        cluster, draw, versions, listeners, fail, f"{name}-{number}", tasks
-                    )
+                    prefix = f"{name}-{number}"
+                    seconds = await _recover(cluster, draw, versions, listeners, fail, prefix, tasks)
                     recovery[name] = max(recovery.get(name, 0), seconds)
                     lines = cluster.responses.lines()
                     faults += [f"{name}: {each}" for each in change_faults(lines)]
@@ -412,14 +405,11 @@ async def different_clocks(seed: int, tasks: int) -> dict[str, int]:
     async with judged(Cluster("clocks", settings=LEASE, ahead=(-45, 45, 0)), seed) as (cluster, faults):
         cluster.proxy.delay = 0.025
         driver = TaskDriver(cluster, Random(seed))
-        await asyncio.gather(
-            *(driver.start("works", f"works-{number}", seconds=1) for number in range(tasks))
-        )
+        await asyncio.gather(*(driver.run("works", f"works-{number}", seconds=1) for number in range(tasks)))
         effects = cluster.effects.lines()
         faults += task_faults(cluster.responses.lines(), effects)
-        faults += [
-            f"run again: {line}" for line in effects if line["what"] == "effect" and line["attempt"] > 1
-        ]
+        again = [line for line in effects if line["what"] == "effect" and line["attempt"] > 1]
+        faults += [f"run again: {line}" for line in again]
         cluster.redis.pause()
         try:
             for each in cluster.replicas:

@@ -7,19 +7,19 @@ A warning counts as a failure, and so does a scenario on tasks that the suite sk
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+from tests.helpers.node import node_search_path  # noqa: E402 - found by the path above
+from tests.helpers.serving import Served  # noqa: E402 - found by the path above
 
 SERVER = Path(__file__).parent / "server.py"
 NODE_MODULES = Path(__file__).parents[2] / "node_modules"
@@ -32,59 +32,19 @@ SELECTIONS = [
 ]
 TIMEOUT = 150.0  # seconds for one run of the suite; it gives each scenario 30
 FAILED = {"FAILURE", "WARNING"}
-NOT_SKIPPED = [
-    "tasks-capability-negotiation",
-    "tasks-dispatch-and-envelope",
-    "tasks-lifecycle",
-    "tasks-mrtr-composition",
-    "tasks-mrtr-input",
-    "tasks-request-headers",
-    "tasks-request-state-removal",
-    "tasks-required-task-error",
-    "tasks-wire-fields",
-]
+_TASKS = (
+    *("capability-negotiation", "dispatch-and-envelope", "lifecycle", "mrtr-composition", "mrtr-input"),
+    *("request-headers", "request-state-removal", "required-task-error", "wire-fields"),
+)
+NOT_SKIPPED = [f"tasks-{name}" for name in _TASKS]
 """Scenarios of an extension: the suite would skip those whose extension is not declared."""
 
 
 def find_node() -> str:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    node = shutil.which("node", path=path)
+    node = shutil.which("node", path=node_search_path())
     if node is None or not all((NODE_MODULES / package).is_dir() for package, _ in SELECTIONS):
         sys.exit("conformance: Node or the suite is not installed: run `make setup`")
     return node
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, process: subprocess.Popen[Any]) -> None:
-    """Wait until a process listens at a port."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"conformance: {process.args} does not listen at port {port}")
-            time.sleep(0.05)
-        else:
-            return
-
-
-@contextmanager
-def serving(parser: str) -> Iterator[str]:
-    """Start the server and yield its URL."""
-    port = free_port()
-    process = subprocess.Popen([sys.executable, str(SERVER), str(port), "--http", parser])
-    try:
-        wait_for_port(port, process)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def run_suite(node: str, package: str, arguments: Sequence[str], url: str) -> tuple[Counter[str], list[str]]:
@@ -117,7 +77,8 @@ def run_all(node: str, parser: str) -> list[str]:
     """Run all selections over one parser, print a line for each, and return the problems."""
     problems: list[str] = []
     passed: Counter[str] = Counter()
-    with serving(parser) as url:
+    with Served([sys.executable, str(SERVER), "0", parser]) as server:
+        url = f"{server.origin}/mcp"
         for package, arguments in SELECTIONS:
             counts, found = run_suite(node, package, arguments, url)
             statuses = ", ".join(

@@ -1,17 +1,18 @@
-"""The server that the official conformance suite is run against: `python server.py PORT` serves /mcp on 127.0.0.1.
+"""The server that the official conformance suite is run against: `python server.py PORT [PARSER]`.
 
 The names are the suite's. What its scenarios on skills call is not here; the suite skips them.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal
 
+import uvicorn
 from pydantic import BaseModel, Field
 
 from mcpkit import (
@@ -42,22 +43,17 @@ PIXEL = base64.b64decode(
 SOUND = b"RIFF\x34\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\x10\0\0\0" + bytes(
     16
 )
+TEXT = {"type": "string"}
 CONTACT_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {
-        "address": {
-            "$anchor": "addressDef",
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-        }
+        "address": {"$anchor": "addressDef", "type": "object", "properties": {"street": TEXT, "city": TEXT}}
     },
     "properties": {
-        "name": {"type": "string"},
         "address": {"$ref": "#/$defs/address"},
         "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
+        **dict.fromkeys(("name", "phone", "email"), TEXT),
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
     "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
@@ -467,10 +463,4 @@ server.include(asking)
 server.include(tasks)
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("port", type=int)
-    parser.add_argument(
-        "--http", choices=("h11", "httptools"), default="h11", help="what uvicorn parses HTTP with"
-    )
-    options = parser.parse_args()
-    server.run("http", port=options.port, log_level="warning")
+    uvicorn.run(server.asgi(), port=int(sys.argv[1]), http=sys.argv[2] if len(sys.argv) > 2 else "auto")

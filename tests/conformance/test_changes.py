@@ -12,7 +12,7 @@ import pytest
 from mcpkit import Server, ServerOptions, Tool
 from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import META, Pipe, settle
+from tests.helpers.pipe import META, Pipe, initialize, message, settle
 
 pytestmark = pytest.mark.anyio
 
@@ -74,12 +74,7 @@ async def test_each_change_of_a_registry_sends_list_changed_once(server: Server,
 
 async def test_changes_before_initialized_are_sent_after_it(server: Server, wire: Wire) -> None:
     async with wire(server, initialize=False) as pipe:
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "w", "version": "1"},
-        }
-        await pipe.result("initialize", params)
+        await pipe.result("initialize", initialize()["params"])
         server.tool(handler, name="new")
         server.tool(handler, name="newer")
         await pipe.quiet()
@@ -105,17 +100,9 @@ async def test_slow_session_loses_oldest_updates_only(
     room = asyncio.Event()
     connection = Connection(server, sent.append, ready=room.wait)
 
-    def receive(method: str, **params: Any) -> None:
-        connection.receive(
-            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-        )
-
-    receive(
-        "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "w", "version": "1"}
-    )
-    connection.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-    for number in range(300):
-        receive("resources/subscribe", uri=f"data://{number}")
+    subscriptions = [message("resources/subscribe", {"uri": f"data://{number}"}) for number in range(300)]
+    for each in (initialize(), message("notifications/initialized", None, None), *subscriptions):
+        connection.receive(json.dumps(each).encode())
     sent.clear()
     server.tool(handler, name="new")
     for number in range(300):
@@ -124,9 +111,9 @@ async def test_slow_session_loses_oldest_updates_only(
     assert sent == []
     room.set()
     await settle()
-    messages = [json.loads(message) for message in sent]
-    assert messages[0] == list_changed("tools")[0]
-    assert [message["params"]["uri"] for message in messages[1:]] == [f"data://{n}" for n in range(45, 300)]
+    first, *updates = [json.loads(line) for line in sent]
+    assert first == list_changed("tools")[0]
+    assert [update["params"]["uri"] for update in updates] == [f"data://{n}" for n in range(45, 300)]
     assert [record.message for record in caplog.records] == [
         "a client reads too slowly, so it misses notifications of updates, the first one for 'data://0'"
     ]
@@ -147,36 +134,25 @@ async def listen(pipe: Pipe, id_: str | int = "s", **filters: Any) -> dict[str, 
     return acknowledgement["params"]["notifications"]
 
 
-async def test_listen_acknowledgement_has_honoured_filter(wire: Wire) -> None:
+async def test_listen_sends_only_what_the_filter_names(wire: Wire) -> None:
     server = Server("s")
     server.tool(handler)
     server.resource("data://x")(handler)
+    filters = {"toolsListChanged": True, "resourcesListChanged": False, "promptsListChanged": True}
     async with wire(server, REVISION) as pipe:
-        honoured = await listen(
-            pipe,
-            toolsListChanged=True,
-            resourcesListChanged=False,
-            promptsListChanged=True,
-            unknownChanged=True,
-            resourceSubscriptions=["data://x"],
-        )
+        honoured = await listen(pipe, **filters, unknownChanged=True, resourceSubscriptions=["data://x"])
         assert honoured == {"toolsListChanged": True, "resourceSubscriptions": ["data://x"]}
-
-
-async def test_listen_sends_only_what_the_filter_names(server: Server, wire: Wire) -> None:
-    async with wire(server, REVISION) as pipe:
-        await listen(pipe, toolsListChanged=True, resourceSubscriptions=["data://x"])
         server.resource("data://new")(handler)
         server.notify_resource_updated("data://y")
         await pipe.quiet()
         server.tool(handler, name="new")
         server.notify_resource_updated("data://x")
-        messages = await pipe.answered()
-        assert [message["method"] for message in messages] == [
-            "notifications/tools/list_changed",
+        changed, updated = await pipe.answered()
+        assert changed["method"] == "notifications/tools/list_changed"
+        assert (updated["method"], updated["params"]["uri"]) == (
             "notifications/resources/updated",
-        ]
-        assert messages[1]["params"]["uri"] == "data://x"
+            "data://x",
+        )
 
 
 async def test_listen_cancelled_sends_nothing_more_and_frees_its_id(server: Server, wire: Wire) -> None:
@@ -186,8 +162,8 @@ async def test_listen_cancelled_sends_nothing_more_and_frees_its_id(server: Serv
         pipe.cancel("s")
         assert await listen(pipe, "s") == {}  # its id is free, and it listens to nothing now
         server.tool(handler, name="new")
-        (message,) = await pipe.answered()
-        assert message["params"]["_meta"][SUBSCRIPTION] == "t"
+        (changed,) = await pipe.answered()
+        assert changed["params"]["_meta"][SUBSCRIPTION] == "t"
 
 
 async def test_listen_graceful_close_sends_result(server: Server, wire: Wire) -> None:

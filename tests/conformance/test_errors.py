@@ -14,7 +14,8 @@ from mcpkit import PromptError, ProtocolError, ResourceError, Server, ToolError,
 from mcpkit.engine.connection import Connection
 from mcpkit.exceptions import ResourceNotFoundError
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import stateless_meta
+from tests.helpers.raw_client import call_params, request
+from tests.helpers.servers.middleware import COMPLETION, make_failing_server
 
 pytestmark = pytest.mark.anyio
 
@@ -26,46 +27,13 @@ class Stop(BaseException):
     """An exception that `except Exception` does not see, as test frameworks and other loops have them."""
 
 
-def failing(error: BaseException) -> Server:
-    """Return a server all of whose handlers raise `error`."""
-    server = Server("failing")
-
-    @server.tool(name="sync")
-    def in_thread() -> str:
-        raise error
-
-    @server.tool(name="async")
-    async def in_loop() -> str:
-        raise error
-
-    @server.resource("data://x")
-    async def static() -> str:
-        raise error
-
-    @server.resource("data://items/{name}")
-    def template(name: str) -> str:
-        raise error
-
-    def completer(value: str) -> list[str]:
-        raise error
-
-    @server.prompt(complete={"city": completer})
-    def plan(city: str) -> str:
-        raise error
-
-    return server
-
-
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "sync tool": ("tools/call", {"name": "sync"}),
-    "async tool": ("tools/call", {"name": "async"}),
-    "resource": ("resources/read", {"uri": "data://x"}),
-    "template": ("resources/read", {"uri": "data://items/1"}),
-    "prompt": ("prompts/get", {"name": "plan", "arguments": {"city": "x"}}),
-    "completion": (
-        "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": "plan"}, "argument": {"name": "city", "value": ""}},
-    ),
+    "sync tool": ("tools/call", {"name": "in_thread"}),
+    "async tool": ("tools/call", {"name": "tool"}),
+    "resource": ("resources/read", {"uri": "failing://resource"}),
+    "template": ("resources/read", {"uri": "failing://1/template"}),
+    "prompt": ("prompts/get", {"name": "prompt"}),
+    "completion": ("completion/complete", COMPLETION),
 }
 
 
@@ -75,10 +43,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 async def test_unknown_names_and_uris_have_their_code(wire: Wire, revision: str) -> None:
     not_found = -32602 if revision == "2026-07-28" else -32002
-    async with wire(failing(ResourceNotFoundError("data://items/1")), revision) as pipe:
+    async with wire(make_failing_server(ResourceNotFoundError("failing://1/template")), revision) as pipe:
         assert (await pipe.error("tools/call", {"name": "unknown"}))["code"] == -32602
         assert (await pipe.error("prompts/get", {"name": "unknown"}))["code"] == -32602
-        for uri in ("data://unknown", "data://items/1"):  # the second by the author's exception
+        for uri in ("failing://unknown", "failing://1/template"):  # the second by the author's exception
             error = await pipe.error("resources/read", {"uri": uri})
             assert (error["code"], error["data"]) == (not_found, {"uri": uri})
 
@@ -87,16 +55,15 @@ async def test_malformed_params_are_invalid(wire: Wire, revision: str) -> None:
     malformed: list[tuple[str, dict[str, Any]]] = [
         ("tools/call", {}),
         ("tools/call", {"name": 3}),
-        ("tools/call", {"name": "sync", "arguments": []}),
+        ("tools/call", {"name": "tool", "arguments": []}),
         ("resources/read", {}),
         ("resources/read", {"uri": None}),
         ("prompts/get", {"name": []}),
-        ("prompts/get", {"name": "plan", "arguments": {"city": 3}}),
-        ("prompts/get", {"name": "plan", "arguments": {}}),
-        ("prompts/get", {"name": "plan", "arguments": {"city": "x", "town": "y"}}),
+        ("prompts/get", {"name": "prompt", "arguments": {"word": 3}}),
+        ("prompts/get", {"name": "prompt", "arguments": {"word": "x", "town": "y"}}),
         ("tools/list", {"cursor": 3}),
     ]
-    async with wire(failing(RuntimeError("the handler must not run")), revision) as pipe:
+    async with wire(make_failing_server(RuntimeError("the handler must not run")), revision) as pipe:
         for method, params in malformed:
             assert (await pipe.error(method, params))["code"] == -32602, (method, params)
 
@@ -107,7 +74,7 @@ async def test_malformed_params_are_invalid(wire: Wire, revision: str) -> None:
 async def outcomes(wire: Wire, error: BaseException) -> dict[str, tuple[int | None, str, Any]]:
     """Return code, text and data of the answer of each handler that raises; the code is None for a tool's result."""
     found: dict[str, tuple[int | None, str, Any]] = {}
-    server = failing(error)
+    server = make_failing_server(error)
     async with wire(server) as pipe:
         for name, request in REQUESTS.items():
             answer = await pipe.request(*request)
@@ -157,8 +124,8 @@ async def test_other_exception_is_an_internal_error_without_its_text(
 async def test_reference_of_internal_error_is_logged_with_traceback(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with wire(failing(RuntimeError(SECRET))) as pipe:
-        text = await pipe.text("async")
+    async with wire(make_failing_server(RuntimeError(SECRET))) as pipe:
+        text = await pipe.text("tool")
         (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert text[len("Internal error (") : -1] in record.getMessage()
         assert record.exc_info is not None
@@ -171,11 +138,9 @@ def test_keyboard_interrupt_is_answered_and_reaches_the_loop() -> None:
     async def interrupt() -> None:
         # The task would log its exception when it is collected; in an import, that breaks `ast.parse` of Python 3.11.
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        server = failing(KeyboardInterrupt())
+        server = make_failing_server(KeyboardInterrupt())
         connection = Connection(server, lambda line: answers.append(json.loads(line)))
-        params = {"name": "async", "_meta": stateless_meta()}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        connection.receive(json.dumps(message).encode())
+        connection.receive(json.dumps(request("tools/call", call_params("tool"))).encode())
         await asyncio.Event().wait()
 
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ import pytest
 
 from mcpkit import Context, Server
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import HANDSHAKE, META, REMOVED, stateless_meta
+from tests.helpers.pipe import HANDSHAKE, META, REMOVED, initialize, message, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -32,12 +32,11 @@ def server() -> Server:
     return server
 
 
-INFO = {"name": "w", "version": "1"}
+BASE = {"name", "version"}
 MEMBERS = {
-    "2024-11-05": {"name", "version"},
-    "2025-03-26": {"name", "version"},
-    "2025-06-18": {"name", "version", "title"},
-    "2025-11-25": {"name", "version", "title", "description", "icons", "websiteUrl"},
+    **dict.fromkeys(("2024-11-05", "2025-03-26"), BASE),
+    "2025-06-18": BASE | {"title"},
+    "2025-11-25": BASE | {"title", "description", "icons", "websiteUrl"},
 }
 
 
@@ -51,13 +50,14 @@ async def test_initialize_negotiates_each_version(server: Server, wire: Wire, ve
         assert result["instructions"] == "Ask for a city."
         assert await pipe.text("revision") == version
         assert await pipe.result("ping") == {}
-        for method in (
+        unknown = (
             "server/discover",
             "subscriptions/listen",
             "tools/unknown",
             "",
             "notifications/initialized",
-        ):
+        )
+        for method in unknown:
             assert (await pipe.error(method, {"notifications": {}}))["code"] == -32601, method
 
 
@@ -66,16 +66,15 @@ async def test_initialize_with_other_version_offers_latest_handshake_version(
 ) -> None:
     for version in ("2026-07-28", "1999-01-01", "2099-01-01", "", "latest"):
         async with wire(server, "2025-11-25", initialize=False) as pipe:
-            assert (await pipe.initialize(protocolVersion=version))["protocolVersion"] == "2025-11-25", (
-                version
-            )
+            result = await pipe.initialize(protocolVersion=version)
+            assert result["protocolVersion"] == "2025-11-25", version
             assert await pipe.text("revision") == "2025-11-25"
 
 
 async def test_initialize_with_malformed_params_names_them_and_can_be_repeated(
     server: Server, wire: Wire
 ) -> None:
-    valid = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    valid = initialize()["params"]
     malformed: list[dict[str, Any]] = [
         *({"protocolVersion": version} for version in (None, 3)),
         *({"capabilities": capabilities} for capabilities in (None, [])),
@@ -98,9 +97,7 @@ async def test_before_initialize_only_ping_is_answered(server: Server, wire: Wir
         pipe.notify("notifications/cancelled", {"requestId": 1})
         pipe.notify("notifications/unknown", {"x": 1})
         await pipe.quiet()
-        await pipe.result(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-        )
+        await pipe.result("initialize", initialize()["params"])
         assert await pipe.text("revision") == "2025-11-25", "before notifications/initialized, too"
 
 
@@ -152,8 +149,7 @@ async def test_stateless_malformed_meta_is_invalid_params(stateless_server: Serv
             assert error["code"] == -32602, (field, value)
         for field, present in (("clientCapabilities", REVISION), ("protocolVersion", {})):
             other = {"clientCapabilities": "protocolVersion", "protocolVersion": "clientCapabilities"}[field]
-            params = {"_meta": {META + other: present}}
-            pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
+            pipe.send(message("tools/list", {"_meta": {META + other: present}}))
             error = (await pipe.receive())["error"]
             assert (error["code"], META + field in error["message"]) == (-32602, True)
 
@@ -163,9 +159,9 @@ async def test_session_and_stateless_requests_on_one_pipe(
     stateless_server: Server, wire: Wire, revision: str
 ) -> None:
     async with wire(stateless_server, revision) as pipe:
-        assert await pipe.text("envelope") == f"{revision} wire"
+        assert await pipe.text("envelope") == f"{revision} test"
         meta = stateless_meta(**{META + "clientInfo": {"name": "other", "version": "2"}})
         params = {"name": "envelope", "_meta": meta}
-        pipe.send({"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": params})
+        pipe.send(message("tools/call", params, "s"))
         assert (await pipe.receive())["result"]["content"][0]["text"] == "2026-07-28 other"
-        assert await pipe.text("envelope") == f"{revision} wire"
+        assert await pipe.text("envelope") == f"{revision} test"

@@ -14,7 +14,7 @@ from mcpkit import Server, ServerOptions
 from mcpkit.protocol.unreadable import id_of_unreadable
 from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import HANDSHAKE
+from tests.helpers.pipe import HANDSHAKE, message
 
 pytestmark = pytest.mark.anyio
 
@@ -43,28 +43,16 @@ def server(gate: asyncio.Event) -> Server:
     return server
 
 
-def ping(id_: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "method": "ping"}
-
-
-def call(id_: Any, name: str, **arguments: Any) -> dict[str, Any]:
-    params = {"name": name, "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
-
-
-def notification(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
 async def test_batch_is_answered_with_one_array(server: Server, wire: Wire) -> None:
     async with wire(server, BATCHES) as pipe:
-        pipe.send([ping("a"), call("b", "echo", text="hello"), notification("notifications/unknown")])
+        call = message("tools/call", {"name": "echo", "arguments": {"text": "hello"}}, "b")
+        pipe.send([message("ping", None, "a"), call, message("notifications/unknown", {}, None)])
         (answer,) = await pipe.answered()
         by_id = {each["id"]: each["result"] for each in answer}
         assert by_id.keys() == {"a", "b"}
         assert by_id["a"] == {}
         assert by_id["b"]["content"][0]["text"] == "hello"
-        pipe.send([ping(9)])
+        pipe.send([message("ping", None, 9)])
         assert [each["id"] for each in await pipe.receive()] == [9]
 
 
@@ -122,10 +110,8 @@ def request(id_: Any, value: bytes, order: tuple[str, ...] = ID_FIRST) -> bytes:
 
 @pytest.mark.parametrize("order", [ID_FIRST, ID_LAST], ids=["id first", "id last"])
 async def test_unparsable_request_gets_parse_error_with_its_id(wire: Wire, order: tuple[str, ...]) -> None:
-    values = [
-        *(nested(READABLE - 2), nested(1_000_000), b'{"a":' * 50_000 + b"1" + b"}" * 50_000),
-        *(b"1e400", b"NaN", b'"half \\ud800"', b'"\xff"'),
-    ]
+    values = [nested(READABLE - 2), nested(1_000_000), b'{"a":' * 50_000 + b"1" + b"}" * 50_000]
+    values += [b"1e400", b"NaN", b'"half \\ud800"', b'"\xff"']
     faults = []
     async with wire(Server("s", options=ServerOptions(capabilities={"tools"})), "2026-07-28") as pipe:
         for value in values:
@@ -175,6 +161,7 @@ def test_id_of_unreadable_is_that_of_the_outermost_object(
 ) -> None:
     params = {"a": before, "deep": "HERE", "id": 5, "method": "n", "z": after}
     members = {"jsonrpc": "2.0", "id": id_, "method": "m", "params": params, "x": after}
-    message = {name: members[name] for name in order}
-    text = json.dumps(message, ensure_ascii=is_ascii, indent=indent or None).encode()
+    text = json.dumps(
+        {name: members[name] for name in order}, ensure_ascii=is_ascii, indent=indent or None
+    ).encode()
     assert id_of_unreadable(text.replace(b'"HERE"', nested(300), 1)) == id_

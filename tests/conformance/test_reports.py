@@ -38,11 +38,6 @@ async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-@pytest.fixture
-def server() -> Server:
-    return Server("s")
-
-
 def reported(pipe: Pipe) -> list[Any]:
     """Return what has received: the numbers of progress notifications, and `answer` or `error` for a response."""
     received = []
@@ -67,8 +62,10 @@ async def finished(pipe: Pipe) -> list[Any]:
 @pytest.mark.usefixtures("clock")
 @pytest.mark.limit("progress of a call")
 async def test_progress_too_fast_sends_latest_before_response(
-    server: Server, wire: Wire, revision: str, outcome: str
+    wire: Wire, revision: str, outcome: str
 ) -> None:
+    server = Server("s")
+
     @server.tool
     async def work(ctx: Context) -> str:
         for done in range(1, 101):
@@ -82,7 +79,8 @@ async def test_progress_too_fast_sends_latest_before_response(
         assert await finished(pipe) == [*AT_ONCE, 100, outcome]
 
 
-async def test_delayed_progress_is_sent_after_interval(server: Server, wire: Wire, clock: Clock) -> None:
+async def test_delayed_progress_is_sent_after_interval(wire: Wire, clock: Clock) -> None:
+    server = Server("s")
     gate, has_reported = asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -121,9 +119,8 @@ def report_server() -> Server:
         await ctx.log("notice", "notice")
         await ctx.warning("warning")
         await ctx.error("error")
-        await ctx.log("critical", "critical")
-        await ctx.log("alert", "alert")
-        await ctx.log("emergency", "emergency", logger="tests")
+        for level in LEVELS[5:]:
+            await ctx.log(level, level, logger="tests")
         return "done"
 
     @server.tool
@@ -136,9 +133,8 @@ def report_server() -> Server:
 
 
 def levels(messages: list[dict[str, Any]]) -> list[str]:
-    return [
-        message["params"]["level"] for message in messages if message.get("method") == "notifications/message"
-    ]
+    logged = [each for each in messages if each.get("method") == "notifications/message"]
+    return [each["params"]["level"] for each in logged]
 
 
 async def test_session_log_level_applies_to_later_messages(report_server: Server, wire: Wire) -> None:

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -20,9 +21,11 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from tests.conformance import run as server_suite
-from tests.conformance.run import FAILED, NODE_MODULES, find_node, free_port, wait_for_port
+from tests.conformance.run import FAILED, NODE_MODULES, find_node
 from tests.helpers.browser import Browser
 from tests.helpers.oauth_flow import PageForms
+from tests.helpers.process_client import eventually
+from tests.helpers.processes import free_port
 from tests.helpers.serving import in_thread_at
 from tests.integration.auth.servers import serve_proxy
 
@@ -36,14 +39,9 @@ OLD, NEW = "conformance-0-1", "conformance-0-2"
 
 def run_suite(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the suite."""
-    return subprocess.run(
-        [find_node(), str(NODE_MODULES / package / "dist" / "index.js"), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    command = [find_node(), str(NODE_MODULES / package / "dist" / "index.js"), *arguments]
+    pipes: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
+    return subprocess.run(command, **pipes, timeout=60)
 
 
 def test_server_suite_has_no_failure_or_warning() -> None:
@@ -73,13 +71,8 @@ HANDSHAKE = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", 
 SETS = {
     "2025-11-25": [*HANDSHAKE, "json-schema-2020-12-preservation"],
     "2026-07-28": [
-        "tools_call",
-        "request-metadata",
-        "sep-2322-client-request-state",
-        "http-standard-headers",
-        "http-custom-headers",
-        "http-invalid-tool-headers",
-        "json-schema-ref-no-deref",
+        *("tools_call", "request-metadata", "sep-2322-client-request-state", "http-standard-headers"),
+        *("http-custom-headers", "http-invalid-tool-headers", "json-schema-ref-no-deref"),
         "json-schema-2020-12-preservation",
     ],
 }
@@ -103,17 +96,10 @@ RUNS = [
     *(Run(OLD, name) for name in HANDSHAKE),
     *(Run(NEW, name, revision) for revision, names in SETS.items() for name in names),
 ]
+OF_OLD = [name for name in [*AUTHORIZATION, "cross-app-access-complete-flow"] if not ONLY_NEW.match(name)]
 AUTHORIZATION_RUNS = [
-    *(
-        Run(OLD, f"auth/{name}")
-        for name in [*AUTHORIZATION, "cross-app-access-complete-flow"]
-        if not ONLY_NEW.match(name)
-    ),
-    *(
-        Run(NEW, f"auth/{name}", revision)
-        for name, revisions in AUTHORIZATION.items()
-        for revision in revisions
-    ),
+    *(Run(OLD, f"auth/{name}") for name in OF_OLD),
+    *(Run(NEW, f"auth/{name}", each) for name, revisions in AUTHORIZATION.items() for each in revisions),
 ]
 TIMED = {"sse-retry": "client-sse-retry-timing"}
 """A check that the suite measures with a clock. It fails on a busy machine, too."""
@@ -217,7 +203,9 @@ def passed_checks(issuer: str, log_in: Callable[[str], object], results: Path, *
         for line in suite.stdout:
             output += line
             if page := PAGE.match(line):
-                wait_for_port(port, suite)  # the suite prints the URL before it listens for the redirect
+                eventually(
+                    lambda: is_open(port)
+                )  # the suite prints the URL before it listens for the redirect
                 log_in(page[1])
         status = suite.wait()
         watchdog.cancel()
@@ -225,6 +213,11 @@ def passed_checks(issuer: str, log_in: Callable[[str], object], results: Path, *
     checks = [check for file in results.rglob("checks.json") for check in json.loads(file.read_text("utf-8"))]
     assert [check for check in checks if check["status"] in FAILED] == []
     return {check["id"] for check in checks if check["status"] == "SUCCESS"}
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def allow(page: str) -> None:

@@ -36,13 +36,7 @@ ICONS: Any = [
 ]
 HINTS: Any = {"audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"}
 OLD_HINTS = {"audience": ["user"], "priority": 0.5}
-TOOL_HINTS: Any = {
-    "title": "Hint title",
-    "readOnlyHint": True,
-    "destructiveHint": False,
-    "idempotentHint": True,
-    "openWorldHint": False,
-}
+TOOL_HINTS: Any = {"title": "Hint title", "readOnlyHint": True, "destructiveHint": False}
 NOTE = {"example.com/note": 1}
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
@@ -50,23 +44,15 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
 
 def everything() -> list[Any]:
     """Return one of each kind of content, with all that it can carry."""
+    more: Any = {"annotations": HINTS, "meta": NOTE}
+    link: Any = {"name": "x", "title": "The X", "description": "What x is", "size": 3, "icons": ICONS}
     return [
-        Text("text", annotations=HINTS, meta=NOTE),
-        Image(data=PNG, annotations=HINTS, meta=NOTE),
-        Audio(data=b"RIFF\0\0\0\0WAVEfmt ", mime_type="audio/wav", annotations=HINTS, meta=NOTE),
-        ResourceLink(
-            "data://x",
-            name="x",
-            title="The X",
-            description="What x is",
-            mime_type="text/plain",
-            size=3,
-            icons=ICONS,
-            annotations=HINTS,
-            meta=NOTE,
-        ),
-        EmbeddedResource("data://y", text="embedded", mime_type="text/plain", annotations=HINTS, meta=NOTE),
-        File(data=b"\0\1", mime_type="application/x-thing", annotations=HINTS, meta=NOTE),
+        Text("text", **more),
+        Image(data=PNG, **more),
+        Audio(data=b"RIFF\0\0\0\0WAVEfmt ", mime_type="audio/wav", **more),
+        ResourceLink("data://x", **link, mime_type="text/plain", **more),
+        EmbeddedResource("data://y", text="embedded", mime_type="text/plain", **more),
+        File(data=b"\0\1", mime_type="application/x-thing", **more),
     ]
 
 
@@ -179,9 +165,7 @@ async def test_content_is_sent_in_the_nearest_type_of_the_version(
 KINDS = {
     "2024-11-05": ["text", "image", "resource", "text", "resource", "resource"],
     "2025-03-26": ["text", "image", "audio", "text", "resource", "resource"],
-    "2025-06-18": ["text", "image", "audio", "resource_link", "resource", "resource"],
-    "2025-11-25": ["text", "image", "audio", "resource_link", "resource", "resource"],
-    "2026-07-28": ["text", "image", "audio", "resource_link", "resource", "resource"],
+    **{each: ["text", "image", "audio", "resource_link", "resource", "resource"] for each in REVISIONS[2:]},
 }
 
 
@@ -201,8 +185,7 @@ FORECAST = {"summary": "sunny", "degrees": 21.5}
 def structured_server() -> Server:
     server = Server("s")
 
-    @server.tool(name="object")
-    async def an_object() -> Forecast:
+    async def forecast() -> Forecast:
         return {"summary": "sunny", "degrees": 21.5}
 
     @server.tool(name="list")
@@ -213,27 +196,20 @@ def structured_server() -> Server:
     async def a_number() -> int:
         return 3
 
-    @server.tool(name="silent", result=ResultOptions(text="none"))
-    async def silent() -> Forecast:
-        return {"summary": "sunny", "degrees": 21.5}
-
-    @server.tool(name="text", result=ResultOptions(text=lambda value: f"{value['degrees']} degrees"))
-    async def text() -> Forecast:
-        return {"summary": "sunny", "degrees": 21.5}
-
-    @server.tool(name="wrong")
+    @server.tool
     async def wrong() -> Forecast:
         return {"summary": "sunny"}  # type: ignore[typeddict-item]  # on purpose
 
+    server.tool(forecast, name="object")
+    server.tool(forecast, name="silent", result=ResultOptions(text="none"))
+    server.tool(forecast, name="text", result=ResultOptions(text=lambda value: f"{value['degrees']} degrees"))
     return server
 
 
 VALUES: dict[str, Any] = {
-    "object": FORECAST,
     "list": [1, 2],
     "number": 3,
-    "silent": FORECAST,
-    "text": FORECAST,
+    **dict.fromkeys(("object", "silent", "text"), FORECAST),
 }
 
 

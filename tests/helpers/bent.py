@@ -42,7 +42,7 @@ OVERLAYS: dict[str, Any] = {
     "completion/complete": {
         "ref": {"type": "ref/prompt", "name": "greet"},
         "argument": {"name": "name", "value": "A"},
-        "context": {"arguments": {}},
+        "context": {},
     },
 }
 """The params of requests that a server understands; the rest of them is as the schema has it."""
@@ -143,19 +143,6 @@ class Schema:
             message["params"] = params
         return message
 
-    def result(self, name: str, random: Random, **members: Any) -> Message:
-        """Return a result.
-
-        Args:
-            name: The name of its definition.
-            random: What is chosen by chance.
-            members: Members that are not as the schema alone has them.
-        """
-        result: Message = {**self.sample(self.definitions[name], random), **members}
-        if "resultType" in result:
-            result["resultType"] = "complete"
-        return result
-
 
 @cache
 def schema_of(folder: Path, revision: str) -> Schema:
@@ -163,19 +150,20 @@ def schema_of(folder: Path, revision: str) -> Schema:
     return Schema(folder, revision)
 
 
-def bend(message: Message, random: Random, within: Path_ = ()) -> Bent:
+def bend(message: Message, random: Random) -> Bent:
     """Return a message with one thing wrong.
 
     Args:
         message: The message.
         random: What is chosen by chance.
-        within: The member in which it is wrong; empty for the whole message.
     """
     message = copy.deepcopy(message)
     kind = random.choice(_KINDS)
-    paths = [path for path in _paths(message) if path[: len(within)] == within]
-    path = random.choice(paths)
-    holder, key = _holder(message, path), path[-1]
+    path = random.choice(_paths(message))
+    holder: Any = message
+    for key in path[:-1]:
+        holder = holder[key]
+    key = path[-1]
     value: Any = holder[key]
     below = _paths(value)
     if kind == "cut":
@@ -196,9 +184,8 @@ def bend(message: Message, random: Random, within: Path_ = ()) -> Bent:
             holder[f"{key}{_MARK}"] = _neighbour(value, random)
     elif kind == "unknown":
         target = value if isinstance(value, dict) else message
-        target[random.choice(["x", "", "__proto__", "$ref", "id2", "ä" * 300])] = random.choice(
-            [None, 1, {"a": []}]
-        )
+        name = random.choice(["x", "", "__proto__", "$ref", "id2", "ä" * 300])
+        target[name] = random.choice([None, 1, {"a": []}])
     else:
         holder[key] = _MARK
         return Bent(json.dumps(message).encode().replace(b'"\\uf8ff"', _TEXT_KINDS[kind]), kind, path, below)
@@ -213,24 +200,17 @@ def _paths(value: Any, path: Path_ = ()) -> list[Path_]:
     return [each for key, member in members for each in ((*path, key), *_paths(member, (*path, key)))]
 
 
-def _holder(message: Message, path: Path_) -> Any:
-    for key in path[:-1]:
-        message = message[key]  # type: ignore[index]  # a path of this message
-    return message
-
-
 def _neighbour(value: Any, random: Random) -> Any:
     """Return a value of another type that a careless implementation writes."""
+    choices: Any = ["null", 0, {}]
     if isinstance(value, str):
-        return random.choice([1, [value], {"value": value}, True, value + "x", [1]])
-    if isinstance(value, bool):
-        return random.choice([str(value).lower(), int(value), str(value)])
-    if isinstance(value, (int, float)):
-        return random.choice(
-            [str(value), float(value), value + 0.5, True, [value], -value, 10**30, f"0{value}"]
-        )
-    if isinstance(value, list):
-        return random.choice([{}, "x", value[0] if value else 0, [None], [[value]], {"0": value}])
-    if isinstance(value, dict):
-        return random.choice([list(value.values()), "x", 1, [value], json.dumps(value), True])
-    return random.choice(["null", 0, {}])
+        choices = [1, [value], {"value": value}, True, value + "x", [1]]
+    elif isinstance(value, bool):
+        choices = [str(value).lower(), int(value), str(value)]
+    elif isinstance(value, (int, float)):
+        choices = [str(value), float(value), value + 0.5, True, [value], -value, 10**30, f"0{value}"]
+    elif isinstance(value, list):
+        choices = [{}, "x", value[0] if value else 0, [None], [[value]], {"0": value}]
+    elif isinstance(value, dict):
+        choices = [list(value.values()), "x", 1, [value], json.dumps(value), True]
+    return random.choice(choices)

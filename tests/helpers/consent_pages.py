@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
-import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -19,7 +18,7 @@ from starlette.routing import Route
 from mcpkit import Scope, Server
 from mcpkit.auth import OAuthProxy
 from tests.helpers.clock import Clock
-from tests.helpers.oauth_flow import FakeUpstream, Login
+from tests.helpers.oauth_flow import FakeUpstream, Login, client_documents, registration
 from tests.helpers.serving import in_thread, in_thread_at
 
 LOGO = Path(__file__).with_name("logo.svg")
@@ -60,7 +59,7 @@ class ConsentPages:
 
     def registered(self, callback: str, name: str = "Cursor") -> str:
         """The id of a new client."""
-        metadata = {"client_name": name, "redirect_uris": [callback], "token_endpoint_auth_method": "none"}
+        metadata = registration(client_name=name, redirect_uris=[callback])
         answer = httpx2.post(f"{self.origin}/register", json=metadata, trust_env=False)
         client_id: str = answer.json()["client_id"]
         return client_id
@@ -74,16 +73,8 @@ class ConsentPages:
 @contextmanager
 def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPages]:
     """Serve them; the server has a name and, if nothing else is said, a picture."""
-    document = {
-        "client_id": DOCUMENT,
-        "client_name": "Claude",
-        "redirect_uris": ["https://claude.ai/api/mcp/auth_callback"],
-    }
-
-    def web() -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            transport=httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
-        )
+    callbacks = ["https://claude.ai/api/mcp/auth_callback"]
+    document = {"client_id": DOCUMENT, "client_name": "Claude", "redirect_uris": callbacks}
 
     async def callback(request: Request) -> Response:
         return HTMLResponse("<p>Done</p>")
@@ -96,10 +87,9 @@ def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPa
 
     pages = {"/callback": callback, "/start": start, "/authorize": authorize}
     with (
-        pytest.MonkeyPatch.context() as patched,
+        client_documents({DOCUMENT: document}),
         in_thread(Starlette(routes=[Route(*each) for each in pages.items()])) as elsewhere,
     ):
-        patched.setattr("mcpkit.auth.authority.public_internet.public_client", web)
         upstream = FakeUpstream(Clock(), name="GitHub", issuer=elsewhere)
         upstream.title = "GitHub"
         options = {"title": "Acme Notes", "logo": LOGO if picture else None, **options}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mcpkit import Server
-from mcpkit.state.queue import Added, Job, LeasedJobs, Message, Queue
+from mcpkit.state.queue import Added, Job, LeasedJobs, Queue
 from mcpkit.state.sqlite import _tidy
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
 from tests.helpers.pipe import settle
@@ -29,7 +29,7 @@ ENGINES = ["memory", "sqlite", "redis"]
 
 
 class _Loop:
-    """An event loop, closed when nobody has it any more."""
+    """An event loop, closed with its thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -39,8 +39,6 @@ class _Loop:
 
 
 class _Here(threading.local):
-    """What each thread has one of."""
-
     def __init__(self) -> None:
         self.held = _Loop()
 
@@ -139,20 +137,10 @@ LINE = "s/task/a"
 
 
 def add(
-    queue: Queue,
-    key: str,
-    value: bytes = b"",
-    *,
-    line: str = LINE,
-    owner: str = "",
-    max_open: int = 1000,
-    max_open_per_owner: int = 1000,
+    queue: Queue, key: str, value: bytes = b"", *, line: str = LINE, owner: str = "", **limits: int
 ) -> Added:
-    return done(
-        queue.add(
-            key, value, queue=line, owner=owner, max_open=max_open, max_open_per_owner=max_open_per_owner
-        )
-    )
+    limits = {"max_open": 1000, "max_open_per_owner": 1000, **limits}
+    return done(queue.add(key, value, queue=line, owner=owner, **limits))
 
 
 def look(queue: Queue, key: str) -> Job:
@@ -162,29 +150,18 @@ def look(queue: Queue, key: str) -> Job:
     return job
 
 
-def change(
-    queue: Queue,
-    job: Job,
-    value: bytes = b"changed",
-    *,
-    fence: int | None = None,
-    due: float | None = None,
-    ttl: float | None = None,
-    message: Message | None = None,
-) -> str | None:
-    """Change a job, by whoever has seen it as it is given."""
-    return done(
-        queue.change(job.key, value, version=job.version, fence=fence, due=due, ttl=ttl, message=message)
-    )
+def change(queue: Queue, job: Job, value: bytes = b"changed", **options: Any) -> str | None:
+    """Change a job that is as it is given."""
+    return done(queue.change(job.key, value, version=job.version, **options))
 
 
 def take(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> LeasedJobs:
     return done(queue.take(lines or (LINE,), limit=limit, lease=lease, ready_for=ready_for))
 
 
-def keys(queue: Queue, *lines: str, limit: int = 100, lease: float = 30, ready_for: float = 0) -> list[str]:
+def keys(queue: Queue, *lines: str, **options: Any) -> list[str]:
     """Take jobs, and return their keys."""
-    return [job.key for job in take(queue, *lines, limit=limit, lease=lease, ready_for=ready_for).jobs]
+    return [job.key for job in take(queue, *lines, **options).jobs]
 
 
 def take_one(queue: Queue, lease: float = 30) -> Job:
@@ -244,17 +221,8 @@ When = Literal["before", "after"]
 """Whether what fails has been done: the reply may be what was lost."""
 
 CALLS = (
-    "add",
-    "get_job",
-    "change",
-    "take",
-    "renew",
-    "list_jobs",
-    "list_queues",
-    "listening",
-    "read",
-    "write",
-    "claim",
+    *("add", "get_job", "change", "take", "renew", "list_jobs", "list_queues"),
+    *("listening", "read", "write", "claim"),
 )
 
 

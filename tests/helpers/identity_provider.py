@@ -26,27 +26,23 @@ PUBLIC = "public"
 """A client without a secret that is known beforehand; it redirects to `http://127.0.0.1/callback`, with any port."""
 CLIENTS: list[dict[str, object]] = [
     {
-        "client_id": RESOURCE_SERVER[0],
-        "client_secret": RESOURCE_SERVER[1],
-        "grant_types": [],
+        "client_id": client_id,
+        "client_secret": secret,
+        "grant_types": grants,
         "response_types": [],
         "redirect_uris": [],
-    },
-    {
-        "client_id": SERVICE[0],
-        "client_secret": SERVICE[1],
-        "grant_types": ["client_credentials"],
-        "response_types": [],
-        "redirect_uris": [],
-    },
+    }
+    for (client_id, secret), grants in ((RESOURCE_SERVER, []), (SERVICE, ["client_credentials"]))
+]
+CLIENTS.append(
     {
         "client_id": PUBLIC,
         "application_type": "native",
         "grant_types": ["authorization_code", "refresh_token"],
         "redirect_uris": ["http://127.0.0.1/callback"],
         "token_endpoint_auth_method": "none",
-    },
-]
+    }
+)
 
 CONFIDENTIAL = ("confidential", "the secret of the confidential client")
 """The id of the client of `confidential`, and its secret."""
@@ -182,14 +178,14 @@ def providing(
         "scopes": scopes,
         "clients": clients,
         "documents": documents or {},
-        "identity_claims": dict(identity_claims),
         "opaque": opaque,
+        "identity_claims": dict(identity_claims),
         "algorithm": algorithm,
         "token_seconds": token_seconds,
         "registers": registers,
+        "port": port,
         "reads_documents": reads_documents,
         "dpop_nonces": dpop_nonces,
-        "port": port,
         "path": path,
     }
     node = NodeProcess(Path(__file__).with_suffix(".mjs"), "oidc-provider", json.dumps(settings))

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -54,26 +54,18 @@ class NodeProcess:
             pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
         node = shutil.which("node", path=node_search_path())
         if node is None or not (ROOT / "node_modules" / package).is_dir():
-            pytest.fail(
-                f"{package} is not installed: run `make setup`, or leave it out with MCPKIT_TEST_NODE=0",
-                pytrace=False,
-            )
+            problem = f"{package} is not installed: run `make setup`, or leave it out with MCPKIT_TEST_NODE=0"
+            pytest.fail(problem, pytrace=False)
         self._ids = count(1)
         self._answers: dict[int, Future[Any]] = {0: Future()}
         self._writing = threading.Lock()
         self._notes = tempfile.TemporaryFile(mode="w+", encoding="utf-8")  # noqa: SIM115  closed with the process
-        self._process = subprocess.Popen(
-            [node, script, argument],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._notes,
-            encoding="utf-8",
-        )
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._notes}
+        self._process = subprocess.Popen([node, script, argument], **pipes, encoding="utf-8")
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        greeting = self._answers[0]
         try:
-            self.greeting = greeting.result(DEFAULT_TIMEOUT)
+            self.greeting = self._answers[0].result(DEFAULT_TIMEOUT)
         except BaseException:
             self.close()
             raise
@@ -90,9 +82,8 @@ class NodeProcess:
             self._answers[id_] = answer
             assert self._process.stdin is not None
             try:
-                self._process.stdin.write(
-                    json.dumps({"id": id_, "order": order, "details": details, **more}) + "\n"
-                )
+                line = json.dumps({"id": id_, "order": order, "details": details, **more})
+                self._process.stdin.write(f"{line}\n")
                 self._process.stdin.flush()
             except (BrokenPipeError, ValueError):
                 answer.set_exception(self._end())
@@ -131,52 +122,22 @@ class NodeProcess:
         return RuntimeError(f"it has ended: {self._notes.read()}")
 
 
-JUDGE_SCRIPT = Path(__file__).with_name("node_judge.mjs")
-
-
-class NodeJudge:
-    """The process; it answers one question at a time."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+class NodeJudge(NodeProcess):
+    """Schemas, values and patterns in Node, as the clients of others judge them."""
 
     def objection(self, schema: Any, value: Any) -> str | None:
         """Return why ajv refuses a value, set up as each of the clients does it; None where it does not."""
-        answer = self._ask({"schema": schema, "value": value})
-        return None if answer["fits"] else answer["why"]
+        objection: str | None = self.ask("validate", {"schema": schema, "value": value})
+        return objection
 
     def matches(self, pattern: str, texts: Sequence[str]) -> list[bool]:
-        """Return which texts an ECMA-262 pattern with `u` matches.
-
-        Raises:
-            ValueError: It is none.
-        """
-        return self._ask({"pattern": pattern, "texts": texts})["fits"]
-
-    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        if "error" in answer:
-            raise ValueError(answer["error"])
-        return answer
+        """Return which texts an ECMA-262 pattern with `u` matches."""
+        matches: list[bool] = self.ask("match", {"pattern": pattern, "texts": texts})
+        return matches
 
 
 @contextmanager
 def node_judge() -> Iterator[NodeJudge]:
     """Start the process, and end it."""
-    if os.environ.get("MCPKIT_TEST_NODE") == "0":
-        pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
-    node = shutil.which("node", path=node_search_path())
-    if node is None or not (JUDGE_SCRIPT.parents[2] / "node_modules" / "ajv-8").is_dir():
-        pytest.fail(
-            "ajv is not installed: run `make setup`, or leave it out with MCPKIT_TEST_NODE=0", pytrace=False
-        )
-    with subprocess.Popen(
-        [node, JUDGE_SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
-    ) as process:
-        yield NodeJudge(process)
-        assert process.stdin is not None
-        process.stdin.close()
+    with closing(NodeJudge(Path(__file__).with_name("node_judge.mjs"), "ajv-8", "")) as judge:
+        yield judge

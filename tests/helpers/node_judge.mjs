@@ -1,4 +1,4 @@
-// Judges schemas, values and patterns as the TypeScript clients do: one JSON question a line, one JSON answer a line.
+// Judges schemas, values and patterns as the TypeScript clients do: one JSON request a line, one JSON response a line.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -16,23 +16,23 @@ const engines = [
 function judge({ schema, value, pattern, texts }) {
   if (pattern !== undefined) {
     const expression = new RegExp(pattern, "u");
-    return { fits: texts.map((text) => expression.test(text)) };
+    return texts.map((text) => expression.test(text));
   }
   for (const ajv of engines) {
     const validate = ajv.compile(schema);
     const fits = validate(value);
     ajv.removeSchema(schema);
-    if (!fits) return { fits, why: ajv.errorsText(validate.errors) };
+    if (!fits) return ajv.errorsText(validate.errors);
   }
-  return { fits: true };
+  return null;
 }
 
+console.log(JSON.stringify({ id: 0, value: null }));
 for await (const line of createInterface({ input: process.stdin })) {
-  let answer;
+  const { id, details } = JSON.parse(line);
   try {
-    answer = judge(JSON.parse(line));
+    console.log(JSON.stringify({ id, value: judge(details) }));
   } catch (error) {
-    answer = { error: String(error) };
+    console.log(JSON.stringify({ id, error: String(error) }));
   }
-  console.log(JSON.stringify(answer));
 }

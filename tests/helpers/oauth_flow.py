@@ -75,6 +75,17 @@ def site(
     return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), kept, AuditLog(lambda: keys))
 
 
+def registration(**more: Any) -> dict[str, Any]:
+    """Return the metadata with which a client registers."""
+    return {
+        "client_name": "A client",
+        "redirect_uris": [CALLBACK],
+        "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token"],
+        **more,
+    }
+
+
 class PageForms(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -99,28 +110,28 @@ class Login:
         self.redirect_uri = redirect_uri
         self.verifier = secrets.token_urlsafe(32)
         digest = hashlib.sha256(self.verifier.encode()).digest()
-        self.query: dict[str, Any] = {
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        query = {
             "response_type": "code",
             "client_id": client_id,
             "redirect_uri": redirect_uri,
-            "state": secrets.token_urlsafe(8),
-            "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
-            "code_challenge_method": "S256",
             "resource": MCP,
-            **more,
         }
-        self.query = {name: value for name, value in self.query.items() if value is not None}
+        query |= {
+            "state": secrets.token_urlsafe(8),
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        self.query = {name: value for name, value in {**query, **more}.items() if value is not None}
 
     def form(self, code: str, /, **more: Any) -> dict[str, Any]:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self.redirect_uri,
-            "client_id": self.client_id,
-            "code_verifier": self.verifier,
-            **more,
-        }
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": self.redirect_uri}
+        form |= {"client_id": self.client_id, "code_verifier": self.verifier, **more}
         return {name: value for name, value in form.items() if value is not None}
+
+    def refresh_form(self, tokens: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
+        return {**form, "client_id": self.client_id, **more}
 
 
 class AuthServer:
@@ -147,15 +158,8 @@ class AuthServer:
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=ORIGIN)
 
     async def registered(self, **more: Any) -> dict[str, Any]:
-        metadata = {
-            "client_name": "A client",
-            "redirect_uris": [CALLBACK],
-            "token_endpoint_auth_method": "none",
-            "grant_types": ["authorization_code", "refresh_token"],
-            **more,
-        }
         async with self.browser() as client:
-            response = await client.post("/register", json=metadata)
+            response = await client.post("/register", json=registration(**more))
         assert response.status_code == 201, response.text
         found: dict[str, Any] = response.json()
         return found
@@ -175,13 +179,7 @@ class AuthServer:
         return found
 
     async def refreshed(self, tokens: Mapping[str, Any], login: Login, **more: Any) -> httpx2.Response:
-        form = {
-            "grant_type": "refresh_token",
-            "refresh_token": tokens["refresh_token"],
-            "client_id": login.client_id,
-            **more,
-        }
-        return await self.post("/token", form)
+        return await self.post("/token", login.refresh_form(tokens, **more))
 
     async def post(self, path: str, form: Mapping[str, Any], **options: Any) -> httpx2.Response:
         async with self.browser() as client:
@@ -348,12 +346,7 @@ class ProxyFlow:
 
     async def begun(self) -> Login:
         if self.login is None:
-            metadata = {
-                "client_name": "A client",
-                "redirect_uris": [self.callback],
-                "token_endpoint_auth_method": "none",
-                "grant_types": ["authorization_code", "refresh_token"],
-            }
+            metadata = registration(redirect_uris=[self.callback])
             response = await self.client.post(f"{self.path}/register", json=metadata)
             assert response.status_code == 201, response.text
             self.login = Login(response.json()["client_id"], self.callback, **self.query)
@@ -394,13 +387,7 @@ class ProxyFlow:
         return found
 
     async def refreshed(self, tokens: Mapping[str, Any], **more: Any) -> httpx2.Response:
-        form = {
-            "grant_type": "refresh_token",
-            "refresh_token": tokens["refresh_token"],
-            "client_id": (await self.begun()).client_id,
-            **more,
-        }
-        return await self.post("/token", form)
+        return await self.post("/token", (await self.begun()).refresh_form(tokens, **more))
 
     async def revoked(self, token: str) -> httpx2.Response:
         return await self.post("/revoke", {"token": token, "client_id": (await self.begun()).client_id})
@@ -497,12 +484,8 @@ class User:
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(url)
             assert page.status_code == 200, page.text
-            forms = PageForms(page.text).forms
-            [form] = [
-                form
-                for form in forms
-                if (form.get("answer") == "deny" if self.name is None else form.get("user") == self.name)
-            ]
+            wanted = ("answer", "deny") if self.name is None else ("user", self.name)
+            [form] = [form for form in PageForms(page.text).forms if wanted in form.items()]
             answer = await browser.post(url, data=form)
             assert answer.status_code == 303, answer.text
             await browser.get(answer.headers["location"])

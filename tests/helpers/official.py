@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from jsonschema import Draft202012Validator
 # What authors put into these is theirs, so unknown members are welcome there.
 OPEN = {"_meta", "inputSchema", "outputSchema", "experimental", "data", "structuredContent", "arguments"}
 
+_EMPTY = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+
 RESULT_OF = {
-    "ping": "EmptyResult",
-    "logging/setLevel": "EmptyResult",
-    "resources/subscribe": "EmptyResult",
-    "resources/unsubscribe": "EmptyResult",
+    **dict.fromkeys(_EMPTY, "EmptyResult"),
     "initialize": "InitializeResult",
     "server/discover": "DiscoverResult",
     "subscriptions/listen": "SubscriptionsListenResult",
@@ -34,6 +34,9 @@ RESULT_OF = {
     "tasks/cancel": "CancelTaskResult",
     "tasks/result": "CallToolResult",  # of which tasks are made; the schema would let anything pass
 }
+
+META = "io.modelcontextprotocol/"
+STATELESS = "2026-07-28"
 
 ERROR_OF = {-32021: "MissingRequiredClientCapabilityError", -32022: "UnsupportedProtocolVersionError"}
 
@@ -65,16 +68,14 @@ class Official:
                 _close(definition)
         self.strict = strict
         self.validators: dict[str, list[Draft202012Validator]] = {}
-        self.notifications = {
-            definition["properties"]["method"]["const"]: name
-            for name, definition in self.definitions.items()
-            if name.endswith("Notification") and "const" in definition.get("properties", {}).get("method", {})
-        }
-        self.requests = {
-            definition["properties"]["method"]["const"]: name
-            for name, definition in self.definitions.items()
-            if name.endswith("Request") and "const" in definition.get("properties", {}).get("method", {})
-        }
+        self.notifications, self.requests = (
+            {
+                definition["properties"]["method"]["const"]: name
+                for name, definition in self.definitions.items()
+                if name.endswith(kind) and "const" in definition.get("properties", {}).get("method", {})
+            }
+            for kind in ("Notification", "Request")
+        )
 
     def check(self, name: str, value: Any) -> None:
         """Raise when `value` is not what the schema calls `name`."""
@@ -100,20 +101,16 @@ class Official:
         name = RESULT_OF[method]
         if method == "tools/call" and "task" in message["result"]:
             name = "CreateTaskResult"
+        if message["result"].get("resultType") == "input_required":
+            name = "InputRequiredResult"
         self.check(name, message["result"])
         for block in _blocks(message["result"]):
             self.block(block)
 
     def block(self, block: dict[str, Any]) -> None:
         """Check a content block against the definition of its own kind: a union hides extra members."""
-        names = {
-            "text": "TextContent",
-            "image": "ImageContent",
-            "audio": "AudioContent",
-            "resource_link": "ResourceLink",
-            "resource": "EmbeddedResource",
-        }
-        self.check(names[block["type"]], block)
+        names = {"resource_link": "ResourceLink", "resource": "EmbeddedResource"}
+        self.check(names.get(block["type"], f"{block['type'].title()}Content"), block)
 
     def error(self, message: dict[str, Any]) -> None:
         """Check an error response; one with a null id is exempt, as older schemas have no place for it."""
@@ -135,9 +132,11 @@ class Official:
         self.check(name, message)
 
     def request(self, message: dict[str, Any]) -> None:
-        """Check a request of the server's."""
+        """Check a request of the server's; older schemas leave out its envelope."""
         assert message["jsonrpc"] == "2.0"
-        self.check(self.requests[message["method"]], message)
+        name = self.requests[message["method"]]
+        members = self.definitions[name]["properties"]
+        self.check(name, {key: value for key, value in message.items() if key in members})
 
     def envelope(self, name: str, message: dict[str, Any]) -> None:
         """Check the JSON-RPC members."""
@@ -145,6 +144,60 @@ class Official:
         root = {self.key: self.definitions, "$ref": f"#/{self.key}/{name}"}
         assert not [*Draft202012Validator(root).iter_errors(message)], f"{self.revision} {name}: {message}"
         assert set(message) <= {"jsonrpc", "id", "result", "error"}
+
+
+class Judge:
+    """Checks the messages of a server by the schema of one revision and by the requests that were sent.
+
+    Requests with the metadata of the stateless revision, and what answers them, are judged by its schema.
+    """
+
+    def __init__(self, folder: Path, revision: str) -> None:
+        self.folder = folder
+        self.revision = revision
+        self.methods: dict[Any, list[tuple[str, str]]] = {}
+        """Methods and revisions by id: where two requests have one id, either may be the one that is answered."""
+
+    def expect(self, message: Any) -> None:
+        """Register a message that is sent."""
+        if isinstance(message, bytes):
+            try:
+                message = json.loads(message)
+            except (ValueError, RecursionError):
+                return
+        for each in message if isinstance(message, list) else [message]:
+            if isinstance(each, dict) and isinstance(each.get("id"), (str, int)):
+                params = each.get("params")
+                meta = params.get("_meta") if isinstance(params, dict) else None
+                is_stateless = isinstance(meta, dict) and META + "protocolVersion" in meta
+                revision = STATELESS if is_stateless else self.revision
+                self.methods.setdefault(each["id"], []).append((str(each.get("method")), revision))
+
+    def check(self, message: Any) -> Any:
+        """Return a valid message; raise for any other."""
+        for each in message if isinstance(message, list) else [message]:
+            self._check(each)
+        return message
+
+    def _check(self, message: dict[str, Any]) -> None:
+        schema, id_ = official(self.folder, self.revision), message.get("id")
+        if "method" in message:
+            is_subscription = META + "subscriptionId" in message.get("params", {}).get("_meta", {})
+            schema = official(self.folder, STATELESS) if is_subscription else schema
+            (schema.request if "id" in message else schema.notification)(message)
+        elif "id" not in message:
+            # The transport pages of all versions allow errors without an id, the older schemas do not.
+            official(self.folder, max(self.revision, "2025-11-25")).error(message)
+        elif id_ not in self.methods:
+            assert "error" in message, f"response without a request: {message}"
+            schema.error(message)
+        else:
+            *others, (method, revision) = self.methods[id_]
+            for other, version in others:
+                with suppress(AssertionError):
+                    official(self.folder, version).result(other, message)
+                    return
+            official(self.folder, revision).result(method, message)
 
 
 def _blocks(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
 from mcpkit.state.change import Change
 from mcpkit.state.principal import ANYONE, Principal
 from mcpkit.transports import Connection
-from tests.helpers.official import official
+from tests.helpers.official import META, Judge
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
@@ -24,8 +24,6 @@ REVISIONS = HANDSHAKE + STATELESS
 
 REMOVED = ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """The methods of the handshake era that are not served to a stateless request."""
-
-META = "io.modelcontextprotocol/"
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that the header `Mcp-Name` repeats, by method."""
@@ -45,6 +43,13 @@ def message(method: str, params: dict[str, Any] | None = None, id_: Any = 1) -> 
     """Return a request; without an id, a notification."""
     members: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
     return {name: value for name, value in members.items() if value is not None}
+
+
+def initialize(revision: str = "2025-11-25", **params: Any) -> dict[str, Any]:
+    """Return an `initialize` request."""
+    info = {"name": "test", "version": "1"}
+    default = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
+    return message("initialize", default | params, "initialize")
 
 
 def http_request(method: str, **params: Any) -> tuple[dict[str, str], dict[str, Any]]:
@@ -72,8 +77,8 @@ class Pipe:
         self.folder = folder
         self.out: asyncio.Queue[Any] = asyncio.Queue()
         self.verdict: AssertionError | None = None
-        self.methods: dict[Any, list[tuple[str, str]]] = {}
-        """By id, what has been asked: where two requests have one id, either may be the one that is answered."""
+        self.judge = Judge(folder, revision)
+        self.methods = self.judge.methods
         self.connection = Connection(server, self._judge, principal=principal)
         self.ids = 0
 
@@ -81,52 +86,15 @@ class Pipe:
         message = json.loads(line)
         try:
             assert b"\n" not in line
-            for each in message if isinstance(message, list) else [message]:
-                self._judge_one(each)
+            self.judge.check(message)
         except AssertionError as error:  # it must fail the test, not the server
             self.verdict = self.verdict or error
         self.out.put_nowait(message)
 
-    def _judge_one(self, message: dict[str, Any]) -> None:
-        params = message.get("params", {})
-        if "method" not in message:
-            self._judge_response(message)
-        elif "id" in message:
-            official(self.folder, self.revision).request(message)
-        elif META + "subscriptionId" in params.get("_meta", {}):
-            official(self.folder, STATELESS[-1]).notification(message)
-        else:
-            official(self.folder, self.revision).notification(message)
-
-    def _judge_response(self, message: dict[str, Any]) -> None:
-        id_ = message.get("id")
-        asked = [*self.methods.get(id_, ())]
-        if id_ is None or not asked:
-            asked.append(("ping", self.revision))
-        for method, revision in asked[:-1]:
-            with suppress(AssertionError):
-                official(self.folder, revision).result(method, message)
-                return
-        method, revision = asked[-1]
-        official(self.folder, revision).result(method, message)
-
     def send(self, message: Any) -> None:
         """Send any JSON value, or bytes as they are."""
-        for each in message if isinstance(message, list) else [message]:
-            if isinstance(each, dict):
-                self._expect(each)
+        self.judge.expect(message)
         self.connection.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
-
-    def _expect(self, request: dict[str, Any]) -> None:
-        params = request.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        is_stateless = isinstance(meta, dict) and META + "protocolVersion" in meta
-        revision = STATELESS[-1] if is_stateless else self.revision
-        id_, method = request.get("id"), request.get("method")
-        if isinstance(id_, str | int) and isinstance(method, str):
-            self.methods.setdefault(id_, []).append((method, revision))
-        if is_stateless:  # a refusal may have no id
-            self.methods.setdefault(None, []).append(("ping", revision))
 
     def start(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> int:
         """Send a request of this pipe's revision and return its id."""
@@ -215,12 +183,7 @@ class Pipe:
 
     async def initialize(self, **params: Any) -> dict[str, Any]:
         """Open a session of this pipe's revision."""
-        default = {
-            "protocolVersion": self.revision,
-            "capabilities": {},
-            "clientInfo": {"name": "wire", "version": "1"},
-        }
-        result = await self.result("initialize", default | params)
+        result = await self.result("initialize", initialize(self.revision, **params)["params"])
         self.notify("notifications/initialized")
         return result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import select
 import signal
 import socket
@@ -19,8 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpkit import Server
-from tests.helpers.pipe import META, stateless_meta
-from tests.helpers.serving import app_of, in_thread
+from tests.helpers.pipe import META, http_request, message, stateless_meta
+from tests.helpers.serving import app_of, environment, in_thread
 
 HELPERS = Path(__file__).parent
 ROOT = HELPERS.parents[1]
@@ -150,14 +149,10 @@ class Site:
         self, id_: str | int = 1, *, buffer: int | None = None, meta: Any = None, **wanted: Any
     ) -> EventStream:
         """Open a `subscriptions/listen` stream."""
-        message = {
-            "jsonrpc": "2.0",
-            "id": id_,
-            "method": "subscriptions/listen",
-            "params": {"_meta": meta or stateless_meta(), "notifications": wanted},
-        }
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
-        return EventStream(self.url, "POST", message, headers, buffer)
+        headers, _ = http_request("subscriptions/listen")
+        params = {"_meta": meta or stateless_meta(), "notifications": wanted}
+        request = message("subscriptions/listen", params, id_)
+        return EventStream(self.url, "POST", request, headers, buffer)
 
 
 def eventually(condition: Callable[[], object]) -> None:
@@ -184,16 +179,11 @@ def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: An
 
 def call(id_: int, tool: str, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
     params = {"name": tool, "arguments": arguments, "_meta": STATELESS_META | (meta or {})}
-    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+    return message("tools/call", params, id_)
 
 
 def line(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\n"
-
-
-def environment(**changes: object) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return inherited | {"PYTHONPATH": str(ROOT)} | {name: str(value) for name, value in changes.items()}
 
 
 def without(descriptor: int) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.client import OutgoingMessage
-from tests.helpers.serving import ROOT
+from tests.helpers.serving import environment
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds until a wait fails."""
@@ -75,15 +75,13 @@ class Process:
 
     def start(self) -> None:
         """Start it; `up` waits until it works."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        settings = {name: str(value) for name, value in self.settings.items()}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=inherited | {"PYTHONPATH": str(ROOT)} | settings,
+                env=environment(**self.settings),
                 start_new_session=True,
             )
 

@@ -11,8 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from tests.helpers.official import official
-from tests.helpers.pipe import HANDSHAKE, META, STATELESS, settle, stateless_meta
+from tests.helpers.official import Judge
+from tests.helpers.pipe import (
+    HANDSHAKE,
+    META,
+    NAMED_BY,
+    STATELESS,
+    initialize,
+    message,
+    settle,
+    stateless_meta,
+)
 from tests.helpers.serving import AT_ONCE, app_of
 
 App = Callable[..., Awaitable[None]]
@@ -30,9 +39,6 @@ LATER = 3600.0
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 CAPABILITIES: dict[str, dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 DECLARED = {META + "clientCapabilities": CAPABILITIES}
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_REQUESTS = {"elicitation/create": "ElicitRequest", "sampling/createMessage": "CreateMessageRequest"}
-"""Requests of servers, and their definitions in the schema."""
 
 
 def request(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
@@ -126,44 +132,6 @@ class EventReader:
                 value = self._fields["data"] + "\n" + value
             key = {"event": "type"}.get(name, name)
             self._fields[key] = int(value) if name == "retry" else value
-
-
-class Judge:
-    """Checks the messages of a server by the schema of one version and by the requests that were sent."""
-
-    def __init__(self, folder: Path, revision: str) -> None:
-        self._folder = folder
-        self.revision = revision
-        self._methods: dict[str | int, str] = {}
-
-    def expect(self, message: Any) -> None:
-        """Register a message that is sent."""
-        for each in message if isinstance(message, list) else [message]:
-            if isinstance(each, dict) and type(each.get("id")) in {str, int}:
-                self._methods[each["id"]] = str(each.get("method"))
-
-    def check(self, message: Any) -> Any:
-        """Return a valid message; raise for any other."""
-        for each in message if isinstance(message, list) else [message]:
-            schema = official(self._folder, self.revision)
-            if "method" in each and "id" in each:
-                definition = _REQUESTS[each["method"]]
-                # Before 2025-11-25 the schema of a request has no envelope.
-                members = schema.definitions[definition]["properties"]
-                schema.check(definition, {name: each[name] for name in each if name in members})
-            elif "method" in each:
-                schema.notification(each)
-            elif each.get("result", {}).get("resultType") == "input_required":
-                schema.check("InputRequiredResult", each["result"])
-            elif "id" not in each:
-                # The transport pages of all versions allow errors without an id, the older schemas do not.
-                official(self._folder, max(self.revision, "2025-11-25")).error(each)
-            elif each["id"] is None:
-                schema.error(each)
-            else:
-                assert each["id"] in self._methods, f"response without a request: {each}"
-                schema.result(self._methods[each["id"]], each)
-        return message
 
 
 class Answer:
@@ -334,6 +302,16 @@ class Answer:
         self._events.put_nowait(None)
 
 
+_SCOPE = {
+    "type": "http",
+    "asgi": {"version": "3.0"},
+    "http_version": "1.1",
+    "scheme": "http",
+    "root_path": "",
+}
+_SCOPE |= {"client": ("127.0.0.1", 50000), "server": ("127.0.0.1", 8000)}
+
+
 class Client:
     """Client of an ASGI app in this process."""
 
@@ -354,63 +332,36 @@ class Client:
     ) -> Answer:
         """Send a request; with `body=None`, send the body later with `feed`."""
         pairs = {"host": "localhost", "accept": BOTH} | dict(headers or {})
+        encoded = [
+            (name.lower().encode(), value if isinstance(value, bytes) else value.encode())
+            for name, value in pairs.items()
+            if value is not None
+        ]
         path, _, query = path.partition("?")
-        full_scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": [
-                (name.lower().encode(), value if isinstance(value, bytes) else value.encode())
-                for name, value in pairs.items()
-                if value is not None
-            ],
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", 8000),
-        } | scope
+        target = {"method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
+        full_scope = {**_SCOPE, **target, "headers": encoded, **scope}
         answer = Answer(self.app, full_scope, judge or Judge(self.folder, STATELESS[-1]))
         self.opened.append(answer)
         return answer if body is None else answer.feed(body)
 
     def post(
-        self,
-        message: Any,
-        headers: Headers | None = None,
-        *,
-        path: str = "/mcp",
-        judge: Judge | None = None,
-        **scope: Any,
+        self, message: Any, headers: Headers | None = None, *, path: str = "/mcp", **options: Any
     ) -> Answer:
-        """Post a JSON value or bytes."""
+        """Post a JSON value or bytes; for the options, see `open`."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        judge = judge or Judge(self.folder, STATELESS[-1])
-        judge.expect(message)
         pairs = {"content-type": "application/json"} | dict(headers or {})
-        return self.open("POST", path, headers=pairs, body=body, judge=judge, **scope)
+        judge = options.pop("judge", None) or Judge(self.folder, STATELESS[-1])
+        judge.expect(message)
+        return self.open("POST", path, headers=pairs, body=body, judge=judge, **options)
 
     def ask(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        id: Any = 1,
-        headers: Headers | None = None,
-        meta: dict[str, Any] | None = None,
+        self, method: str, params: Any = None, *, id: Any = 1, headers: Headers | None = None, meta: Any = None,
         **scope: Any,
-    ) -> Answer:
+    ) -> Answer:  # fmt: skip
         """Send a stateless request with the required headers."""
         params = {**(params or {}), "_meta": stateless_meta() | (meta or {})}
-        named_by = _NAMED_BY.get(method)
-        standard = {"mcp-protocol-version": STATELESS[-1], "mcp-method": method}
-        if named_by is not None:
-            standard["mcp-name"] = params.get(named_by)
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-        return self.post(message, standard | dict(headers or {}), **scope)
+        standard = standard_headers(method, params.get(NAMED_BY.get(method, "")))
+        return self.post(message(method, params, id), standard | dict(headers or {}), **scope)
 
     def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
         """Send a stateless tool call."""
@@ -465,17 +416,11 @@ class Session:
         return self.client.post(message, self.headers(headers), judge=self.judge)
 
     def ask(
-        self,
-        method: str,
-        params: dict[str, Any] | None = None,
-        *,
-        id: Any = None,
-        headers: Headers | None = None,
+        self, method: str, params: Any = None, *, id: Any = None, headers: Headers | None = None
     ) -> Answer:
         """Send a request."""
         self._ids += 1
-        message = {"jsonrpc": "2.0", "id": self._ids if id is None else id, "method": method}
-        return self.post(message | ({"params": params} if params is not None else {}), headers)
+        return self.post(message(method, params, self._ids if id is None else id), headers)
 
     def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Answer:
         """Call a tool with a progress token."""
@@ -488,8 +433,7 @@ class Session:
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> Answer:
         """Send a notification."""
-        message = {"jsonrpc": "2.0", "method": method, **({"params": params} if params is not None else {})}
-        return await self.post(message).whole()
+        return await self.post(message(method, params, None)).whole()
 
     def listen(self, after: str | None = None, headers: Headers | None = None) -> Answer:
         """Open the GET stream, or resume a stream after an event."""
@@ -499,16 +443,6 @@ class Session:
     async def delete(self) -> Answer:
         """End the session."""
         return await self.client.open("DELETE", headers=self.headers(), judge=self.judge).whole()
-
-
-def initialize(revision: str = "2025-11-25", **params: Any) -> dict[str, Any]:
-    """Return an `initialize` request."""
-    default = {
-        "protocolVersion": revision,
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    return {"jsonrpc": "2.0", "id": "initialize", "method": "initialize", "params": default | params}
 
 
 _served: list[Any] = []

@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tests.helpers.scripted_transport import discovered, initialized
+
 DEFAULT_TIMEOUT = 30.0
 SESSION = "the-session"
 
@@ -68,9 +70,8 @@ class Reply:
 
     async def json(self, message: Any, status: int = 200, headers: Headers | None = None) -> None:
         """Send a message."""
-        await self.send(
-            status, json.dumps(message).encode(), {"Content-Type": "application/json", **(headers or {})}
-        )
+        told = {"Content-Type": "application/json", **(headers or {})}
+        await self.send(status, json.dumps(message).encode(), told)
 
     async def result(self, result: Any, headers: Headers | None = None) -> None:
         """Send the result of the request as JSON."""
@@ -80,12 +81,8 @@ class Reply:
         self, status: int, code: int, text: str, headers: Headers | None = None, **more: Any
     ) -> None:
         """Send a JSON-RPC error, with the request's id unless `more` says otherwise."""
-        error = {
-            "jsonrpc": "2.0",
-            "id": self.asked.message["id"],
-            "error": {"code": code, "message": text},
-        } | more
-        await self.json(error, status, headers)
+        error = {"jsonrpc": "2.0", "id": self.asked.message["id"], "error": {"code": code, "message": text}}
+        await self.json(error | more, status, headers)
 
     def answer(self, result: Any) -> Any:
         """Return the message that answers the request."""
@@ -93,11 +90,8 @@ class Reply:
 
     async def begin_stream(self, headers: Headers | None = None) -> None:
         """Begin an event stream."""
-        await self.raw(
-            _head(
-                200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
-            )
-        )
+        told = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
+        await self.raw(_head(200, told))
 
     async def chunk(self, data: bytes) -> None:
         """Send bytes of a stream."""
@@ -128,10 +122,7 @@ class Reply:
 
     async def hang_up(self) -> None:
         """Wait until the client has gone."""
-        self.is_over = True
-        with suppress(ConnectionError):
-            while await asyncio.wait_for(self._reader.read(65536), DEFAULT_TIMEOUT):
-                pass
+        await asyncio.wait_for(self.gone(), DEFAULT_TIMEOUT)
 
 
 Script = Callable[[Asked, Reply], Awaitable[None]]
@@ -219,9 +210,8 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
-    headers = {
-        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
-    }
+    pairs = [line.partition(":") for line in lines if line]
+    headers = {name.lower(): value.strip() for name, _, value in pairs}
     return Asked(method, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
@@ -274,16 +264,11 @@ def greeting(
         elif asked.method == "DELETE":
             await reply.send(200)
         elif asked.rpc == "server/discover":
-            await reply.result(
-                {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-            )
+            await reply.result(discovered(asked.message)["result"])
         elif asked.rpc == "initialize":
             agreed = revision or asked.message["params"]["protocolVersion"]
-            told = {"name": "scripted", "version": "1"}
-            await reply.result(
-                {"protocolVersion": agreed, "capabilities": capabilities, "serverInfo": told},
-                {"Mcp-Session-Id": session} if session else None,
-            )
+            result = initialized(asked.message, agreed)["result"] | {"capabilities": capabilities}
+            await reply.result(result, {"Mcp-Session-Id": session} if session else None)
         elif asked.rpc == "tools/list":
             await reply.result({"tools": []})
         elif asked.rpc is not None and asked.rpc.startswith("notifications/"):

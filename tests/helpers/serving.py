@@ -113,6 +113,12 @@ def in_thread_at(make: Callable[[str], Any], **options: Any) -> Iterator[str]:
         asyncio.set_event_loop_policy(policy)  # which an old uvicorn changes for the whole process
 
 
+def environment(**changes: object) -> dict[str, str]:
+    """Return the environment of a child process that imports this package."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return inherited | {"PYTHONPATH": str(ROOT)} | {name: str(value) for name, value in changes.items()}
+
+
 class Served:
     """A server in a process of its own; a context manager that leaves no process of its behind.
 
@@ -125,8 +131,6 @@ class Served:
     """
 
     def __init__(self, command: Sequence[str], **settings: object) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        changes = {"PYTHONPATH": str(ROOT), **{name: str(value) for name, value in settings.items()}}
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -134,7 +138,7 @@ class Served:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            env=inherited | changes,
+            env=environment(**settings),
             start_new_session=True,
         )
         self._notes = ""
@@ -296,23 +300,13 @@ def serve_nginx(ports: NginxPorts, folder: Path, locations: str) -> Iterator[Ngi
     authority = CertificateAuthority(folder)
     certificate, key = authority.certificate("localhost")
     written = folder / "nginx.conf"
-    written.write_text(
-        _NGINX_CONFIGURATION.format(
-            folder=folder,
-            tls=ports.tls,
-            plain=ports.plain,
-            certificate=certificate,
-            key=key,
-            locations=locations,
-        )
-    )
+    values = {**ports._asdict(), "certificate": certificate, "key": key, "locations": locations}
+    written.write_text(_NGINX_CONFIGURATION.format(folder=folder, **values))
     log = folder / "nginx.log"
+    command = [found, "-p", str(folder), "-c", str(written), "-e", "stderr"]
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [found, "-p", str(folder), "-c", str(written), "-e", "stderr"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
         )
     try:
         _wait_for_nginx(ports, process, log)

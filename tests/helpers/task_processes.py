@@ -104,14 +104,9 @@ class TaskProcesses:
     async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
         """Start Python with some arguments."""
         lab = {"LAB_FOLDER": str(self.folder), "PYTHONPATH": str(ROOT)}
+        pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            env=os.environ | lab | environment,
-            cwd=self.folder,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            sys.executable, *arguments, env=os.environ | lab | environment, cwd=self.folder, **pipes
         )
         self.processes.append(process)
         return process
@@ -164,12 +159,7 @@ class TaskProcesses:
 
 if "LAB_FOLDER" in os.environ:
     folder = Path(os.environ["LAB_FOLDER"])
-    server = make_server(
-        folder / "lab.db",
-        folder / "ledger",
-        tasks=TaskOptions(
-            by="replicas" if os.environ.get("LAB_TASKS") == "replicas" else "workers",
-            lease=float(os.environ.get("LAB_LEASE", LEASE)),
-        ),
-    )
+    by: Any = os.environ.get("LAB_TASKS", "workers")
+    options = TaskOptions(by=by, lease=float(os.environ.get("LAB_LEASE", LEASE)))
+    server = make_server(folder / "lab.db", folder / "ledger", tasks=options)
     app = app_of(server, timeouts=Timeouts(shutdown=4))

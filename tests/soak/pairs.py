@@ -22,21 +22,31 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mcpkit import Access, Limits, Timeouts
-from tests.helpers.serving import app_of
-
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
-from mcpkit import CacheHint, Context, Principal, Scope, Server  # noqa: E402
+from mcpkit import Access, CacheHint, Context, Limits, Principal, Scope, Server, Timeouts  # noqa: E402
 from mcpkit.auth import AccessToken, TokenVerifier  # noqa: E402
 from mcpkit.state.principal import client as client_by_itself  # noqa: E402
 from mcpkit.state.principal import user  # noqa: E402
 from mcpkit.storage import Sqlite  # noqa: E402
-from tests.helpers.raw_client import DECLARED, Answer, Client, Session, accept, initialize, lifespan, within  # noqa: E402
+from tests.helpers.pipe import message  # noqa: E402
+from tests.helpers.raw_client import (  # noqa: E402
+    DECLARED,
+    Answer,
+    Client,
+    Session,
+    accept,
+    first_event,
+    initialize,
+    lifespan,
+    within,
+)
 from tests.helpers.servers.protected import Lenient  # noqa: E402
+from tests.helpers.serving import app_of  # noqa: E402
 
 SECRET = "a secret of some length"
 SCOPES = {
@@ -87,11 +97,8 @@ def make_server(shared: Sqlite) -> Server:
     async def odd() -> None: ...
 
     for issuer in ISSUERS:
-        server.tool(
-            lambda: None,
-            name=f"of_{issuer[8:11]}",
-            access=Access(visible=lambda who, issuer=issuer: who.issuer == issuer),
-        )
+        access = Access(visible=lambda who, issuer=issuer: who.issuer == issuer)
+        server.tool(lambda: None, name=f"of_{issuer[8:11]}", access=access)
 
     @server.resource("inbox://mine", access=Access(allow_anonymous=True), cache=CacheHint(60))
     def own(ctx: Context) -> str:
@@ -148,13 +155,8 @@ class World:
     async def _start(self, number: int) -> None:
         shared, stack = Sqlite(self._folder / "pairs.db"), AsyncExitStack()
         server = make_server(shared)
-        app = app_of(
-            server,
-            public_url=URL,
-            allowed_hosts=["localhost"],
-            timeouts=Timeouts(shutdown=0),
-            limits=Limits(max_sessions=100_000),
-        )
+        options = {"timeouts": Timeouts(shutdown=0), "limits": Limits(max_sessions=100_000)}
+        app = app_of(server, public_url=URL, allowed_hosts=["localhost"], **options)
         await stack.enter_async_context(lifespan(app))
         client = Client(app, self._folder)
         client.opened = _Unkept()
@@ -223,9 +225,8 @@ class Actor:
         """Raise LeakedError if a text names another principal."""
         if others := set(MARK.findall(text)) - {mark}:
             raise LeakedError(f"{mark} was told of {others}: {text[:500]}")
-        if mark == self.mark and (
-            boxes := {each for each in BOX.findall(text) if not each.startswith(self.box)}
-        ):
+        boxes = {each for each in BOX.findall(text) if not each.startswith(self.box)}
+        if mark == self.mark and boxes:
             raise LeakedError(f"{mark} was told of {boxes}: {text[:500]}")
         return text
 
@@ -237,7 +238,7 @@ class Actor:
         assert answer.status == 200, answer.body
         self.session = Session(client, "2025-11-25", answer.headers["mcp-session-id"], answer.judge)
         self.is_anonymous = anonymous
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        ready = message("notifications/initialized", None, None)
         assert (await self.at().post(ready, token).whole()).status == 202
         self.world.counts["anonymous sessions" if anonymous else "sessions"] += 1
 
@@ -267,20 +268,13 @@ class Actor:
 
     async def begin_question(self) -> None:
         """Begin a request of the stateless era that has to be gone on with."""
-        result = json.loads(
-            await self.check_response(self._ask("tools/call", {"name": "ask", "arguments": {}}))
-        )["result"]
-        self.state = result["requestState"]
+        answer = self._ask("tools/call", {"name": "ask", "arguments": {}})
+        self.state = json.loads(await self.check_response(answer))["result"]["requestState"]
 
     def answer(self, state: str) -> Answer:
         """Go on with a request."""
-        params = {
-            "name": "ask",
-            "arguments": {},
-            "requestState": state,
-            "inputResponses": {"#1": accept("me")},
-        }
-        return self._ask("tools/call", params)
+        answers = {"requestState": state, "inputResponses": {"#1": accept("me")}}
+        return self._ask("tools/call", {"name": "ask", "arguments": {}, **answers})
 
     def _ask(self, method: str, params: dict[str, Any]) -> Answer:
         client = self.world.any()
@@ -295,6 +289,10 @@ class Actor:
         return stream
 
 
+def _has_id(id_: str | None, who: Principal) -> bool:
+    return who.id == id_
+
+
 class Pair:
     """Two principals that differ in the user, the issuer, the client, or the kind."""
 
@@ -304,17 +302,14 @@ class Pair:
         issuer, other_issuer = draw.sample(ISSUERS, 2)
         name, app = f"s{number}", f"c{number}"
         # What they are is alike where it may be.
-        first, second = draw.choice(
-            [
-                ((issuer, name, app), (issuer, f"{name}x", app)),
-                ((issuer, name, app), (other_issuer, name, app)),
-                ((issuer, name, app), (issuer, name, f"{app}x")),
-                ((issuer, app, app), (issuer, None, app)),
-                ((issuer, None, app), (other_issuer, None, app)),
-            ]
-        )
-        self.first, self.second = Actor(world, *first), Actor(world, *second)
-        self.both = [self.first, self.second]
+        pairs: list[tuple[Any, Any]] = [
+            ((issuer, name, app), (issuer, f"{name}x", app)),
+            ((issuer, name, app), (other_issuer, name, app)),
+            ((issuer, name, app), (issuer, name, f"{app}x")),
+            ((issuer, app, app), (issuer, None, app)),
+            ((issuer, None, app), (other_issuer, None, app)),
+        ]
+        self.both = [Actor(world, *claims) for claims in draw.choice(pairs)]
         draw.shuffle(self.both)
 
     async def begin(self) -> None:
@@ -362,9 +357,8 @@ class Pair:
             assert (await each.at().call_tool("say", headers={}).whole()).status == 404
             each.is_anonymous = False
             self.world.counts["adoptions"] += 1
-            if winners == [each]:
-                continue
-            await each.open(anonymous=False)  # somebody else has been faster
+            if winners != [each]:
+                await each.open(anonymous=False)
 
     async def _use_sessions_of_the_other(self) -> None:
         """Come with the other's id in all ways."""
@@ -396,33 +390,28 @@ class Pair:
             subscribed = each.at().ask("resources/subscribe", {"uri": "inbox://{box}"}, headers=each.token)
             assert (await subscribed.whole()).status == 200
             streams.append(await each.listen())
-        primed = [await stream.event() for stream in streams]
+        primed = [await first_event(stream) for stream in streams]
         is_by_function = self.draw.random() < 0.5
         # Told by either worker, to who listens at either. What has been told before is heard before.
         for each in self.both:
-            to: Any = Principal(each.id)
-            if is_by_function:
-                to = lambda who, id_=each.id: who.id == id_  # noqa: E731
+            to: Any = partial(_has_id, each.id) if is_by_function else Principal(each.id)
             for number, server in enumerate(self.world.servers):
                 server.notify_resource_updated(f"inbox://{each.box}{number}", to=to)
         for each, stream in zip(self.both, streams, strict=True):
             boxes: set[str] = set()
             while len(boxes) < 2:
-                message = await within(stream.message())
-                assert message is not None, "the stream has ended"
-                text = each.check(json.dumps(message), each.mark)
+                update = await within(stream.message())
+                assert update is not None, "the stream has ended"
+                text = each.check(json.dumps(update), each.mark)
                 boxes.update(BOX.findall(text))
                 self.world.counts["updates"] += 1
-        for number, (own, other) in enumerate((self.both, self.both[::-1])):
-            event = primed[1 - number]
-            assert event is not None
-            back = await own.at().listen(event.id, headers=own.token).head()  # a stream of its own, at best
+        for number, own in enumerate(self.both):
+            back = await own.at().listen(primed[1 - number].id, headers=own.token).head()  # its own, at best
             assert back.status in {200, 400}
             for event_ in back.waiting():  # messages for `mine`, whichever stream
                 own.check(event_.data or "", own.mark)
             back.disconnect()
             await own.check_response(back)
-            assert other is not own
         for each, stream in zip(self.both, streams, strict=True):
             stream.disconnect()
             await each.check_response(stream)
