@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from mcpkit import Server
 from mcpkit.auth import Auth0, Cognito, Entra, InvalidTokenError, Jwt, Keycloak, Okta
-from tests.helpers.clock import Clock
 from tests.helpers.signed_tokens import NOW, Signer
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
 from mcpkit.client.link.cache import ResultCache
 from mcpkit.client.link.pages import MAX_PAGES, all_pages
 from mcpkit.exceptions import IncompleteListError
-from tests.helpers.clock import Clock
 from tests.helpers.tables import each_row
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

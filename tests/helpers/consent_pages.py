@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from mcpkit import Scope, Server
 from mcpkit.auth import OAuthProxy
-from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import FakeUpstream, Login, client_documents, registration
 from tests.helpers.serving import in_thread, in_thread_at
+from tests.helpers.waiting import Clock
 
 LOGO = Path(__file__).with_name("logo.svg")
 DOCUMENT = "https://claude.ai/oauth/mcp-oauth-client-metadata"

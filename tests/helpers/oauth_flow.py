@@ -38,7 +38,7 @@ from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.state.keys import Keys
 from mcpkit.state.memory import Memory
 from mcpkit.state.scopes import Scopes
-from tests.helpers.clock import Clock
+from tests.helpers.waiting import Clock
 
 ORIGIN = "http://127.0.0.1:8000"
 

@@ -16,7 +16,6 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Scope, Server
 from mcpkit.auth import Jwt, UpstreamProvider
 from mcpkit.doctor import Finding, check_authorization
-from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import (
     AUTHORIZE,
     GITHUB_APPLICATION,
@@ -37,6 +36,7 @@ from tests.helpers.oauth_flow import ProxyFlow, redirect_params
 from tests.helpers.pipe import http_request
 from tests.helpers.raw_client import lifespan
 from tests.helpers.signed_tokens import Signer
+from tests.helpers.waiting import Clock
 
 TENANT = "f7e1c2a4-0b3d-4c5e-8f60-112233445566"
 CLIENT_ID = "11111111-2222-3333-4444-555555555555"

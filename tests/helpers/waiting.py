@@ -26,6 +26,20 @@ async def over(task: asyncio.Task[Any]) -> None:
     await asyncio.wait([task])
 
 
+class Clock:
+    """A time that passes when the test says so.
+
+    Args:
+        now: When it begins, in seconds.
+    """
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class LoopClock:
     """The time of the running event loop, which can be moved forward.
 

@@ -26,11 +26,10 @@ from mcpkit.common.installation import install_command
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import AccessLog, RequestTiming, SizeLimit, Telemetry, Timing
 from mcpkit.testing import connect
-from tests.helpers.clock import Clock
 from tests.helpers.identity_provider import RESOURCE_SERVER, providing
 from tests.helpers.raw_client import serving
 from tests.helpers.servers.protected import ISSUER, Table, bearer
-from tests.helpers.waiting import Work, over
+from tests.helpers.waiting import Clock, Work, over
 
 pytestmark = pytest.mark.anyio
 

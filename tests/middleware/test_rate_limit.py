@@ -15,12 +15,11 @@ from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middleware import RateLimit
 from mcpkit.storage import Memory, Redis
 from mcpkit.testing import TestClient, connect
-from tests.helpers.clock import Clock
 from tests.helpers.engines import ENGINES, REPLICAS, Engine, engines, replicas
 from tests.helpers.raw_client import Client, serving
 from tests.helpers.redis_server import RedisServer, common_server
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,6 @@ from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.connection import Connection
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
-from tests.helpers.clock import Clock
 from tests.helpers.elicitation import (
     ALL_REVISIONS,
     REVISIONS,
@@ -29,7 +28,7 @@ from tests.helpers.elicitation import (
     sampling_result,
 )
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from mcpkit.common.installation import install_command
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.storage import Memory
 from mcpkit.testing import connect
-from tests.helpers.clock import Clock
 from tests.helpers.elicitation import City, ScriptedAnswers, call_tool, make_server
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

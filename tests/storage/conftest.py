@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcpkit.storage import Memory, Sqlite
-from tests.helpers.clock import Clock
 from tests.helpers.engines import Engine, close, make_engine
+from tests.helpers.waiting import Clock
 
 
 @pytest.fixture

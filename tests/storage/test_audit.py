@@ -13,7 +13,7 @@ from mcpkit.auth import AuditEvent, AuditLog, AuditMeter
 from mcpkit.state.keys import Keys
 from mcpkit.state.principal import user
 from mcpkit.state.scopes import Scopes
-from tests.helpers.clock import Clock
+from tests.helpers.waiting import Clock
 
 ISSUER = "https://id.example.com"
 

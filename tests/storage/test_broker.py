@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.storage import StoredValue
-from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     THREADS,
     Engine,
@@ -27,6 +26,7 @@ from tests.helpers.engines import (
     size,
     write,
 )
+from tests.helpers.waiting import Clock
 
 
 def test_publish_reaches_every_listener_of_the_topic_in_order(engine):

@@ -13,9 +13,8 @@ import pytest
 from mcpkit import Server
 from mcpkit.state.presence import _FORGOTTEN, MISSED, Presence
 from mcpkit.storage import Memory
-from tests.helpers.clock import Clock
 from tests.helpers.engines import delete, done, put
-from tests.helpers.waiting import over, until
+from tests.helpers.waiting import Clock, over, until
 
 
 def beat(*members: Presence, times: int = 1) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.state.queue import Job
-from tests.helpers.clock import Clock
 from tests.helpers.engines import (
     LINE,
     THREADS,
@@ -29,6 +28,7 @@ from tests.helpers.engines import (
     take,
     take_one,
 )
+from tests.helpers.waiting import Clock
 
 
 def subscribe(engine: Engine, *topics: str) -> list[tuple[str, str]]:

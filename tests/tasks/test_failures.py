@@ -15,7 +15,6 @@ from mcpkit.storage import Memory
 from mcpkit.tasks import runner
 from mcpkit.tasks.runner import LOST
 from mcpkit.testing import TestClient, connect
-from tests.helpers.clock import Clock
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
 from tests.helpers.waiting import DEFAULT_TIMEOUT, until

@@ -18,9 +18,8 @@ from mcpkit.storage import Memory
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner
-from tests.helpers.clock import Clock
 from tests.helpers.engines import done
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 

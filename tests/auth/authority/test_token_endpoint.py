@@ -13,9 +13,9 @@ from joserfc.jwk import KeySet
 
 from mcpkit.auth import DevClient, DevUser, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
-from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import MCP, ORIGIN, SSE, AuthServer, Login, redirect_params, submit_login
 from tests.helpers.tables import each_row
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

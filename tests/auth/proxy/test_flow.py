@@ -15,7 +15,6 @@ import pytest
 from mcpkit.auth import InvalidTokenError, OAuthProxy, VerifierUnavailableError
 from mcpkit.state.principal import Principal
 from mcpkit.storage import Sqlite
-from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,
@@ -26,6 +25,7 @@ from tests.helpers.oauth_flow import (
     site,
 )
 from tests.helpers.tables import each_row
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ import pytest
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
 from mcpkit.client.authorization.checking.hosts import HOSTS, hosts_at
-from tests.helpers.clock import Clock
 from tests.helpers.provider_sites import (
     CLIENT_SECRET,
     KINDS,
@@ -26,6 +25,7 @@ from tests.helpers.provider_sites import (
 )
 from tests.helpers.serving import ROOT
 from tests.helpers.signed_tokens import NOW
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,8 @@ from mcpkit.auth.proxy.logins import LEASE
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.state.memory import Memory
 from mcpkit.state.principal import Principal
-from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import ProxyServer
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 

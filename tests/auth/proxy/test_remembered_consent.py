@@ -15,7 +15,6 @@ from mcpkit.auth.base64url import encode
 from mcpkit.auth.proxy.remembered import FIELD
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.revocations import Revocations
-from tests.helpers.clock import Clock
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,
@@ -26,6 +25,7 @@ from tests.helpers.oauth_flow import (
     redirect_params,
 )
 from tests.helpers.tables import each_row
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 
 from mcpkit.auth import Jwt, UpstreamProvider
 from tests.helpers.browser import Browser, Launched, Profile
-from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import CLIENT, OLD, KeyIssuer, OpenIdSite, UpstreamLogin, openid, serve_keys
 from tests.helpers.signed_tokens import NOW
+from tests.helpers.waiting import Clock
 from tests.integration.auth.clients import User
 from tests.integration.auth.servers import ProxyServer, serve_proxy
 

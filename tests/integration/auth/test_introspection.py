@@ -16,10 +16,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from mcpkit.auth import AccessToken, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
 from mcpkit.client.authorization.metadata import authorization_server
 from mcpkit.client.authorization.web import Web
-from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, is_verified
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,9 @@ from starlette.testclient import TestClient
 
 from mcpkit import HttpOptions
 from mcpkit.auth import Jwt
-from tests.helpers.clock import Clock
 from tests.helpers.serving import ROOT, NginxPorts, free_ports, in_thread, serve_nginx
 from tests.helpers.signed_tokens import NOW, Signer
+from tests.helpers.waiting import Clock
 from tests.integration.auth.clients import TIME_OUT, User, authorization
 from tests.integration.auth.servers import make_proxy, make_server, serve_provider, tool_call
 

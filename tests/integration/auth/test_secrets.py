@@ -20,7 +20,6 @@ from starlette.responses import JSONResponse, Response
 from mcpkit.auth import UpstreamProvider
 from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.storage import Sqlite
-from tests.helpers.clock import Clock
 from tests.helpers.fake_idp import (
     CLIENT,
     REVOKE,
@@ -33,6 +32,7 @@ from tests.helpers.fake_idp import (
 )
 from tests.helpers.oauth_flow import PROXY_ORIGIN, SECRET, ProxyFlow, ProxyServer
 from tests.helpers.signed_tokens import Signer
+from tests.helpers.waiting import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,22 @@ import pytest
 
 from mcpkit import Context, Depends, File, Image, Server, ToolResult, user
 from mcpkit.testing import TestClient, connect
-from tests.helpers.shown import ERAS, Shown, in_loop
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
+
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+
+
+def in_loop() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+class Shown:
+    """Shows where it is shown."""
+
+    def _repr_markdown_(self) -> str:
+        return "shown in the loop" if in_loop() else "shown in a thread"
+
 
 pytestmark = pytest.mark.anyio
 

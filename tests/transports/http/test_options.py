@@ -20,10 +20,9 @@ from mcpkit import HttpOptions, Server
 from mcpkit.common.errors import RegistrationError
 from mcpkit.storage import Memory
 from mcpkit.transports.http.options import ASGI_OPTIONS, Settings
-from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, lifespan
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 

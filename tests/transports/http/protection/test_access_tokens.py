@@ -14,7 +14,6 @@ from mcpkit import Access, HttpOptions, Limits, Principal, Server
 from mcpkit.auth import AccessToken, Jwt, TokenVerifier
 from mcpkit.testing import connect
 from mcpkit.transports.http.protection import verification
-from tests.helpers.clock import Clock
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer

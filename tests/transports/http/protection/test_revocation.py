@@ -15,11 +15,10 @@ from mcpkit.state.revocations import MOST_HEARD, Revocations
 from mcpkit.storage import Memory
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
-from tests.helpers.clock import Clock
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
 from tests.helpers.servers.protected import ISSUER, Table, bearer, listening, old_of, session_of, status_of
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 
