@@ -17,7 +17,7 @@ from mcpkit.tasks.runner import LOST
 from mcpkit.testing import TestClient, connect
 from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
-from tests.helpers.waiting import DEFAULT_TIMEOUT, until
+from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long]
 

@@ -18,7 +18,7 @@ from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import until
+from tests.helpers.waiting import Clock, until
 from tests.transports.conftest import REQUESTS
 
 pytestmark = pytest.mark.anyio
