@@ -6,11 +6,11 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
-from pydantic import BaseModel, computed_field, field_serializer
+from pydantic import BaseModel, computed_field
 from typing_extensions import TypedDict
 
 from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
@@ -49,14 +49,6 @@ class Failing(BaseModel):
     @computed_field
     def ratio(self) -> float:
         return 1 / (self.inner - 1)
-
-
-class Serialized(BaseModel):
-    code: int = 1
-
-    @field_serializer("code")
-    def write(self, code: int) -> str:
-        raise LookupError("hunter2")
 
 
 class Unread(list[int]):
@@ -137,7 +129,6 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [1, Hidden()]}, f"result.a[1] {NOT_JSON} a Hidden; return its data as a dict"),
     (Hidden, f"result {NOT_JSON} a Hidden; return its data as a dict"),
     (lambda: {1: "a", "1": "b"}, f'result.1 {TWO_KEYS} become "1"'),
-    (lambda: [{"a": {True: 1, "true": 2}}], f"result[0].a.true {TWO_KEYS}"),
     (lambda: {"a": {(1, 2): 3}}, f"result.a {NOT_JSON} a tuple as a key; use a string"),
     (lambda: {"a": 1 + 2j}, f"result.a {NOT_JSON} a complex number; return [z.real, z.imag]"),
     (lambda: [1, fetch], f"result[1] {NOT_JSON} a function; call it"),
@@ -156,7 +147,6 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [fetch()]}, f"result.a[0] {NOT_AWAITED}"),
     (lambda: {"a": stream()}, f"result.a {NOT_JSON} an async_generator that was not iterated"),
     (Failing, "result.ratio could not be read: ZeroDivisionError was raised; the server's log has the traceback"),
-    (Serialized, "result.code could not be read: "),
     (lambda: {"a": Unread([1])}, "result.a could not be read: LookupError was raised"),
     (lambda: {"a": failing_iterator()}, "result.a could not be read: LookupError was raised"),
     (exhausted, f"result.numbers {NOT_JSON} an exhausted generator"),
@@ -165,37 +155,25 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: ["a", Image(data=b"?")], "result[1] cannot be sent: the data is not a known type of image. Pass mime_"),
     (lambda: Row(1, {"1": 1, 1: 2}), f"result.counts.1 {TWO_KEYS}"),  # type: ignore[dict-item]
     (lambda: Sheet.model_construct(counts={"1": 1, 1: 2}), f"result.counts.1 {TWO_KEYS}"),  # type: ignore[dict-item]
-    (lambda: Sheet(more={"1": 1, 1: 2}), f"result.more.1 {TWO_KEYS}"),
     (lambda: Sheet(more=[Hidden()]), f"result.more[0] {NOT_JSON} a Hidden"),
 ]  # fmt: skip
 TYPED: list[tuple[Any, Callable[[], Any], str]] = [
     (str, lambda: None, "result: expected a string, got null; return a value of the declared type, or change the type"),
-    (int, lambda: "12", 'result: expected an integer, got "12"; return a value of the declared type'),
     (list[int], lambda: [1, "2"], 'result[1]: expected an integer, got "2"'),
     (Place, lambda: {"name": "a"}, "result.height: expected a number, but it is missing"),
     (Place, lambda: Place(name="a", height=math.nan),
      "result.height cannot be converted to JSON: NaN; return None or a string"),
-    (float, lambda: -math.inf, "result cannot be converted to JSON: -Infinity"),
     (dict[str, list[float]], lambda: {"a": [1, math.inf]}, "result.a[1] cannot be converted to JSON: Infinity"),
     (Report, lambda: {"rows": [Row(1.5)] * 3 + [Row(math.nan)]}, "result.rows[3].price cannot be converted to JSON"),
     (Report, lambda: {"rows": [Row(1, {"1": 1, 1: 2})]}, "result.rows[0].counts.1 cannot be converted to JSON: two"),
-    (Row, lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 cannot be converted to JSON: two keys"),
-    (Row, lambda: Row(1, more={"1": 1, 1: 2}), "result.more.1 cannot be converted to JSON: two keys"),
-    (Sheet, lambda: Sheet(more=Hidden()), "result.more cannot be converted to JSON: a Hidden"),
-    (dict[str, Any], lambda: {"a": {"1": 1, 1: 2}}, "result.a.1 cannot be converted to JSON: two keys"),
     (dict[str, int], lambda: {"1": 1, 1: 2}, "result.1 cannot be converted to JSON: two keys"),
     (dict[str, Any], lambda: {"a": "\ud800"}, "result.a cannot be converted to JSON: a lone surrogate"),
-    (list[str], lambda: ["\ud800"], "result[0] cannot be converted to JSON: a lone surrogate"),
     (int, lambda: 10**5000, "result cannot be converted to JSON: an integer of 16,610 bits"),
-    (list[int], lambda: [1, 10**400], "result[1] cannot be converted to JSON: an integer of 1,329 bits"),
     (int, fetch, "result cannot be converted to JSON: a coroutine that was not awaited; write `return await ...`"),
-    (list[int], lambda: [fetch(), fetch()], "result[0] cannot be converted to JSON: a coroutine that was not awaited"),
-    (Place, fetch, "result cannot be converted to JSON: a coroutine that was not awaited"),
     (list[Place], lambda: [fetch()], "result[0] cannot be converted to JSON: a coroutine that was not awaited"),
     (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
     (str, lambda: b"abc", "result: expected text, got bytes; decode them, or change the type to `bytes`"),
     (list[str], lambda: ["a", bytearray(b"b")], "result[1]: expected text, got bytes; decode them"),
-    (dict[str, str], lambda: {"a": memoryview(b"b")}, "result.a: expected text, got bytes; decode them"),
     # A class whose fields are all optional fits anything that has none of them.
     (Sheet, Hidden, "result cannot be converted to JSON: a Hidden"),
     (Sheet, lambda: LookupError("hunter2"), "result cannot be converted to JSON: a LookupError; raise it instead"),
@@ -288,17 +266,8 @@ class DataPoint:
     x: int = 1
 
 
-class Pair(NamedTuple):
-    a: int = 1
-    b: int = 2
-
-
 class Named(str):
     __slots__ = ()
-
-
-class Mapped(dict[str, int]):
-    pass
 
 
 class Html:
@@ -313,7 +282,7 @@ def describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-@each_row("kind", [DataPoint, Pair, Named, Mapped, Html, Html.Inner])
+@each_row("kind", [DataPoint, Named, Html, Html.Inner])
 async def test_as_content_of_any_class(kind: Any) -> None:
     server = Server("s")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +14,7 @@ import pytest
 from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.pipe import ImpatientClient, settle
-from tests.helpers.process_client import Host, call
-from tests.helpers.raw_client import PING, Client, initialize, text_of
+from tests.helpers.raw_client import Client, initialize, text_of
 from tests.helpers.waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
@@ -192,48 +189,3 @@ async def test_http_middleware_state_after_the_lifespan_wait_is_503(schema_dir: 
     await until(lambda: tables.has_yielded)
     assert text_of(await client.call_tool("early").response()) == "x"
     await client.aclose()
-
-
-# Standard streams
-
-PROGRAM = """
-import anyio.to_thread, os
-from contextlib import asynccontextmanager
-from pathlib import Path
-from mcpkit import Context, Server
-
-@asynccontextmanager
-async def lifespan(server):
-    text = await anyio.to_thread.run_sync(Path(os.environ["GATE"]).read_text)  # until the test writes to it
-    if text == "fail":
-        raise OSError("no database")
-    @server.tool
-    def count_orders(ctx: Context) -> int:
-        return ctx.state["orders"]
-    yield {"orders": 2}
-
-Server("tables", lifespan=lifespan).run()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["succeed", "fail"])
-def test_stdio_host_that_calls_right_after_initialize(text: str, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    with Host(command=(sys.executable, "-c", PROGRAM), GATE=gate) as host:
-        tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        host.send(initialize(), tools, call(2, "count_orders"), call(3, "count_ghosts"), PING | {"id": 4})
-        assert host.receive() == {"jsonrpc": "2.0", "id": 4, "result": {}}
-        gate.write_text(text)
-        if text == "fail":
-            assert host.read_notes().count("OSError: no database") == 1
-            assert host.wait() == 1
-            return
-        responses = {message["id"]: message for message in (host.receive() for _ in range(4))}
-        assert responses["initialize"]["result"]["capabilities"].keys() == {"logging", "tools"}
-        assert names(responses[1]["result"]["tools"]) == ["count_orders"]
-        assert text_of(responses[2]) == "2"
-        assert responses[3]["error"]["message"] == "Unknown tool: count_ghosts"
-        host.close_input()
-        assert host.wait() == 0

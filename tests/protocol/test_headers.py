@@ -7,13 +7,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import ProtocolError
 from mcpkit.common.errors import HEADER_MISMATCH
-from mcpkit.protocol.header_fields import accepts, host, is_same_origin, origin, token68
+from mcpkit.protocol.header_fields import accepts, host, is_same_origin, origin
 from mcpkit.protocol.headers import check_mirrored, check_standard, decode, encode
 from mcpkit.schema import MirroredParameter
 from tests.helpers.tables import each_row
@@ -183,23 +182,6 @@ def test_header_bytes_pass_only_in_the_two_forms_of_the_value(header: bytes, val
 )  # fmt: skip
 def test_accept_is_read_by_its_grammar(value: str, json: bool, stream: bool) -> None:
     assert (accepts(value, "application/json"), accepts(value, "text/event-stream")) == (json, stream)
-
-
-@each_row(
-    ("value", "expected"),
-    [
-        ("Bearer aZ9-._~+/==", "aZ9-._~+/=="), ("bearer   a", "a"), (" BEARER a\t", "a"), ("Basic a", None),
-        ("Bearer2 a", None),
-        *((value, ValueError) for value in ("Bearer", "Bearer a b", "Bearer a,b", 'Bearer a="b"')),
-        *((value, ValueError) for value in ("Bearer\ta", "Bearer =a", "Bearer é", "Bearer a\nb")),
-    ],
-)  # fmt: skip
-def test_credentials_are_a_scheme_and_one_token(value: str, expected: str | type[ValueError] | None) -> None:
-    if expected is ValueError:
-        with pytest.raises(ValueError, match="not a single token"):
-            token68(value, "bearer")
-    else:
-        assert token68(value, "bearer") == expected
 
 
 HOSTS = [

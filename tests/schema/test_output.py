@@ -127,17 +127,6 @@ def test_output_structure_with_content_field_is_refused() -> None:
         Output.of(Broken)
 
 
-def test_output_array_schema_is_wrapped_in_object() -> None:
-    output = output_of(list[int])
-    assert output.is_wrapped
-    assert output.schema == {"type": "array", "items": {"type": "integer"}}
-    assert output.object_schema == {
-        "type": "object",
-        "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["result"],
-    }
-
-
 @each_row(
     ("annotation", "value", "dumped"),
     [

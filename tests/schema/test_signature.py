@@ -55,19 +55,13 @@ def test_signature_of_function() -> None:
         3, False, "How long."), ("unit", str, "c", False, None)]  # fmt: skip
 
 
-def test_signature_injected_parameter_is_no_argument() -> None:
-    signature = signature_of(coroutine)
-    assert [p.name for p in signature.injected] == ["ctx"]
-    assert [p.name for p in signature.parameters] == ["city"]
-    assert signature.is_async
-    assert signature.returns is type(None)
-
-
 def test_signature_of_partial_omits_bound_arguments() -> None:
     assert names(functools.partial(plain, "here")) == ["days", "unit"]
     assert names(functools.partial(plain, days=1)) == ["city", "unit"]
     assert names(functools.partial(functools.partial(plain, days=1), unit="f")) == ["city"]
-    assert signature_of(functools.partial(coroutine, city="x")).is_async
+    bound = signature_of(functools.partial(coroutine, city="x"))
+    assert ([p.name for p in bound.injected], [*bound.parameters], bound.is_async) == (["ctx"], [], True)
+    assert bound.returns is type(None)
     assert signature_of(functools.partial(plain, days=1)).name == "plain"
 
 
