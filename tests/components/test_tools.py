@@ -24,18 +24,16 @@ def server() -> Server:
 
 
 class Greeter:
-    greeting = "Hello"
-
     def method(self, name: str) -> str:
-        return f"{self.greeting}, {name}!"
+        return greet("Hello", name)
 
     @classmethod
     def class_method(cls, name: str) -> str:
-        return f"{cls.greeting}, {name}!"
+        return greet("Hello", name)
 
     @staticmethod
     def static_method(name: str) -> str:
-        return f"Hello, {name}!"
+        return greet("Hello", name)
 
     __call__ = method
 
@@ -50,7 +48,7 @@ def greet(greeting: str, name: str) -> str:
 
 
 async def async_greet(greeting: str, name: str) -> str:
-    return f"{greeting}, {name}!"
+    return greet(greeting, name)
 
 
 def returns_awaitable(name: str):  # type: ignore[no-untyped-def]  # so that it shows at the call only

@@ -10,7 +10,6 @@ from mcpkit import ProtocolError, Server
 from mcpkit.testing import connect
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
-ALL_REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", *REVISIONS]
 
 
 @dataclass

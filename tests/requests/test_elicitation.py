@@ -19,7 +19,6 @@ from mcpkit.engine.connection import Connection
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
 from tests.helpers.elicitation import (
-    ALL_REVISIONS,
     REVISIONS,
     City,
     ScriptedAnswers,
@@ -32,6 +31,7 @@ from tests.helpers.waiting import Clock, until
 
 pytestmark = pytest.mark.anyio
 
+ALL_REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", *REVISIONS]
 BOTH = pytest.mark.parametrize("revision", REVISIONS)
 PAGE = "https://example.com/pay"
 ACCEPTED = {"action": "accept"}
@@ -57,16 +57,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def handshake(
-    server: Server, receive: Any, capabilities: dict[str, Any], **options: Any
-) -> tuple[Connection, Any]:
+def handshake(server: Server, receive: Any) -> tuple[Connection, Any]:
     """Open a connection of 2025-11-25; return it and the function that sends it a message."""
-    connection = Connection(server, receive, **options)
+    connection = Connection(server, receive)
 
     def send(method: str, params: dict[str, Any], **id_: int) -> None:
         connection.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **id_}).encode())
 
-    info = {"clientInfo": {"name": "test", "version": "1"}, "capabilities": capabilities}
+    info = {"clientInfo": {"name": "test", "version": "1"}, "capabilities": {"elicitation": {}}}
     send("initialize", {"protocolVersion": "2025-11-25", **info}, id=0)
     return connection, send
 
@@ -233,18 +231,13 @@ async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision:
 # Clients that do not answer
 
 
-@pytest.mark.parametrize("is_read", [True, False], ids=["answers nothing", "reads nothing"])
-async def test_question_timeout_fails_the_call(is_read: bool) -> None:
+async def test_question_timeout_fails_the_call() -> None:
     server = Server("slow", timeouts=Timeouts(client_request=0.01))
     messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     server.tool(days)
 
-    async def never() -> None:
-        await asyncio.Event().wait()
-
-    ready = {} if is_read else {"ready": never}
     receive = lambda line: messages.put_nowait(json.loads(line))  # noqa: E731
-    connection, send = handshake(server, receive, {"elicitation": {}}, **ready)
+    connection, send = handshake(server, receive)
     send("tools/call", {"name": "days"}, id=1)
     received = []
     while not received or received[-1].get("id") != 1 or "method" in received[-1]:
@@ -273,7 +266,7 @@ async def test_cancelled_call_cancels_its_question() -> None:
 async def test_open_questions_of_a_client_are_limited() -> None:
     sent: list[dict[str, Any]] = []
     receive = lambda line: sent.append(json.loads(line))  # noqa: E731
-    connection, send = handshake(make_server(days), receive, {"elicitation": {}})
+    connection, send = handshake(make_server(days), receive)
 
     def responses() -> dict[int, Any]:
         return {message["id"]: message for message in sent if message.keys() & {"result", "error"}}

@@ -149,15 +149,8 @@ def test_encrypt_state_without_cryptography_names_the_extra(monkeypatch: pytest.
 # What runs in a round
 
 
-@pytest.mark.parametrize(
-    ("is_swapped", "change"),
-    [
-        (True, "(value), and was another one in an earlier round, where this one had the key '#3'"),
-        (False, "(name, days), and was another one in an earlier round, which did not have this one"),
-    ],
-)
 async def test_question_that_differs_between_rounds_is_refused_and_logged(
-    is_swapped: bool, change: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     rounds: list[int] = []
 
@@ -167,7 +160,7 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
         home, age = ElicitRequest(f"Where does {name} live?", City), ElicitRequest(f"How old is {name}?", int)
         if len(rounds) < 3:
             await ctx.ask(home, age)
-        await ctx.ask(*([age, home] if is_swapped else [ElicitRequest("Where?", City), age]))
+        await ctx.ask(age, home)
         return ""
 
     answers = ScriptedAnswers({"value": "Ada L."}, {"name": "London", "days": 1}, {"value": 36})
@@ -176,9 +169,8 @@ async def test_question_that_differs_between_rounds_is_refused_and_logged(
     assert text.startswith(refused)
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert (
-        f"the request '#2' to the client is now elicitation/create{change}. Pass key=" in record.getMessage()
-    )
+    now = "(value), and was another one in an earlier round, where this one had the key '#3'. Pass key="
+    assert f"the request '#2' to the client is now elicitation/create{now}" in record.getMessage()
     assert "in fickle" in str(record.stack_info)
     assert "Ada" not in caplog.text
     assert "London" not in caplog.text
@@ -234,7 +226,6 @@ REQUESTS = {
     "tool": ("tools/call", {"name": "order", "arguments": {}}),
     "prompt": ("prompts/get", {"name": "order"}),
     "resource": ("resources/read", {"uri": "orders://all"}),
-    "resource template": ("resources/read", {"uri": "orders://of/ada"}),
 }
 USED = "requestState is not accepted: it was used before. Send the request again without it"
 
@@ -256,13 +247,9 @@ class Shop:
             self.sold.append(size)
             return f"size {size}"
 
-        async def orders_of(who: str, ctx: Context) -> str:
-            return await order(ctx)
-
         server.tool(order)
         server.prompt(order)
         server.resource("orders://all")(order)
-        server.resource("orders://of/{who}")(orders_of)
 
     async def round(self, kind: str = "tool", state: str | None = None, **more: Any) -> dict[str, Any]:
         """Make one round of a request on a connection of its own."""

@@ -76,11 +76,8 @@ def make_server(runs: list[str], *, name: str = "rounds", secret_key: str = SECR
         return f"{city.days} {number} {len(roots)}"
 
     @server.tool
-    async def twin(ctx: Context) -> str:
-        return (await begin(ctx)).name
-
     @server.prompt(name="plan")
-    async def plan_prompt(ctx: Context) -> str:
+    async def twin(ctx: Context) -> str:
         return (await begin(ctx)).name
 
     @server.resource("plan://{which}")

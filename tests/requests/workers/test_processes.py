@@ -195,28 +195,22 @@ async def test_kill_workers_ends_all_workers(tmp_path: Path) -> None:
 # What is refused
 
 
-def closure(value: int) -> Any:
-    def inner() -> int:
-        return value
-
-    return inner
-
-
-def local_object() -> Any:
+def local_functions() -> tuple[Any, Any]:
     class Local:
         def __call__(self) -> None: ...
 
-    return Local()
+    return Local(), Local().__call__
 
 
+LOCAL_OBJECT, LOCAL_METHOD = local_functions()
 INNER = "is defined inside another function"
 
 
 @each_row(
     ("function", "message"),
     [
-        (lambda: None, "a lambda has no name"), (closure(1), f"{INNER}. Define it at the top level of a module"),
-        (partial(closure(1)), INNER), (local_object().__call__, INNER), (local_object(), INNER),
+        (lambda: None, "a lambda has no name"), (LOCAL_METHOD, f"{INNER}. Define it at the top level of a module"),
+        (partial(LOCAL_METHOD), INNER), (LOCAL_OBJECT, INNER),
         (work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'"),
     ],
 )  # fmt: skip

@@ -137,7 +137,7 @@ async def test_generator_may_use_its_dependencies(way: str, server: Server) -> N
 
 
 @ERAS
-@pytest.mark.parametrize("way", ["thread", "async generator", "iterator"])
+@pytest.mark.parametrize("way", ["thread", "async generator"])
 async def test_generator_may_ask(way: str, server: Server, revision: str) -> None:
     def lines(ctx: Context):  # type: ignore[no-untyped-def]
         yield "first"
@@ -147,10 +147,7 @@ async def test_generator_may_ask(way: str, server: Server, revision: str) -> Non
         yield "first"
         yield f"name: {(await ctx.elicit('Your name?', str)).value}"
 
-    async def iterator(ctx: Context):  # type: ignore[no-untyped-def]
-        return lines(ctx)
-
-    register(server, {"thread": lines, "async generator": lines_later, "iterator": iterator}[way], way)
+    register(server, lines if way == "thread" else lines_later, way)
     options: dict[str, Any] = {
         "request_handler": lambda *_: {"action": "accept", "content": {"value": "Ada"}}
     }
@@ -192,14 +189,9 @@ async def test_file_of_a_coroutine_is_read_in_a_thread(
     async def both() -> Any:
         return [File(tmp_path / "a.txt"), Image(tmp_path / "a.png")]
 
-    @server.resource("data://a")
-    async def resource() -> File:
-        return File(tmp_path / "a.txt")
-
     async with connect(server) as client:
         assert [block["type"] for block in (await client.call_tool("both")).content] == ["resource", "image"]
-        assert (await client.read_resource("data://a"))[0]["text"] == "text"
-    assert places == [False] * 3
+    assert places == [False] * 2
 
 
 @ERAS

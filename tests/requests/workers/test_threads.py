@@ -116,13 +116,10 @@ async def test_exception_of_an_abandoned_thread_is_logged(caplog: pytest.LogCapt
     assert record.exc_info[1] is blocked.error
 
 
-class Asynchronous:
-    async def __call__(self) -> None: ...
-
-    async def method(self) -> None: ...
+async def asynchronous() -> None: ...
 
 
-@each_row("function", [Asynchronous().method, partial(Asynchronous().method), Asynchronous()])
+@each_row("function", [asynchronous, partial(asynchronous)])
 def test_async_function_in_a_thread_is_refused(function: Any) -> None:
     with pytest.raises(RegistrationError, match=r"runs in the event loop. Remove run_in=.thread."):
         Server("s").tool(name="f", run_in="thread")(function)
