@@ -65,11 +65,6 @@ class Typed(TypedDict):
     more: NotRequired[Annotated[int, Unfriendly()]]
 
 
-class Named(NamedTuple):
-    a: int
-    b: Annotated[str, {"unit": "px"}] = "b"
-
-
 def nested(levels: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(levels):
@@ -117,7 +112,6 @@ TYPES: list[tuple[Any, Any, Any]] = [
     (dict[str, int], {"default": 1}, {"default": 1}), (Optional[int], None, None), (Union[int, str], 5, 5),
     (list[Annotated[int, {"unit": "px"}]], [1], [1]), (dict[str, Annotated[int, Option()]], {"a": 1}, {"a": 1}),
     (Model, {"a": 2}, Model(a=2)), (Aliased, {"$ref": 2}, Aliased(**{"$ref": 2})), (Typed, {"a": "x"}, {"a": "x"}),
-    (Named, [1, "x"], Named(1, "x")),
     *[(Annotated[int, each], 5, 5) for each in (
         {"unit": "px"}, {"a"}, Option(), object(), Unfriendly(), float("nan"), len, 10**400, ...,
         functools.partial(int), Doc("WORD-doc"), Field(description="WORD-field"), Field(title="WORD-title"),

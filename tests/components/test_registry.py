@@ -23,14 +23,6 @@ def second() -> str:
     return ""
 
 
-def first_of(name: str) -> str:
-    return name
-
-
-def second_of(name: str) -> str:
-    return name
-
-
 @pytest.fixture
 def server() -> Server:
     return Server("s")
@@ -49,10 +41,11 @@ def tool_names(server: Server) -> list[str]:
     [
         (lambda server, function: server.tool(function, name="x"), (first, second)),
         (lambda server, function: server.prompt(function, name="x"), (first, second)),
-        (lambda server, function: server.resource("data://x")(function), (first, second)),
-        (lambda server, function: server.resource("data://x/{name}")(function), (first_of, second_of)),
+        (lambda server, function: server.resource("data://x", name="x")(function), (first, second)),
+        (lambda server, function: server.resource("data://{x}", name="x")(function), (lambda x: x,
+         lambda x: "")),
     ],
-)
+)  # fmt: skip
 def test_registry_duplicate_error_names_both_places(register: Any, functions: Any) -> None:
     server = Server("s")
     register(server, functions[0])
@@ -70,7 +63,7 @@ async def test_tags_disable_and_enable_components(server: Server) -> None:
     server.tool(first, name="plain")
     server.prompt(first, name="prompt", tags={"old"})
     server.resource("data://x", name="resource", tags={"old"})(first)
-    server.resource("data://x/{name}", name="template", tags={"old"})(first_of)
+    server.resource("data://x/{name}", name="template", tags={"old"})(lambda name: name)
     names = ["tool", "another", "plain", "prompt", "resource", "template"]
     async with connect(server) as client:
         for change, expected in [

@@ -155,10 +155,8 @@ def test_resource_dir_special_files_are_not_served(root: Path, monkeypatch: pyte
 
 @each_row(
     ("prefix", "message"),
-    [
-        ("docs://x/", "ends with a slash"), ("docs", "is not a URI"), ("docs://{x}", "is not a URI"),
-    ],
-)  # fmt: skip
+    [("docs://x/", "ends with a slash"), ("docs", "is not a URI"), ("docs://{x}", "is not a URI")],
+)
 def test_resource_dir_wrong_prefix_is_refused(root: Path, prefix: str, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         ResourceDir(root, prefix)

@@ -280,9 +280,8 @@ async def test_header_is_published_in_schema(server: Server) -> None:
         **{name: {"region": REGION} for name in schemas},
     }
     for component in server.catalog.tools:
-        assert [(each.header, each.path) for each in component.mirrored] == [
-            (b"mcp-param-region", ("region",))
-        ]
+        (parameter,) = component.mirrored
+        assert (parameter.header, parameter.path) == (b"mcp-param-region", ("region",))
 
 
 R = ParamHeader("R")

@@ -30,9 +30,7 @@ def variants(uri: str) -> list[str]:
 def other_spellings(uri: str) -> set[str]:
     """Return a URI with escapes, scheme and, of http and https, host in either case."""
     scheme, separator, rest = uri.partition("://")
-    large, small = (
-        re.sub("%..", lambda found: getattr(found[0], case)(), uri) for case in ("upper", "lower")
-    )
+    small, large = (re.sub("%..", lambda each: change(each[0]), uri) for change in (str.lower, str.upper))
     found = {large, small, f"{scheme.upper()}{separator}{rest}", f"{scheme.lower()}{separator}{rest}"}
     if scheme.lower() in ("http", "https"):
         end = re.search(r"[/?#]|\Z", rest)
@@ -89,9 +87,8 @@ async def test_uri_spelling_of_template_is_read(template: str, values: dict[str,
         return [one, two]
 
     async with connect(server) as client:
-        expected = json.dumps(
-            [values["one"], values.get("two", "")], ensure_ascii=False, separators=(",", ":")
-        )
+        pair = [values["one"], values.get("two", "")]
+        expected = json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
         for spelled in variants(uri):
             assert await read(client, spelled) == (expected, spelled)
 

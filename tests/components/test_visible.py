@@ -20,8 +20,7 @@ from tests.helpers.tables import each_row
 pytestmark = pytest.mark.anyio
 
 
-HANDSHAKE = "2025-11-25"
-REVISIONS = pytest.mark.parametrize("revision", [HANDSHAKE, LATEST])
+REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 ADMIN = Principal("ada", {"admin"})
 USER = Principal("bob", {"files:read"})
 
@@ -200,9 +199,8 @@ def requiring() -> Server:
     server = Server("asking")
     required: Any = Access(requires_capabilities="sampling")
     server.resource("asking://fixed", name="fixed", access=required)(lambda: "")
-    server.resource("asking://{number}", name="templated", access=required, complete={"number": ["1"]})(
-        lambda number: ""
-    )
+    options: Any = {"access": required, "complete": {"number": ["1"]}}
+    server.resource("asking://{number}", name="templated", **options)(lambda number: "")
     both: Any = Access(requires_capabilities=("sampling", "sampling.tools"))
     server.prompt(lambda city: "", name="plan", access=both, complete={"city": ["Bern"]})
 

@@ -84,9 +84,7 @@ async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> No
     assert refused.value.data == {"retryAfterSeconds": 8}
 
 
-async def test_rate_limit_counts_sessions_apart_and_connections_of_a_principal_together(
-    clock: Clock,
-) -> None:
+async def test_rate_limit_counts_sessions_apart_and_connections_of_a_principal_together(clock: Clock) -> None:
     server = make(RateLimit(1, burst=2))
     for revision in REVISIONS:
         for name, count in [("ada", 2), ("ada", 0), ("bob", 2), ("bob", 0)]:

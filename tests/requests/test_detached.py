@@ -78,11 +78,6 @@ class Jobs:
                 job, _ = await self.begin(client, name, **arguments)
             return await job.result()
 
-    @property
-    def taken(self) -> int:
-        """The places that requests and detached calls take."""
-        return self.server.engine.runtime.running.taken
-
 
 def text_of(result: dict[str, Any]) -> str:
     return "".join(block["text"] for block in result["content"])
@@ -191,7 +186,7 @@ async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str)
     for result in (waiting, job.result()):
         with pytest.raises(ProtocolError, match="The server stopped before the call finished"):
             await result
-    assert (jobs.taken, len(jobs.server.engine.runtime.detached)) == (0, 0)
+    assert (jobs.server.engine.runtime.running.taken, len(jobs.server.engine.runtime.detached)) == (0, 0)
 
 
 @REVISIONS
@@ -210,7 +205,7 @@ async def test_detached_cancel_stops_the_call(revision: str) -> None:
                 await result
         await until(lambda: "ended in the oven" in jobs.events)
         assert [message["params"]["progress"] for message in mailbox.messages] == [1]
-    assert jobs.taken == 0
+    assert jobs.server.engine.runtime.running.taken == 0
 
 
 @REVISIONS
@@ -255,4 +250,4 @@ async def test_detach_leaves_room_for_other_callers() -> None:
         for job, _ in jobs.begun:
             await job.result()
         await jobs.begin(client, "work", caller="one")
-    assert jobs.taken == 0
+    assert jobs.server.engine.runtime.running.taken == 0

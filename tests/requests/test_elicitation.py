@@ -352,10 +352,8 @@ async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str)
         paths = [root.path for root in await ctx.list_roots()]
         return [file.name for path in paths if path is not None for file in path.iterdir()]
 
-    answers = ScriptedAnswers(
-        {"roots": [{"uri": (tmp_path / "my notes").as_uri()}, {"uri": "https://example.com"}]}
-    )
-    assert "a.txt" in await call_tool(make_server(files), answers, revision)
+    roots = [{"uri": (tmp_path / "my notes").as_uri()}, {"uri": "https://example.com"}]
+    assert "a.txt" in await call_tool(make_server(files), ScriptedAnswers({"roots": roots}), revision)
 
 
 WINDOWS = {

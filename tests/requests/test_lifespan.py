@@ -112,9 +112,7 @@ async def test_lifespan_failure_is_raised_where_the_server_is_connected(
     assert entered == [lifespan] * (lifespan is fails_to_leave)
 
 
-async def test_lifespan_failure_to_enter_fails_requests_with_state(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_lifespan_failure_to_enter_fails_requests_with_state(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", lifespan=fails_to_enter)
     server.prompt(database)
     async with server.running():

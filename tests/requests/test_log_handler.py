@@ -201,27 +201,17 @@ async def test_log_handler_without_declared_logging_warns_once(
     assert 'capabilities={"logging"}' in warning
 
 
-@WAYS
-async def test_cancelled_call_sends_no_log_messages(server: Server, log: logging.Logger, way: str) -> None:
+async def test_cancelled_call_sends_no_log_messages(server: Server, log: logging.Logger) -> None:
     started, gate, over = threading.Event(), threading.Event(), threading.Event()
 
     @server.tool
-    async def in_loop() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            log.error("after the end")
-            over.set()
-
-    @server.tool
-    def in_thread() -> None:
+    def work() -> None:
         started.set()
         gate.wait(30)
         log.error("after the end")
         over.set()
 
-    async with calling(server, way) as (connection, sent):
+    async with calling(server, "work") as (connection, sent):
         await until(started.is_set)
         connection.receive(CANCELLED)
         gate.set()

@@ -100,9 +100,7 @@ async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(
     assert advice in caplog.text
 
 
-ALL_FOUR = (
-    "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
-)
+ALL = "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
 
 
 @BOTH
@@ -113,8 +111,8 @@ ALL_FOUR = (
         (lambda ctx: ctx.list_roots(),
          "a coroutine. Write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) sends a request of its own"),
         (lambda ctx: [Form("A?", bool), Form("B?", bool)], "a list. Write ctx.ask(*questions)"),
-        (lambda ctx: Form, f"the class ElicitRequest. {ALL_FOUR}"),
-        (lambda ctx: ElicitationResult("accept", "a password"), f"an ElicitationResult. {ALL_FOUR}"),
+        (lambda ctx: Form, f"the class ElicitRequest. {ALL}"),
+        (lambda ctx: ElicitationResult("accept", "a password"), f"an ElicitationResult. {ALL}"),
     ],
 )  # fmt: skip
 async def test_ask_wrong_argument_names_what_to_write(

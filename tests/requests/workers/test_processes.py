@@ -133,9 +133,7 @@ async def test_value_that_cannot_be_pickled_is_an_error(processes: Processes) ->
 
 
 @pytest.mark.slow
-async def test_worker_that_dies_is_an_error_and_is_replaced(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_worker_that_dies_is_an_error_and_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     processes = Processes(1)
     before = await processes.run(work.where, {})
     with pytest.raises(ProcessEndedError, match=r"without a result \(exit code 3\)"):

@@ -148,10 +148,8 @@ async def test_generator_may_ask(way: str, server: Server, revision: str) -> Non
         yield f"name: {(await ctx.elicit('Your name?', str)).value}"
 
     register(server, lines if way == "thread" else lines_later, way)
-    options: dict[str, Any] = {
-        "request_handler": lambda *_: {"action": "accept", "content": {"value": "Ada"}}
-    }
-    async with connect(server, protocol_version=revision, **options) as client:
+    answer: Any = {"action": "accept", "content": {"value": "Ada"}}
+    async with connect(server, protocol_version=revision, request_handler=lambda *_: answer) as client:
         assert (await client.call_tool("f")).text == '["first","name: Ada"]'
 
 
