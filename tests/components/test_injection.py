@@ -64,7 +64,7 @@ def with_a_name(name: str) -> str:
 
 KINDS: list[tuple[Callable[..., Any], str]] = [
     (plain, "plain"), (coroutine, "coroutine"), (generator, "generator"), (async_generator, "async generator"),
-    (Factory().method, "method"), (Factory(), "callable"), (Settings, "on plain"),
+    (Factory().method, "method"), (Factory(), "callable"), (Settings, "on plain"), (lambda: coroutine(), "coroutine"),
     (functools.wraps(coroutine)(lambda: coroutine()), "coroutine"), (lambda: "lambda", "lambda"),
     (functools.partial(with_a_name, name="named"), "named"), (functools.partial(with_a_name, "first"), "first"),
 ]  # fmt: skip
