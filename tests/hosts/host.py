@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tests.helpers.node import node_search_path
 
@@ -22,6 +23,12 @@ NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 Finished = subprocess.CompletedProcess[str]
+
+
+def run(command: list[str], home: str, environment: dict[str, str]) -> Finished:
+    """Run a command to its end; its standard error is part of its output."""
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, **pipes, cwd=home, env=environment, encoding="utf-8", timeout=TIME_OUT)
 
 
 @dataclass(frozen=True)
@@ -72,16 +79,7 @@ class Host:
 
     def run(self, home: str, *arguments: str, settings: Mapping[str, str] = NO_SETTINGS) -> Finished:
         """Run one of its commands, with more of an environment."""
-        return subprocess.run(
-            self.command(*arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=home,
-            env=self.environment(home) | dict(settings),
-            encoding="utf-8",
-            timeout=TIME_OUT,
-        )
+        return run(self.command(*arguments), home, self.environment(home) | dict(settings))
 
     def connects(self, transport: str, target: list[str]) -> tuple[bool, str]:
         """Add the server to a fresh home and connect to it; say whether that worked, and what the host said."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host import TIME_OUT, Finished, Host
+from host import TIME_OUT, Finished, Host, run
 from models import app
 
 from mcpkit.cli.configurations.table import HOSTS as KNOWN
@@ -62,16 +62,7 @@ class Qodercli:
 
     def run(self, home: str, *arguments: str) -> Finished:
         """Run one of its commands."""
-        return subprocess.run(
-            [str(self._program), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=home,
-            env=self.environment(home),
-            encoding="utf-8",
-            timeout=TIME_OUT,
-        )
+        return run([str(self._program), *arguments], home, self.environment(home))
 
 
 def listed(finished: Finished) -> bool:
@@ -124,15 +115,8 @@ class Given:
             return self.has_connected(checked) and "weather" not in file.read_text(), output
 
     def _mcpkit(self, home: str, *arguments: str) -> str:
-        finished = subprocess.run(
-            [sys.executable, "-m", "mcpkit", *arguments],
-            cwd=home,
-            env={"PATH": os.environ["PATH"], "HOME": home},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=TIME_OUT,
-        )
-        return finished.stdout + finished.stderr
+        environment = {"PATH": os.environ["PATH"], "HOME": home}
+        return run([sys.executable, "-m", "mcpkit", *arguments], home, environment).stdout
 
 
 def targets(origin: str, folder: Path) -> Iterator[tuple[str, list[str]]]:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit import Context, Server
+from mcpkit import Server
 from mcpkit.cli.checking.finding import Looked
 from mcpkit.cli.checking.rules.catalogue import findings
 from mcpkit.client.contract.surface import Surface
@@ -100,21 +100,3 @@ async def test_field_named_like_keyword_round_trips(make: Any) -> None:
         assert result.structured_content == json.loads(result.text) == value
         refused = [await client.call_tool("echo", {"thing": each}) for each in wrong]
     assert all(each.is_error and "Internal error" not in each.text for each in refused)
-
-
-async def test_form_field_named_like_keyword_is_returned() -> None:
-    content = dict(zip(KEYWORDS.split(), cycle(["x", "y"]), strict=False))
-    thing = make_model(dict(zip(content, cycle([str, Literal["x", "y"]]), strict=False)))
-    server = Server("names")
-
-    @server.tool
-    async def ask(ctx: Context) -> Any:
-        return (await ctx.elicit("What?", thing)).value.model_dump(by_alias=True)
-
-    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        jsonschema_rs.validator_for(params["requestedSchema"])
-        assert [*params["requestedSchema"]["properties"]] == [*content]
-        return {"action": "accept", "content": content}
-
-    async with connect(server, request_handler=answer) as client:
-        assert json.loads((await client.call_tool("ask")).text) == content

@@ -82,7 +82,7 @@ What `mcpkit.Client` did with servers that others have written, over each transp
 installs them, tries all of it and writes this page.
 
 Five are programs: the reference servers `everything`, `filesystem` and `memory` of npm, `time` and `git` of PyPI.
-Five are libraries, each with a small server as its users write it. Where a server knows the stateless revision as well
+Four are libraries, each with a small server as its users write it. Where a server knows the stateless revision as well
 as the handshake, both are tried: what the client finds out by itself, and `protocol_version="2025-11-25"`.
 
 | server | version | transport | revision | lists | call | read | prompt | elicit | sample | roots \

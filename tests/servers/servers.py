@@ -153,22 +153,6 @@ def servers(work: Path) -> list[Server]:
             BOTH,
         ),
         Server(
-            "chuk",
-            ("chuk", "chuk-mcp-server"),
-            peer("chuk", "chuk.py"),
-            replace(LIBRARY, change=None),
-            ("stdio", "http"),
-            differs={
-                "lists": "It declares no prompts, though it has them; so they are not listed.",
-                "cancel, stdio": "It answers one request at a time: the next call waits for the one that was given up.",
-                "close, stdio": STUBBORN,
-                **dict.fromkeys(
-                    ("elicitation, http", "sampling, http", "roots, http", "progress, http"),
-                    "Over HTTP its functions cannot ask, and tell of no progress: other clients see the same.",
-                ),
-            },
-        ),
-        Server(
             "TypeScript 2",
             ("npm", "@modelcontextprotocol/server"),
             peer("", "typescript_2.mjs"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -112,24 +110,6 @@ async def test_hub_watches_server_only_while_clients_listen(server: Server) -> N
     assert hearing(server) == 0
 
 
-@pytest.mark.slow
-def test_hub_references_to_loop_and_server_are_weak() -> None:
-    server = Server("s")
-
-    async def run(server: Server) -> tuple[Any, weakref.ref[asyncio.AbstractEventLoop]]:
-        listener = listen(server, X)
-        server.engine.hubs.here().forget(listener)
-        return listener, weakref.ref(asyncio.get_running_loop())
-
-    _listener, loop = asyncio.run(run(server))
-    gc.collect()
-    assert loop() is None
-    reference = weakref.ref(server)
-    del server
-    gc.collect()
-    assert reference() is None
-
-
 def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
     async def run() -> Any:
         return listen(server, X)
@@ -153,25 +133,6 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
 
 
 # Servers that share a broker
-
-
-async def test_broker_change_reaches_each_server_of_the_name_once() -> None:
-    broker = Memory()
-    here, there = Server("s", storage=broker), Server("s", storage=broker)
-    other = Server("other", storage=broker)
-    listeners = [listen(server, X, TOOLS, Change("resources")) for server in (here, there, other)]
-    async with here.running(), there.running(), other.running():
-        here.notify_resource_updated("data://x")
-        here.tool(handler)
-        here.notify_resource_updated("data://x")
-        await settle()
-        assert [each.heard for each in listeners] == [[X, TOOLS], [X, TOOLS], []]
-        run_in_thread(there.notify_resource_updated, "data://x")
-        await settle()
-        assert [each.heard for each in listeners] == [[X, TOOLS, X], [X, TOOLS, X], []]
-    here.notify_resource_updated("data://x")  # no server runs any more
-    await settle()
-    assert len(listeners[1].heard) == 3
 
 
 async def test_broker_failure_is_logged_once_and_publishing_is_retried(

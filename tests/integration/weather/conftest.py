@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "weather"
-MODULES = ("nws", "places", "plot", "server")
 
 
 @dataclass
@@ -96,8 +96,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         thread.join()
 
 
-@dataclass
-class Example:
+class Example(NamedTuple):
     """The modules of the example."""
 
     nws: ModuleType
@@ -112,12 +111,12 @@ def example() -> Iterator[Example]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.delenv("WEATHER_API_URL", raising=False)
         monkeypatch.syspath_prepend(EXAMPLE)
-        for name in MODULES:  # others have a module of that name, too
+        for name in Example._fields:  # others have a module of that name, too
             monkeypatch.delitem(sys.modules, name, raising=False)
         try:
-            yield Example(*(importlib.import_module(name) for name in MODULES))
+            yield Example(*(importlib.import_module(name) for name in Example._fields))
         finally:
-            for name in MODULES:
+            for name in Example._fields:
                 del sys.modules[name]
 
 
