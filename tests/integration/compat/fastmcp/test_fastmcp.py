@@ -353,29 +353,30 @@ def test_installed_mcp_classes_are_accepted(version: str) -> None:
 REVISIONS = ("2025-11-25", "2026-07-28")
 
 
-async def use(target: Any, path: str, **options: Any) -> None:
-    """Use each component once."""
+async def use(target: Any, path: str | None, **options: Any) -> None:
+    """Use components of each kind once."""
     progress: list[Any] = []
-    async with Client(target, elicitation_handler=lambda form: {"name": "Ada"}, **options) as client:
-        assert [tool["name"] for tool in await client.list_tools()] == ["greet"]
-        result = await client.call_tool("greet", progress=lambda *step: progress.append(step))
-        assert result.text == f"Ada over {path}"
-        assert [step[:2] for step in progress][:1] == [(1, 2)]
+    async with Client(target, elicitation_handler=lambda form: {"day": "Monday"}, **options) as client:
+        assert len(await client.list_tools()) == 9
+        await client.call_tool("speak", {"text": "hello"}, progress=lambda *step: progress.append(step))
+        assert progress[0] == (1, 1, "1 of 1")
+        assert (await client.call_tool("ids")).structured_content["path"] == path
+        assert (await client.call_tool("book")).text.startswith("accept Booking(day='Monday'")
         (read,) = await client.read_resource("greeting://Ada")
-        assert read["text"] == "Hello, Ada, from runs"
-        (message,) = await client.get_prompt("ask", {"question": "Why?"})
-        assert message["content"]["text"] == "Why?"
+        assert read["text"] == "Hello, Ada!"
+        (message,) = await client.get_prompt("about", {"topic": "cats"})
+        assert message["content"]["text"] == "About cats"
 
 
-async def test_run_serves_both_eras_over_each_transport() -> None:
-    command = command_of("mcpkit", SOURCES / "runs.py")
+async def test_run_serves_both_eras_over_each_transport(tmp_path: Path) -> None:
+    command = command_of("mcpkit", SOURCES / "everything.py")
     for revision in REVISIONS:
-        await use(command, "None", protocol_version=revision)
-    with Served([*command, "streamable-http", "0"]) as served:
+        await use([*command, str(tmp_path)], None, protocol_version=revision)
+    with Served([*command, "streamable-http", str(tmp_path)]) as served:
         for revision in REVISIONS:
             await use(f"{served.origin}/mcp", "/mcp", protocol_version=revision)
         served.stop()
-    with Served([*command, "sse", "0"]) as served:
+    with Served([*command, "sse", str(tmp_path)]) as served:
         await use(f"{served.origin}/sse", "/messages/")
         served.stop()
 

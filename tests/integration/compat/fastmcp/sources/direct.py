@@ -1,4 +1,4 @@
-"""What a server is asked without a client, as its tests do, and what cannot be made of one; prints all of it."""
+"""Calls of methods of a server without a client, and values that it rejects; prints all results."""
 
 import asyncio
 import inspect
@@ -7,11 +7,11 @@ import logging
 import warnings
 from typing import Any
 
+import everything
 import pydantic
-from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.fastmcp import Context, FastMCP, Icon
-from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.fastmcp.prompts import Prompt, PromptManager
 from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage
 from mcp.server.fastmcp.resources import FunctionResource, Resource, ResourceManager, ResourceTemplate
@@ -39,25 +39,19 @@ def plain(value: Any) -> Any:
 
 
 def note(name: str, make: Any) -> None:
-    """Write down what comes of something, or how it fails."""
+    """Store a result or an error."""
     try:
         result = make()
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
-        said[name] = plain(result)
+        said[name] = plain(asyncio.run(result) if inspect.iscoroutine(result) else result)
     except pydantic.ValidationError as error:
-        said[name] = [
-            "invalid",
-            error.title,
-            sorted((str(e["loc"]), e["type"], e["msg"]) for e in error.errors()),
-        ]
+        details = sorted((str(each["loc"]), each["type"], each["msg"]) for each in error.errors())
+        said[name] = ["invalid", error.title, details]
     except Exception as error:
         said[name] = [type(error).__name__, str(error)]
 
 
 class Verifier(TokenVerifier):
-    async def verify_token(self, token: str) -> AccessToken | None:
-        return None
+    async def verify_token(self, token: str) -> None: ...
 
 
 auth = AuthSettings(issuer_url="https://issuer.example.com", resource_server_url="https://example.com/mcp")
@@ -85,12 +79,8 @@ for name, options in {
         "icons": [Icon(src="x")],
         "website_url": "https://example.com",
     },
-    "warn": {
-        "warn_on_duplicate_tools": False,
-        "json_response": "yes",
-        "stateless_http": 1,
-        "max_sessions": None,
-    },
+    "json": {"warn_on_duplicate_tools": False, "json_response": "yes", "stateless_http": 1},
+    "max_sessions": {"max_sessions": None},
 }.items():
 
     def made() -> Any:
@@ -169,62 +159,29 @@ for name, make in {
 }.items():
     note(f"refused {name}", make)
 
-# Asked directly
+# Direct calls
 
-
-@mcp.tool()
-async def with_context(text: str, ctx: Context) -> dict[str, str]:
-    try:
-        await ctx.info(text)
-    except ValueError as error:
-        return {"said": str(error)}
-    return {}
-
-
-@mcp.tool()
-def fails() -> str:
-    raise ToolError("on purpose")
-
-
-@mcp.resource("r://static", mime_type="text/html", meta={"a": 1})
-def static() -> str:
-    return "<p>"
-
-
-@mcp.resource("r://fails")
-def failing() -> str:
-    raise KeyError("x")
-
-
-@mcp.resource("r://{id}/of/{name}")
-def template(id: int, name: str, ctx: Context) -> list[Any]:
-    return [id, name, ctx.fastmcp.name]
-
-
-@mcp.prompt()
-def ask(question: str, ctx: Context) -> list[Any]:
-    return [question, {"role": "assistant", "content": {"type": "text", "text": ctx.fastmcp.name}}]
-
+served = everything.mcp
 
 for name, make in {
-    "list_tools": lambda: mcp.list_tools(),
-    "call_tool": lambda: mcp.call_tool("function", {"a": "1"}),
-    "call_tool with context": lambda: mcp.call_tool("with_context", {"text": "x"}),
-    "call_tool fails": lambda: mcp.call_tool("fails", {}),
-    "call_tool unknown": lambda: mcp.call_tool("unknown", {}),
-    "call_tool invalid": lambda: mcp.call_tool("function", {}),
-    "list_resources": lambda: mcp.list_resources(),
-    "list_resource_templates": lambda: mcp.list_resource_templates(),
-    "read_resource": lambda: mcp.read_resource("r://static"),
-    "read_resource url": lambda: mcp.read_resource(pydantic.AnyUrl("r://static")),
-    "read_resource fails": lambda: mcp.read_resource("r://fails"),
-    "read_resource template": lambda: mcp.read_resource("r://1/of/two"),
-    "read_resource template invalid": lambda: mcp.read_resource("r://one/of/two"),
-    "read_resource unknown": lambda: mcp.read_resource("r://unknown"),
-    "list_prompts": lambda: mcp.list_prompts(),
-    "get_prompt": lambda: mcp.get_prompt("ask", {"question": "q"}),
-    "get_prompt missing": lambda: mcp.get_prompt("ask"),
-    "get_prompt unknown": lambda: mcp.get_prompt("unknown"),
+    "list_tools": served.list_tools,
+    "call_tool": lambda: served.call_tool("named tool", {"n": "1"}),
+    "call_tool with context": lambda: served.call_tool("speak", {"text": "x"}),
+    "call_tool fails": lambda: served.call_tool("fails", {"how": "tool"}),
+    "call_tool unknown": lambda: served.call_tool("unknown", {}),
+    "call_tool invalid": lambda: served.call_tool("speak", {}),
+    "list_resources": served.list_resources,
+    "list_resource_templates": served.list_resource_templates,
+    "read_resource": lambda: served.read_resource("config://text"),
+    "read_resource url": lambda: served.read_resource(pydantic.AnyUrl("config://app")),
+    "read_resource fails": lambda: served.read_resource("config://broken"),
+    "read_resource template": lambda: served.read_resource("greeting://Ada"),
+    "read_resource template invalid": lambda: served.read_resource("sum://one/2"),
+    "read_resource unknown": lambda: served.read_resource("config://unknown"),
+    "list_prompts": served.list_prompts,
+    "get_prompt": lambda: served.get_prompt("review", {"code": "q"}),
+    "get_prompt missing": lambda: served.get_prompt("review"),
+    "get_prompt unknown": lambda: served.get_prompt("unknown"),
     "context": lambda: [mcp.get_context().fastmcp is mcp, type(mcp.get_context()).__name__],
     "context request": lambda: mcp.get_context().request_context,
     "context session": lambda: mcp.get_context().session,
@@ -232,7 +189,7 @@ for name, make in {
     "context client": lambda: mcp.get_context().client_id,
     "context progress": lambda: mcp.get_context().report_progress(1),
     "context log": lambda: mcp.get_context().warning("x"),
-    "context read": lambda: mcp.get_context().read_resource("r://static"),
+    "context read": lambda: served.get_context().read_resource("config://text"),
     "context close": lambda: mcp.get_context().close_sse_stream(),
     "context none": lambda: Context().fastmcp,
     "context none read": lambda: Context().read_resource("x"),
@@ -248,9 +205,8 @@ manager.add_resource(resource)
 note("ResourceManager", lambda: [manager.add_resource(resource) is resource, manager.list_resources()])
 note("ResourceManager.get", lambda: manager.get_resource("m://x"))
 note("ResourceManager.get none", lambda: manager.get_resource("m://y"))
-added = manager.add_template(
-    lambda n: n * 2, "n://{n}", "double", description="d", mime_type="text/x", meta={"a": 1}
-)
+options = {"description": "d", "mime_type": "text/x", "meta": {"a": 1}}
+added = manager.add_template(lambda n: n * 2, "n://{n}", "double", **options)
 note("add_template", lambda: [added.name, added.parameters, added.description, added.mime_type, added.meta])
 note("matches", lambda: [added.matches("n://a"), added.matches("n://a/b"), added.matches("m://a")])
 note("create_resource", lambda: added.create_resource("n://ab", {"n": "ab"}))
@@ -281,12 +237,8 @@ note("render_prompt unknown", lambda: prompts.render_prompt("q"))
 note("list_prompts of manager", lambda: len(prompts.list_prompts()))
 note("managers", lambda: [sorted(mcp._tool_manager._tools), sorted(mcp._resource_manager._resources)])
 note("managers too", lambda: [sorted(mcp._resource_manager._templates), sorted(mcp._prompt_manager._prompts)])
-note(
-    "low level",
-    lambda: sorted(
-        each.__name__ for each in mcp._mcp_server.request_handlers if each.__name__ != "PingRequest"
-    ),
-)
+handlers = sorted(each.__name__ for each in mcp._mcp_server.request_handlers)
+note("low level", lambda: [each for each in handlers if each != "PingRequest"])
 note("logging", lambda: [logging.getLogger().level, len(logging.getLogger().handlers)])
 
 
@@ -295,12 +247,7 @@ class Listed(FastMCP):
         return [tool for tool in await super().list_tools() if tool.name != "hidden"]
 
     async def call_tool(self, name, arguments):
-        if name == "special":
-            return [TextContent(type="text", text=f"special {arguments}")]
-        return await super().call_tool(name, arguments)
-
-    def tool(self, *args, **kwargs):
-        return super().tool(*args, **kwargs)
+        return [TextContent(type="text", text=f"special {arguments}")]
 
 
 listed = Listed("listed")

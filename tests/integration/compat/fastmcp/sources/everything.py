@@ -1,4 +1,4 @@
-"""A server that has something of everything, written for `mcp` 1.x."""
+"""A server with one of each feature, written for `mcp` 1.x: `everything.py [TRANSPORT] FOLDER`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ mcp = FastMCP(
     lifespan=lifespan,
 )
 mcp._mcp_server.version = "9.8.7"
-files = Path(sys.argv[1])
+files = Path(sys.argv[-1])
 
 
 @mcp.tool()
@@ -77,7 +77,7 @@ async def ids(ctx: Context[ServerSession, App]) -> dict[str, Any]:
         "client": ctx.client_id,
         "meta": context.meta.model_dump() if context.meta else None,
         "lifespan": context.lifespan_context.name,
-        "over_http": context.request is not None,
+        "path": context.request and context.request.url.path,
         "server": ctx.fastmcp.name,
         "same": mcp.get_context().request_id == ctx.request_id and ctx.session is context.session,
         "client_name": ctx.session.client_params.clientInfo.name,
@@ -213,34 +213,24 @@ def debug(error: Annotated[str, Field(description="What it says")], line: int | 
 
 @mcp.prompt("mixed", description="Of everything")
 async def mixture(ctx: Context) -> list[Any]:
+    contents = TextResourceContents(uri="x://y", mimeType="text/plain", text="t")
     return [
         "text",
         {"role": "assistant", "content": "a dict"},
         {"role": "user", "content": {"type": "text", "text": "content"}},
         UserMessage(
-            EmbeddedResource(
-                type="resource",
-                resource=TextResourceContents(uri="x://y", mimeType="text/plain", text="t"),
-                annotations=Annotations(priority=1),
-            )
+            EmbeddedResource(type="resource", resource=contents, annotations=Annotations(priority=1))
         ),
         TextContent(type="text", text="no message"),
-        {"request": ctx.request_id},
-        7,
-        None,
-    ][:5]
+    ]
+
+
+ODD = {"number": 7, "none": None, "list": [1, {"a": 2}], "tuple": ("a", "b"), "dict": {"a": 1}, "set": {1}}
 
 
 @mcp.prompt()
 def odd(what: str) -> Any:
-    return {
-        "number": 7,
-        "none": None,
-        "list": [1, {"a": 2}],
-        "tuple": ("a", "b"),
-        "dict": {"a": 1},
-        "set": {1},
-    }[what]
+    return ODD[what]
 
 
 @mcp.prompt()
@@ -256,13 +246,13 @@ mcp.add_prompt(Prompt.from_function(lambda topic: f"About {topic}", name="about"
 @mcp.completion()
 async def complete(ref, argument, context):
     if isinstance(ref, PromptReference) and argument.name == "language":
-        return Completion(
-            values=[v for v in ("python", "perl") if v.startswith(argument.value)], total=2, hasMore=False
-        )
+        found = [each for each in ("python", "perl") if each.startswith(argument.value)]
+        return Completion(values=found, total=2, hasMore=False)
     if isinstance(ref, ResourceTemplateReference):
         return Completion(values=[f"{ref.uri} {context.arguments if context else None}"])
     return None
 
 
 if __name__ == "__main__":
-    mcp.run()
+    mcp.settings.port = 0
+    mcp.run(transport=sys.argv[1] if len(sys.argv) > 2 else "stdio")
