@@ -167,51 +167,87 @@ async def test_http_app_has_own_routes_and_middleware():
     assert "watching" in seen
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"auth": object()}, "Server(auth=...)"),
-    ({"middleware": [object()]}, "@server.middleware"),
-    ({"providers": [object()]}, "server.include"),
-    ({"transforms": [object()]}, "names and arguments"),
-    ({"include_tags": {"a"}}, "visible="),
-    ({"tasks": True}, "task=True"),
-    ({"resource_security": object()}, "outside the folder"),
-]
+REFUSED: dict[str, tuple[Any, str]] = {
+    "auth": (object(), "Server(auth=...)"),
+    "middleware": ([object()], "@server.middleware"),
+    "providers": ([object()], "server.include"),
+    "transforms": ([object()], "names and arguments"),
+    "include_tags": ({"a"}, "visible="),
+    "tasks": (True, "task=True"),
+    "resource_security": (object(), "outside the folder"),
+}
 
 
-@pytest.mark.parametrize(("options", "cure"), REFUSED)
-def test_unsupported_options_raise_with_alternative(options, cure):
-    with pytest.raises(NotImplementedError, match=f"{next(iter(options))}=.*{re.escape(cure)}"):
-        FastMCP("x", **options)
-    FastMCP("x", **dict.fromkeys(options))
+@pytest.mark.parametrize("option", REFUSED)
+def test_unsupported_options_raise_with_alternative(option: str) -> None:
+    value, alternative = REFUSED[option]
+    with pytest.raises(NotImplementedError, match=f"{option}=.*{re.escape(alternative)}"):
+        FastMCP("x", **{option: value})
+    FastMCP("x", **{option: None})
 
 
-def test_unknown_keywords_raise():
-    mcp = FastMCP("x")
-    with pytest.raises(TypeError, match=r"FastMCP\(\) got an unexpected keyword argument 'nonsense'"):
-        FastMCP("x", nonsense=1)
-    with pytest.raises(TypeError, match=r"tool\(\) got an unexpected keyword argument 'nonsense'"):
-        mcp.tool(nonsense=1)(lambda: 1)
-    with pytest.raises(NotImplementedError, match=r"task= of tool\(\).*task=True"):
-        mcp.tool(name="a", task=True)(lambda: 1)
-    mcp.tool(name="a", task=False)(lambda: 1)
-    with pytest.raises(TypeError, match="as keyword"):
-        mcp.tool("a", name="b")
-    with pytest.raises(TypeError, match="must be a function"):
-        mcp.tool(1)
-    with pytest.raises(TypeError, match="method"):
-        mcp.tool(Tool.enable)
-    with pytest.raises(TypeError, match="@resource"):
-        mcp.resource(lambda: 1)  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match=r"mcpkit\.Client"):
-        Client("https://example.com")  # type: ignore[arg-type]
-    with pytest.raises(NotImplementedError, match=r"sampling_handler= of Client\(\).*mcpkit\.Client"):
-        Client(mcp, sampling_handler=print)
+async def names_after(mount: Any) -> list[str]:
+    """Return the tools of a server after another has been mounted."""
+    main, sub = FastMCP("main"), FastMCP("sub")
+    sub.tool(lambda a: a, name="add")
+    mounted = mount(main, sub)
+    if mounted is not None:
+        await mounted
+    async with Client(main) as client:
+        return [tool.name for tool in await client.list_tools()]
 
 
-def test_invalid_tool_results_are_rejected():
-    with pytest.raises(ValueError, match="Either content or structured_content"):
-        ToolResult()
-    with pytest.raises(ValueError, match="must be a dict"):
-        ToolResult(structured_content=[1])
-    with pytest.raises(ValueError, match="object types"):
-        FastMCP("x").tool(output_schema={"type": "string"}, name="a")(lambda: 1)
+@pytest.mark.parametrize(
+    "mount",
+    [
+        lambda main, sub: main.mount(sub, "x"),
+        lambda main, sub: main.mount("x", sub),
+        lambda main, sub: main.mount(sub, prefix="x"),
+        lambda main, sub: main.mount(prefix="x", server=sub),
+        lambda main, sub: main.mount(sub, "x", False),
+        lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
+        lambda main, sub: main.import_server("x", sub),
+        lambda main, sub: main.import_server(sub, "x"),
+        lambda main, sub: main.import_server(server=sub, prefix="x"),
+    ],
+)
+async def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
+    assert await names_after(mount) == ["x_add"]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
+        (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
+        (lambda main, sub: main.mount(sub, "x", None, None), "by name"),
+        (lambda main, sub: main.mount("x", sub, tool_separator="/"), "tool_separator"),
+        (lambda main, sub: main.mount("x", "y"), "takes a FastMCP and"),
+        (lambda main, sub: main.mount(sub, 5), "and a string or None"),
+        (lambda main, sub: main.mount(main), "onto itself"),
+        (lambda main, sub: main.tool("name", "description"), "description="),
+        (lambda main, sub: main.prompt("name", "description"), "description="),
+        (lambda main, sub: main.add_tool(len, "name"), "name="),
+        (lambda main, sub: FastMCP("x", "y", None), "lifespan="),
+        (lambda main, sub: main.run_sse_async("127.0.0.1", 1, 2, 3, 4, 5), "positional"),
+        (lambda main, sub: main.run_http_async("http", "127.0.0.1"), "show_banner"),
+        (lambda main, sub: FastMCP.from_openapi({}), "from_openapi.*mcpkit"),
+        (lambda main, sub: FastMCP.as_proxy, "as_proxy.*mcpkit"),
+        (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
+        (lambda main, sub: FastMCP("x", nonsense=1), r"FastMCP\(\) got an unexpected .* 'nonsense'"),
+        (lambda main, sub: main.tool(nonsense=1)(lambda: 1), r"tool\(\) got an unexpected .* 'nonsense'"),
+        (lambda main, sub: main.tool(task=True)(lambda: 1), r"task= of tool\(\).*task=True"),
+        (lambda main, sub: main.tool("a", name="b"), "as keyword"),
+        (lambda main, sub: main.tool(1), "must be a function"),
+        (lambda main, sub: main.tool(Tool.enable), "method"),
+        (lambda main, sub: main.resource(lambda: 1), "@resource"),
+        (lambda main, sub: main.tool(output_schema={"type": "string"}, name="a")(lambda: 1), "object types"),
+        (lambda main, sub: Client("https://example.com"), r"mcpkit\.Client"),
+        (lambda main, sub: Client(main, sampling_handler=print), "sampling_handler= of Client.*mcpkit"),
+        (lambda main, sub: ToolResult(), "Either content or structured_content"),
+        (lambda main, sub: ToolResult(structured_content=[1]), "must be a dict"),
+    ],
+)
+async def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
+        await names_after(use)

@@ -13,11 +13,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
+
+from tests.compat_servers.servers import Server
 
 Message = dict[str, Any]
 Request = tuple[str, str, Message]
@@ -182,23 +184,6 @@ def free_port() -> int:
 
 
 @dataclass(frozen=True)
-class Kit:
-    """Requests to a server that its lists do not tell.
-
-    Attributes:
-        calls: Tools and their arguments, in the order in which they are called.
-        reads: URIs beside those that are listed.
-        prompts: Arguments of prompts, where made-up ones say little.
-        left_alone: Tools that are not called with made-up arguments: they would install something, or wait.
-    """
-
-    calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
-    reads: Sequence[str] = ()
-    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    left_alone: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Step:
     """A request, and all messages up to its response."""
 
@@ -210,17 +195,17 @@ class Plan:
     """The requests of a journey: made of the lists of the first server, the same for each further one.
 
     Args:
-        kit: The requests that the lists do not tell.
+        server: Has the requests that the lists do not tell.
         is_wanted: Selects requests by their labels.
     """
 
-    def __init__(self, kit: Kit, is_wanted: Callable[[str], object] = bool) -> None:
-        self._kit, self._is_wanted = kit, is_wanted
+    def __init__(self, server: Server, is_wanted: Callable[[str], object] = bool) -> None:
+        self._server, self._is_wanted = server, is_wanted
         self._requests: list[Request] = []
 
     def requests(self, listed: Mapping[str, list[Message]]) -> list[Request]:
         if not self._requests:
-            self._requests = [each for each in _requests(self._kit, listed) if self._is_wanted(each[0])]
+            self._requests = [each for each in _requests(self._server, listed) if self._is_wanted(each[0])]
         return self._requests
 
 
@@ -233,7 +218,7 @@ LISTS = {
 
 
 def travel(peer: Peer, plan: Plan, revision: str, is_whole: bool) -> list[Step]:
-    """Make the whole journey, or only its beginning: the lists, and the calls of the kit."""
+    """Make the whole journey, or only its beginning: the lists, and the calls of the server."""
     journey: list[Step] = []
 
     def request(method: str, params: Message, label: str = "", timeout: float = ANSWER) -> Message:
@@ -265,16 +250,16 @@ def travel(peer: Peer, plan: Plan, revision: str, is_whole: bool) -> list[Step]:
     return journey
 
 
-def _requests(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[Request]:
+def _requests(server: Server, listed: Mapping[str, list[Message]]) -> Iterator[Request]:
     def call(label: str, name: str, **more: Any) -> Request:
         return f"{label} {name}", "tools/call", {"name": name, **more}
 
     tools = {tool["name"]: tool["inputSchema"] for tool in listed["tools"]}
-    for number, (name, arguments) in enumerate(kit.calls, 1):
+    for number, (name, arguments) in enumerate(server.calls, 1):
         meta = {"progressToken": f"progress {number}"}
         yield call(f"call {number}", name, arguments=dict(arguments), _meta=meta)
-    for number, (name, arguments) in enumerate(kit.calls, 1):
-        if name not in kit.left_alone:
+    for number, (name, arguments) in enumerate(server.calls, 1):
+        if name not in server.left_alone:
             yield call(f"unknown argument {number}", name, arguments={**arguments, "of_nobody": [1]})
     for name, schema in tools.items():
         if required := schema.get("required", []):
@@ -284,13 +269,13 @@ def _requests(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[Request
             if any(value is not None for value in wrong.values()):
                 arguments = {key: "text" if value is None else value for key, value in wrong.items()}
                 yield call("wrong type", name, arguments=arguments)
-        if name not in kit.left_alone and name not in {called for called, _ in kit.calls}:
+        if name not in server.left_alone and name not in {called for called, _ in server.calls}:
             yield call("made up", name, arguments=_made_up(schema, schema))
     yield "no such tool", "tools/call", {"name": "no_such_tool", "arguments": {}}
     yield "call without a name", "tools/call", {"arguments": {}}
     for name in [*tools][:1]:
         yield call("arguments that are a list", name, arguments=[1])
-    for uri in [*(each["uri"] for each in listed["resources"]), *kit.reads]:
+    for uri in [*(each["uri"] for each in listed["resources"]), *server.reads]:
         yield f"read {uri}", "resources/read", {"uri": uri}
     yield "read what is not there", "resources/read", {"uri": "nowhere://nothing"}
     yield "read without a URI", "resources/read", {}
@@ -299,7 +284,9 @@ def _requests(kit: Kit, listed: Mapping[str, list[Message]]) -> Iterator[Request
         yield _completion(uri, {"type": "ref/resource", "uri": uri}, "x")
     for prompt in listed["prompts"]:
         name = prompt["name"]
-        given = {each["name"]: "sample" for each in prompt.get("arguments") or []} | kit.prompts.get(name, {})
+        given = {each["name"]: "sample" for each in prompt.get("arguments") or []} | server.prompts.get(
+            name, {}
+        )
         for label, arguments in {
             "prompt": given,
             "prompt with more": given | {"of_nobody": "1"},
@@ -372,7 +359,7 @@ class Difference:
         label: The request.
         path: The place, as `0.result.content.0.text`.
         own: The value under the library of the server.
-        ours: The value under mcpkit.
+        ours: The value under mcpserver.
     """
 
     label: str
@@ -409,7 +396,7 @@ def compare(own: Sequence[Step], again: Sequence[Step], ours: Sequence[Step], ve
     Args:
         own: The journey under its own library.
         again: The same, a second time: differences between these two are not compared.
-        ours: The journey under mcpkit.
+        ours: The journey under mcpserver.
         version: The version of the library, which it reports as the server's where a server has none.
     """
     equal = varying = 0

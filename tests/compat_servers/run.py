@@ -27,7 +27,6 @@ from tests.compat_servers.peers import (
     LISTS,
     Difference,
     Http,
-    Kit,
     Peer,
     Plan,
     Stdio,
@@ -172,7 +171,7 @@ def compared(
 ) -> Row:
     """Run one server in one way, and print the comparison."""
     with tempfile.TemporaryDirectory(prefix="compat-") as work:
-        plan = Plan(placed(server.kit, work))
+        plan = Plan(placed(server, work))
         log = (keep or Path(work)) / f"{server.name}-{transport[:5]}-{revision}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
         last = (server.name, False) if itself else (environment, True)
@@ -205,7 +204,7 @@ def rewritten(server: Server, keep: Path | None) -> bool:
             own = (server.name, False)
             return journey(server, "stdio", own, plan, REVISIONS[0], Path(work), log, sources)
 
-        migrated = migrate(server, placed(server.kit, work), make, log)
+        migrated = migrate(placed(server, work), make, log)
     print(migrated.line(), *migrated.unexplained, sep="\n    ", flush=True)
     store("migrated", server.name, asdict(migrated))
     return not migrated.unexplained
@@ -241,7 +240,7 @@ def journey(
     def filled(text: str) -> str:
         return text.replace("{work}", str(work)).replace("{port}", str(port))
 
-    words = server.command.split()
+    words = (server.command or server.name).split()
     words[1:] = server.http.split() if port else words[1:]
     script, *rest = map(filled, words)
     runner = ["-m", "mcpkit.compat"] if is_ours else []
@@ -302,10 +301,10 @@ def furnish(work: Path) -> None:
         os.utime(each, (1_735_689_600, 1_735_689_600))
 
 
-def placed(kit: Kit, work: str) -> Kit:
+def placed(server: Server, work: str) -> Server:
     """Replace `{work}` by the folder in the requests."""
-    calls = json.loads(json.dumps(list(kit.calls)).replace("{work}", work))
-    return replace(kit, calls=calls, reads=[each.replace("{work}", work) for each in kit.reads])
+    calls = json.loads(json.dumps(list(server.calls)).replace("{work}", work))
+    return replace(server, calls=calls, reads=[each.replace("{work}", work) for each in server.reads])
 
 
 def counts(steps: Sequence[Step]) -> str:

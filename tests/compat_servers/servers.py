@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.compat_servers.peers import Kit
-
-Calls = list[tuple[str, Mapping[str, Any]]]
+Calls = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 BOOK = "{work}/book.xlsx"
@@ -126,9 +124,6 @@ ROOT_FOLDER = Path(__file__).parents[2]
 INSTALLED = ROOT_FOLDER / ".compat"
 
 
-FASTMCP_1 = "`mcp.server.fastmcp`"
-
-
 LOW_LEVEL = "`mcp.server`"
 
 
@@ -137,25 +132,31 @@ class Server:
     """A server.
 
     Attributes:
-        name: Its package, whose version `requirements/` pins with all that it needs.
-        kind: The library that it imports.
-        command: A script of its environment, and arguments: `{work}` is its folder.
-        kit: The requests that its lists do not tell.
+        name: Its package; `requirements/` pins the versions of it and of all that it needs.
         chosen_for: What it stands for.
+        calls: Tools and their arguments, in the order in which they are called: `{work}` is the folder of the server.
+        kind: The library that it imports.
+        command: A script of its environment, and arguments; by default its name.
+        reads: URIs beside those that are listed.
+        prompts: Arguments of prompts, where made-up ones say little.
+        left_alone: Tools that are not called with made-up arguments: they would install something, or wait.
         settings: Environment variables.
         http: The arguments of a server over HTTP with `{port}`; empty if it has none.
-        path: Where it serves over HTTP.
+        path: Its path over HTTP.
         http_settings: Further environment variables over HTTP.
         is_held_out: It ran under mcpkit only once the layer was complete.
         without_library: It runs under mcpkit where `mcp` is not installed, too.
-        differs: What is otherwise than under its library and why, by a regular expression for request and place.
+        differs: Reasons of differences, by a regular expression for request and place.
     """
 
     name: str
-    kind: str
-    command: str
-    kit: Kit
     chosen_for: str
+    calls: Calls = ()
+    kind: str = "`mcp.server.fastmcp`"
+    command: str = ""
+    reads: Sequence[str] = ()
+    prompts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    left_alone: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     http: str = ""
     path: str = "/mcp"
@@ -188,45 +189,50 @@ FASTMCP_4 = {
 }
 
 
+BIOMCP: Calls = [
+    ("think", {"thought": "First", "thoughtNumber": 1, "totalThoughts": "2", "nextThoughtNeeded": True})
+]
+
+MARKITDOWN: Calls = [
+    ("convert_to_markdown", {"uri": "file://{work}/page.html"}),
+    ("convert_to_markdown", {"uri": "data:text/html,<h1>Title</h1><p>Text</p>"}),
+    ("convert_to_markdown", {"uri": "data:text/csv,a,b%0A1,2"}),
+    ("convert_to_markdown", {"uri": "file://{work}/none.html"}),
+]
+
+ALCHEMY: Calls = [
+    ("execute_query", {"query": "CREATE TABLE people (name TEXT, born INTEGER)"}),
+    ("execute_query", {"query": "INSERT INTO people VALUES (:n, :b)", "params": {"n": "Ada", "b": 1815}}),
+    ("execute_query", {"query": "SELECT * FROM people"}),
+    ("all_table_names", {}),
+    ("filter_table_names", {"q": "peo"}),
+    ("schema_definitions", {"table_names": '["people"]'}),
+    ("execute_query", {"query": "SELECT * FROM nothing"}),
+]
+
+UNITS: Calls = [("convert_temperature", {"value": "37.5", "from_unit": "celsius", "to_unit": "fahrenheit"})]
+
 SERVERS = [
     Server(
         "databricks-mcp-server",
-        FASTMCP_1,
-        "databricks-mcp-server",
-        Kit(
-            [
-                ("list_clusters", {}),
-                ("get_cluster", {"cluster_id": "a"}),
-                ("execute_sql", {"statement": "SELECT 1"}),
-            ],
-            reads=["resource://databricks/exports/none"],
-        ),
         "subclasses FastMCP; more than 20 tools",
-        {"DATABRICKS_HOST": "https://127.0.0.1:9", "DATABRICKS_TOKEN": "none"},
+        [("list_clusters", {}), ("execute_sql", {"statement": "SELECT 1"})],
+        reads=["resource://databricks/exports/none"],
+        settings={"DATABRICKS_HOST": "https://127.0.0.1:9", "DATABRICKS_TOKEN": "none"},
     ),
     Server(
         "mcp-email-server",
-        FASTMCP_1,
-        "mcp-email-server stdio",
-        Kit(
-            [
-                ("list_available_accounts", {}),
-                ("list_allowed_recipients", {}),
-                ("list_emails_metadata", {"account_name": "nobody", "page": "1"}),
-                ("email_command", {"operation": "help"}),
-            ],
-            reads=["email://nobody"],
-        ),
         "subclasses FastMCP and overrides `list_tools`; more than 20 tools; HTTP",
+        [("list_available_accounts", {}), ("list_emails_metadata", {"account_name": "nobody", "page": "1"})],
+        command="mcp-email-server stdio",
+        reads=["email://nobody"],
         http="streamable-http --port {port}",
     ),
     Server(
         "dbt-mcp",
-        FASTMCP_1,
-        "dbt-mcp",
-        Kit([("get_lineage", {"unique_id": "model.a.b"}), ("list_jobs", {"limit": "3"})]),
         "subclasses FastMCP and overrides `call_tool`; more than 20 tools",
-        {
+        [("get_lineage", {"unique_id": "model.a.b"}), ("list_jobs", {"limit": "3"})],
+        settings={
             "DBT_HOST": "127.0.0.1:9",
             "DBT_TOKEN": "none",
             "DBT_PROD_ENV_ID": "1",
@@ -236,170 +242,119 @@ SERVERS = [
     ),
     Server(
         "jupyter-mcp-server",
-        FASTMCP_1,
-        "jupyter-mcp-server",
-        Kit(
-            [("list_notebooks", {}), ("read_cell", {"cell_index": "0"})],
-            prompts={"jupyter_cite": {"cell_indices": "0-2"}},
-            left_alone=["execute_code", "connect_to_jupyter", "list_files", "list_kernels", "use_notebook"],
-        ),
         "subclasses FastMCP and overrides `streamable_http_app` and `sse_app`",
+        [("list_notebooks", {}), ("read_cell", {"cell_index": "0"})],
+        prompts={"jupyter_cite": {"cell_indices": "0-2"}},
+        left_alone=["execute_code", "connect_to_jupyter", "list_files", "list_kernels", "use_notebook"],
         http="start --transport streamable-http --port {port}",
     ),
     Server(
         "excel-mcp-server",
-        FASTMCP_1,
-        "excel-mcp-server stdio",
-        Kit(EXCEL),
         "more than 20 tools; HTTP",
+        EXCEL,
+        command="excel-mcp-server stdio",
         http="streamable-http",
         http_settings={"FASTMCP_PORT": "{port}", "EXCEL_FILES_PATH": "{work}"},
     ),
-    Server(
-        "office-powerpoint-mcp-server", FASTMCP_1, "ppt_mcp_server", Kit(POWERPOINT), "more than 20 tools"
-    ),
+    Server("office-powerpoint-mcp-server", "more than 20 tools", POWERPOINT, command="ppt_mcp_server"),
     Server(
         "redis-mcp-server",
-        FASTMCP_1,
-        "redis-mcp-server --url redis://127.0.0.1:9/0",
-        Kit(
-            [("get", {"key": "a"}), ("lrange", {"name": "a", "start": "0", "stop": 1.0})],
-            left_alone=["read_messages"],
-        ),
         "more than 50 tools",
+        [("get", {"key": "a"}), ("lrange", {"name": "a", "start": "0", "stop": 1.0})],
+        command="redis-mcp-server --url redis://127.0.0.1:9/0",
+        left_alone=["read_messages"],
     ),
     Server(
         "mcp-server-tree-sitter",
-        FASTMCP_1,
-        "mcp-server-tree-sitter",
-        Kit(TREE_SITTER, prompts={"code_review": {"project": "sample", "file_path": "sample.py"}}),
         "more than 20 tools; prompts",
+        TREE_SITTER,
+        prompts={"code_review": {"project": "sample", "file_path": "sample.py"}},
     ),
     Server(
         "biomcp-python",
-        FASTMCP_1,
-        "biomcp run",
-        Kit(
-            [
-                (
-                    "think",
-                    {"thought": "First", "thoughtNumber": 1, "totalThoughts": "2", "nextThoughtNeeded": True},
-                )
-            ]
-        ),
         "more than 20 tools; resources; an HTTP app of its own",
+        BIOMCP,
+        command="biomcp run",
         http="run --mode streamable_http --host 127.0.0.1 --port {port}",
     ),
     Server(
         "code-index-mcp",
-        FASTMCP_1,
-        "code-index-mcp",
-        Kit(
-            CODE_INDEX, reads=["files://sample.py", "files://none.py"], left_alone=["configure_file_watcher"]
-        ),
         "a lifespan; looks into the tool manager; HTTP",
+        CODE_INDEX,
+        reads=["files://sample.py", "files://none.py"],
+        left_alone=["configure_file_watcher"],
         http="--transport streamable-http --port {port}",
     ),
     Server(
         "mcp-python-interpreter",
-        FASTMCP_1,
-        "mcp-python-interpreter --dir {work}/project",
-        Kit(
-            INTERPRETER,
-            reads=["python://packages/default", "python://session/one/history", "python://packages/none"],
-            left_alone=["install_package"],
-        ),
         "resources, templates and prompts",
+        INTERPRETER,
+        command="mcp-python-interpreter --dir {work}/project",
+        reads=["python://packages/default", "python://session/one/history", "python://packages/none"],
+        left_alone=["install_package"],
     ),
     Server(
         "duckduckgo-mcp-server",
-        FASTMCP_1,
-        "duckduckgo-mcp-server",
-        Kit([("fetch_content", {"url": "http://127.0.0.1:9/"})], left_alone=["search"]),
         "HTTP",
+        [("fetch_content", {"url": "http://127.0.0.1:9/"})],
+        left_alone=["search"],
         http="--transport streamable-http --port {port}",
     ),
     Server(
         "markitdown-mcp",
-        FASTMCP_1,
-        "markitdown-mcp",
-        Kit(
-            [
-                ("convert_to_markdown", {"uri": "file://{work}/page.html"}),
-                ("convert_to_markdown", {"uri": "data:text/html,<h1>Title</h1><p>Text</p>"}),
-                ("convert_to_markdown", {"uri": "data:text/csv,a,b%0A1,2"}),
-                ("convert_to_markdown", {"uri": "file://{work}/none.html"}),
-            ]
-        ),
         "serves its low-level server with StreamableHTTPSessionManager and SseServerTransport",
+        MARKITDOWN,
         http="--http --port {port}",
         path="/mcp/",
     ),
     Server(
         "mcp-alchemy",
-        FASTMCP_1,
-        "mcp-alchemy",
-        Kit(
-            [
-                ("execute_query", {"query": "CREATE TABLE people (name TEXT, born INTEGER)"}),
-                (
-                    "execute_query",
-                    {"query": "INSERT INTO people VALUES (:n, :b)", "params": {"n": "Ada", "b": 1815}},
-                ),
-                ("execute_query", {"query": "SELECT * FROM people"}),
-                ("all_table_names", {}),
-                ("filter_table_names", {"q": "peo"}),
-                ("schema_definitions", {"table_names": '["people"]'}),
-                ("execute_query", {"query": "SELECT * FROM nothing"}),
-            ]
-        ),
         "a database; a description that is made at start",
-        {"DB_URL": "sqlite:///{work}/made.db"},
+        ALCHEMY,
+        settings={"DB_URL": "sqlite:///{work}/made.db"},
     ),
-    Server("mcp-server-time", LOW_LEVEL, "mcp-server-time --local-timezone UTC", Kit(TIME), "low-level"),
-    Server("mcp-server-git", LOW_LEVEL, "mcp-server-git", Kit(GIT), "low-level"),
+    Server(
+        "mcp-server-time", "low-level", TIME, kind=LOW_LEVEL, command="mcp-server-time --local-timezone UTC"
+    ),
+    Server("mcp-server-git", "low-level", GIT, kind=LOW_LEVEL),
     Server(
         "mcp-server-fetch",
-        LOW_LEVEL,
-        "mcp-server-fetch",
-        Kit(
-            [("fetch", {"url": "http://127.0.0.1:9/page", "max_length": 100})],
-            prompts={"fetch": {"url": "http://127.0.0.1:9/"}},
-        ),
         "low-level; prompts",
+        [("fetch", {"url": "http://127.0.0.1:9/page", "max_length": 100})],
+        kind=LOW_LEVEL,
+        prompts={"fetch": {"url": "http://127.0.0.1:9/"}},
     ),
     Server(
         "mcp-server-sqlite",
-        LOW_LEVEL,
-        "mcp-server-sqlite --db-path {work}/made.db",
-        Kit(SQLITE, reads=["memo://none"], prompts={"mcp-demo": {"topic": "trains"}}),
         "low-level; resources and prompts; notifications",
+        SQLITE,
+        kind=LOW_LEVEL,
+        command="mcp-server-sqlite --db-path {work}/made.db",
+        reads=["memo://none"],
+        prompts={"mcp-demo": {"topic": "trains"}},
         without_library=True,
     ),
     Server(
         "blender-mcp",
-        FASTMCP_1,
-        "blender-mcp",
-        Kit([("get_scene_info", {"user_prompt": "what is there"})]),
         "more than 20 tools; prompts; a lifespan",
-        {"BLENDER_PORT": "9", "DISABLE_TELEMETRY": "true"},
+        [("get_scene_info", {"user_prompt": "what is there"})],
+        settings={"BLENDER_PORT": "9", "DISABLE_TELEMETRY": "true"},
         is_held_out=True,
     ),
     Server(
         "arxiv-mcp-server",
-        LOW_LEVEL,
-        "arxiv-mcp-server --storage-path {work}/papers",
-        Kit([("list_papers", {})]),
         "low-level; prompts",
+        [("list_papers", {})],
+        kind=LOW_LEVEL,
+        command="arxiv-mcp-server --storage-path {work}/papers",
         is_held_out=True,
     ),
     Server(
         "awslabs-iam-mcp-server",
-        FASTMCP_1,
-        "awslabs.iam-mcp-server",
-        Kit([("get_user", {"user_name": "nobody"})]),
         "more than 20 tools",
-        {
+        [("get_user", {"user_name": "nobody"})],
+        command="awslabs.iam-mcp-server",
+        settings={
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "none",
             "AWS_SECRET_ACCESS_KEY": "none",
@@ -410,31 +365,25 @@ SERVERS = [
     ),
     Server(
         "astrodynamics-mcp",
-        FASTMCP_1,
-        "astrodynamics-mcp stdio",
-        Kit(),
         "FastMCP and low-level mixed",
+        command="astrodynamics-mcp stdio",
         http="http --port {port}",
         is_held_out=True,
     ),
+    Server("unit-converter-mcp", "`fastmcp`", UNITS, kind="`fastmcp` 2", differs=FASTMCP_4),
     Server(
-        "unit-converter-mcp",
-        "`fastmcp` 2",
-        "unit-converter-mcp",
-        Kit([("convert_temperature", {"value": "37.5", "from_unit": "celsius", "to_unit": "fahrenheit"})]),
-        "`fastmcp`",
-        differs=FASTMCP_4,
-    ),
-    Server(
-        "office-word-mcp-server", "`fastmcp` 4", "word_mcp_server", Kit(WORD), "`fastmcp`; more than 50 tools"
+        "office-word-mcp-server",
+        "`fastmcp`; more than 50 tools",
+        WORD,
+        kind="`fastmcp` 4",
+        command="word_mcp_server",
     ),
     Server(
         "fastmcp-sample-server",
-        "`fastmcp` 3",
-        "sample-mcp-server --transport stdio",
-        Kit(),
         "`fastmcp`; resources and prompts",
+        kind="`fastmcp` 3",
+        command="sample-mcp-server --transport stdio",
         differs=FASTMCP_4,
     ),
-    Server("clinical-calc-mcp", "`fastmcp` 4", "clinical-calc-mcp", Kit(), "`fastmcp`"),
+    Server("clinical-calc-mcp", "`fastmcp`", kind="`fastmcp` 4"),
 ]

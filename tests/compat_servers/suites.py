@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.compat_servers.peers import LISTS, Difference, Kit, Plan, Step, compare
+from tests.compat_servers.peers import LISTS, Difference, Plan, Step, compare
 from tests.compat_servers.servers import INSTALLED, Server
 from tests.integration.compat.mcp1 import answer, entry, key
 
@@ -204,12 +204,11 @@ class Migrated:
         return f"{self.name:28} {self.files} files, {self.marks} marks: {outcome}"
 
 
-def migrate(server: Server, kit: Kit, make: Journey, log: Path) -> Migrated:
+def migrate(server: Server, make: Journey, log: Path) -> Migrated:
     """Rewrite the sources of a server in a folder of their own, run both, and compare their responses.
 
     Args:
         server: The server.
-        kit: The requests.
         make: Makes the journeys.
         log: The standard error of the server.
     """
@@ -225,7 +224,7 @@ def migrate(server: Server, kit: Kit, make: Journey, log: Path) -> Migrated:
             reasons = [line.partition(": ")[2] or line for line in lines if not IS_MARK(line)]
             migrated.left = reasons[0].partition(". ")[0] if reasons else "nothing in it is rewritten"
             return migrated
-        plan = Plan(kit, IS_CALL)
+        plan = Plan(server, IS_CALL)
         own, again, ours = (make(plan, sources) for sources in (None, None, folder))
     if "result" not in ours[0].heard[-1]:
         errors = ERROR.findall(log.read_text("utf-8", "replace"))

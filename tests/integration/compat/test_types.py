@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,62 +37,60 @@ DESCRIBED = [
 """The classes whose docstrings clients read: in the output schema of a tool that returns them."""
 
 TEXT = {"type": "text", "text": "é"}
-SAMPLES = [
-    (
-        "TextContent",
+MODELS: dict[str, list[Any]] = {
+    "TextContent": [
         {**TEXT, "_meta": {"a": 1}, "annotations": {"audience": ["user"], "priority": 0.5, "x": 1}},
-    ),
-    ("TextContent", {"type": "image", "text": 3}),
-    ("Annotations", {"priority": 1.5, "audience": ["nobody"]}),
-    ("ImageContent", {"type": "image", "data": "AA==", "mimeType": "image/png", "more": [None]}),
-    ("EmbeddedResource", {"type": "resource", "resource": {"uri": "memo://x", "blob": "AA=="}}),
-    ("EmbeddedResource", {"type": "resource", "resource": {"uri": "no uri", "text": ""}}),
-    ("ResourceLink", {"type": "resource_link", "name": "n", "uri": "https://example.org", "size": 3}),
-    ("Resource", {"name": "n", "uri": "http://EXAMPLE.org/é", "icons": [{"src": "i", "sizes": ["any"]}]}),
-    ("Tool", {"name": "n", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}),
-    (
-        "Tool",
+        {"type": "image", "text": 3},
+    ],
+    "Annotations": [{"priority": 1.5, "audience": ["nobody"]}],
+    "ImageContent": [{"type": "image", "data": "AA==", "mimeType": "image/png", "more": [None]}],
+    "EmbeddedResource": [
+        {"type": "resource", "resource": {"uri": "memo://x", "blob": "AA=="}},
+        {"type": "resource", "resource": {"uri": "no uri", "text": ""}},
+    ],
+    "ResourceLink": [{"type": "resource_link", "name": "n", "uri": "https://example.org", "size": 3}],
+    "Resource": [{"name": "n", "uri": "http://EXAMPLE.org/é", "icons": [{"src": "i", "sizes": ["any"]}]}],
+    "Tool": [
+        {"name": "n", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
         {"name": "n", "title": "N", "inputSchema": {}, "execution": {"taskSupport": "optional"}, "_meta": {}},
-    ),
-    ("Tool", {"name": 1}),
-    ("Prompt", {"name": "p", "arguments": [{"name": "a", "required": True}]}),
-    ("CallToolResult", {"content": [TEXT], "structuredContent": {"a": None}, "extra": 1, "_meta": {"b": 2}}),
-    (
-        "CallToolRequest",
+        {"name": 1},
+    ],
+    "Prompt": [{"name": "p", "arguments": [{"name": "a", "required": True}]}],
+    "CallToolResult": [{"content": [TEXT], "structuredContent": {"a": None}, "extra": 1, "_meta": {"b": 2}}],
+    "CallToolRequest": [
         {"params": {"name": "n", "arguments": {"a": 1}, "_meta": {"progressToken": "t", "k": 1}}},
-    ),
-    ("CallToolRequest", {"method": "tools/list", "params": {}}),
-    ("ListToolsRequest", {}),
-    ("ListToolsRequest", {"params": {"cursor": "c", "unknown": 1}}),
-    (
-        "InitializeRequest",
-        {"params": {"protocolVersion": "1", "capabilities": {"roots": {"listChanged": True}}}},
-    ),
-    ("ServerCapabilities", {"tools": {"listChanged": False}, "experimental": {"a": {"b": 1}}, "logging": {}}),
-    ("ServerResult", {"content": [TEXT]}),
-    ("ServerResult", {}),
-    ("ServerResult", {"tools": [], "nextCursor": "c"}),
-    ("ClientRequest", {"method": "resources/read", "params": {"uri": "memo://x"}}),
-    ("ClientRequest", {"method": "nothing"}),
-    ("ServerNotification", {"method": "notifications/message", "params": {"level": "info", "data": [1]}}),
-    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": 1, "method": "ping"}),
-    ("JSONRPCMessage", {"jsonrpc": "2.0", "method": "notifications/initialized"}),
-    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": "a", "result": {}}),
-    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": {"a": 1}}}),
-    ("JSONRPCMessage", {"jsonrpc": "1.0", "id": 1.5}),
-    ("SamplingMessage", {"role": "user", "content": [TEXT, {"type": "tool_result", "toolUseId": "1"}]}),
-    ("CreateMessageRequestParams", {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 3}),
-    ("CreateMessageResult", {"role": "assistant", "content": TEXT, "model": "m", "stopReason": "whatever"}),
-    ("ElicitResult", {"action": "accept", "content": {"a": 1, "b": "x", "c": True, "d": ["y"], "e": 0.5}}),
-    ("ElicitRequest", {"params": {"mode": "url", "message": "m", "url": "u", "elicitationId": "1"}}),
-    ("ElicitRequest", {"params": {"message": "m", "requestedSchema": {}}}),
-    ("Root", {"uri": "file:///tmp", "name": "t", "_meta": {"a": 1}}),
-    ("Root", {"uri": "https://example.org"}),
-    ("CompleteRequest", {"params": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a"}}}),
-    ("Completion", {"values": ["a"], "total": 1, "hasMore": False}),
-    ("CancelledNotification", {"params": {"requestId": True}}),
-    ("ErrorData", {"code": 1, "message": "m"}),
-]
+        {"method": "tools/list", "params": {}},
+    ],
+    "ListToolsRequest": [{}, {"params": {"cursor": "c", "unknown": 1}}],
+    "InitializeRequest": [
+        {"params": {"protocolVersion": "1", "capabilities": {"roots": {"listChanged": True}}}}
+    ],
+    "ServerCapabilities": [{"tools": {"listChanged": False}, "experimental": {"a": {"b": 1}}, "logging": {}}],
+    "ServerResult": [{"content": [TEXT]}, {}, {"tools": [], "nextCursor": "c"}],
+    "ClientRequest": [{"method": "resources/read", "params": {"uri": "memo://x"}}, {"method": "nothing"}],
+    "ServerNotification": [{"method": "notifications/message", "params": {"level": "info", "data": [1]}}],
+    "JSONRPCMessage": [
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": "a", "result": {}},
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": {"a": 1}}},
+        {"jsonrpc": "1.0", "id": 1.5},
+    ],
+    "SamplingMessage": [{"role": "user", "content": [TEXT, {"type": "tool_result", "toolUseId": "1"}]}],
+    "CreateMessageRequestParams": [{"messages": [{"role": "user", "content": TEXT}], "maxTokens": 3}],
+    "CreateMessageResult": [{"role": "assistant", "content": TEXT, "model": "m", "stopReason": "whatever"}],
+    "ElicitResult": [{"action": "accept", "content": {"a": 1, "b": "x", "c": True, "d": ["y"], "e": 0.5}}],
+    "ElicitRequest": [
+        {"params": {"mode": "url", "message": "m", "url": "u", "elicitationId": "1"}},
+        {"params": {"message": "m", "requestedSchema": {}}},
+    ],
+    "Root": [{"uri": "file:///tmp", "name": "t", "_meta": {"a": 1}}, {"uri": "https://example.org"}],
+    "CompleteRequest": [{"params": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a"}}}],
+    "Completion": [{"values": ["a"], "total": 1, "hasMore": False}],
+    "CancelledNotification": [{"params": {"requestId": True}}],
+    "ErrorData": [{"code": 1, "message": "m"}],
+}
+SAMPLES = [(model, sample) for model, samples in MODELS.items() for sample in samples]
 
 
 OURS_ALONE = {

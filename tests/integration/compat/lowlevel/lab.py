@@ -76,14 +76,10 @@ async def add(arguments: dict[str, Any]) -> Any:
 
 async def contents(arguments: dict[str, Any]) -> Any:
     file = types.TextResourceContents(uri="file:///a b.txt", text="ä\n", mimeType="text/x", _meta={"k": 1})
+    notes = types.Annotations(audience=["user"], priority=0.5)
     return [
         text("text"),
-        types.TextContent(
-            type="text",
-            text="noted",
-            annotations=types.Annotations(audience=["user"], priority=0.5),
-            _meta={"x": 1},
-        ),
+        types.TextContent(type="text", text="noted", annotations=notes, _meta={"x": 1}),
         types.ImageContent(type="image", data="aaaa", mimeType="image/png"),
         types.AudioContent(type="audio", data="aaaa", mimeType="audio/wav"),
         types.EmbeddedResource(type="resource", resource=file),
@@ -114,17 +110,17 @@ async def fails(arguments: dict[str, Any]) -> Any:
 async def context(_: dict[str, Any]) -> Any:
     ctx = server.request_context
     client = ctx.session.client_params
-    declares = ctx.session.check_client_capability
+    capabilities = [
+        types.ClientCapabilities(roots=types.RootsCapability(listChanged=True)),
+        types.ClientCapabilities(sampling=types.SamplingCapability()),
+        *(types.ClientCapabilities(experimental={"x": {"y": number}}) for number in (1, 2)),
+    ]
     return [
         text(ctx.request_id is not None),
         text(ctx.meta.model_dump_json() if ctx.meta else None),
-        text(ctx.lifespan_context),
-        text(ctx.request),
+        text((ctx.lifespan_context, ctx.request)),
         text((client.clientInfo.name, client.protocolVersion, client.capabilities.model_dump_json())),
-        text(declares(types.ClientCapabilities(roots=types.RootsCapability(listChanged=True)))),
-        text(declares(types.ClientCapabilities(sampling=types.SamplingCapability()))),
-        text(declares(types.ClientCapabilities(experimental={"x": {"y": 1}}))),
-        text(declares(types.ClientCapabilities(experimental={"x": {"y": 2}}))),
+        text([ctx.session.check_client_capability(each) for each in capabilities]),
     ]
 
 

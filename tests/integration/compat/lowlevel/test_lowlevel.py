@@ -43,10 +43,6 @@ def call(name: str, arguments: Any = None, **meta: Any) -> tuple[str, Message]:
     return "tools/call", params
 
 
-def reading(uri: str) -> tuple[str, Message]:
-    return "resources/read", {"uri": uri}
-
-
 def completing(value: str, **more: Any) -> tuple[str, Message]:
     return "completion/complete", {
         "ref": {"type": "ref/prompt", "name": "p"},
@@ -55,55 +51,41 @@ def completing(value: str, **more: Any) -> tuple[str, Message]:
     }
 
 
-CASES = [
-    ("ping", None),
-    ("tools/list", None),
-    ("tools/list", {"cursor": "x"}),
-    ("tools/list", {"cursor": 1}),
-    ("resources/list", None),
-    ("resources/list", {"cursor": "2"}),
-    ("resources/list", {"cursor": "wrong"}),
+def request(method: str, **params: Any) -> tuple[str, Message]:
+    return method, params
+
+
+CASES: list[tuple[str, Message | None]] = [
+    *((f"{name}/list", None) for name in ("tools", "resources", "prompts")),
+    *(("ping", None), ("tools/list", {"cursor": "x"}), ("tools/list", {"cursor": 1}), ("tools/call", None)),
+    *(request("resources/list", cursor=cursor) for cursor in ("2", "wrong")),
     ("resources/templates/list", {}),
-    ("prompts/list", None),
-    call("greet a person", {"name": "Ada"}),
-    call("greet a person", {"name": "A"}),
-    call("greet a person", {"name": "Ada", "age": "3", "x": 1}),
-    call("greet a person"),
-    call("greet a person", [1]),
+    *(
+        call("greet a person", row)
+        for row in ({"name": "Ada"}, {"name": "A"}, {"name": "Ada", "age": "3", "x": 1})
+    ),
+    *(
+        call("greet a person"),
+        call("greet a person", [1]),
+        call("add", {"a": "1"}),
+        call("no such tool", {"a": 1}),
+    ),
     *(call("add", {"a": 1, "b": how}) for how in ("dict", "wrong", "none", "both", "result", "?")),
-    call("add", {"a": "1"}),
-    call("broken", {}),
-    call("contents", {}),
-    call("nothing", {}),
-    call("generated", {}),
-    call("no such tool", {"a": 1}),
-    ("tools/call", {}),
-    ("tools/call", None),
-    ("tools/call", {"name": 1}),
+    *(call(name, {}) for name in ("broken", "contents", "nothing", "generated", "context")),
+    *(("tools/call", {}), ("tools/call", {"name": 1}), ("resources/read", {})),
     *(call("fails", {"kind": kind}) for kind in ("value", "empty", "key", "mcp", "url")),
     call("context", {}, progressToken="t", own=1),
     call("context", {}, progressToken=3),
-    call("context", {}),
     call("tells", {}, progressToken="p1"),
-    *(
-        call("asks", {"kind": kind})
-        for kind in ("form", "old form", "page", "roots", "ping", "own", "sample", "sample with tools")
-    ),
-    *(reading(f"x:{name}") for name in ("text", "bytes", "parts", "other")),
-    reading("no uri"),
-    ("resources/read", {}),
-    ("prompts/get", {"name": "p", "arguments": {"who": "Ada"}}),
-    ("prompts/get", {"name": "p"}),
-    ("prompts/get", {"name": "p", "arguments": {"who": 1}}),
-    ("prompts/get", {"name": "other"}),
-    completing("A"),
-    completing("A", context={"arguments": {"a": "b"}}),
-    completing("none"),
-    ("completion/complete", {"ref": {"type": "ref/else"}, "argument": {"name": "who", "value": ""}}),
-    ("logging/setLevel", {"level": "error"}),
-    ("logging/setLevel", {"level": "loud"}),
-    ("resources/subscribe", {"uri": "file:///a"}),
-    ("resources/unsubscribe", {"uri": "file:///a"}),
+    *(call("asks", {"kind": kind}) for kind in ("form", "old form", "page", "roots", "ping", "own")),
+    *(call("asks", {"kind": kind}) for kind in ("sample", "sample with tools")),
+    *(request("resources/read", uri=uri) for uri in ("x:text", "x:bytes", "x:parts", "x:other", "no uri")),
+    *(request("prompts/get", name="p", arguments={"who": who}) for who in ("Ada", 1)),
+    *(request("prompts/get", name=name) for name in ("p", "other")),
+    *(completing("A"), completing("A", context={"arguments": {"a": "b"}}), completing("none")),
+    request("completion/complete", ref={"type": "ref/else"}, argument={"name": "who", "value": ""}),
+    *(request("logging/setLevel", level=level) for level in ("error", "loud")),
+    *(request(f"resources/{name}", uri="file:///a") for name in ("subscribe", "unsubscribe")),
     call("notes", {}),
 ]
 

@@ -20,13 +20,12 @@ PARTS_WITH_CLASSES = (
 
 
 def parameters(value: object) -> list[str] | None:
-    """Return the parameters of a function, those that are given by name alone behind a star; None for other values."""
+    """Return the parameters of a function, keyword-only ones with a star; None for other values."""
     try:
-        found = [
-            each for each in inspect.signature(value).parameters.values() if each.name not in ("self", "cls")
-        ]
+        found = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return None
+    found = [each for each in found if each.name not in ("self", "cls")]
     by_place = [
         each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
@@ -36,11 +35,12 @@ def parameters(value: object) -> list[str] | None:
 def attributes(found: type) -> dict[str, list[str] | None]:
     """Return the public attributes of a class; functions with their parameters."""
     names = sorted(name for name in dir(found) if not name.startswith("_") and not hasattr(BaseModel, name))
-    said = {
-        name: parameters(getattr(found, name)) if callable(getattr(found, name, None)) else None
-        for name in names
+    values = {name: getattr(found, name, None) for name in names}
+    made = None if issubclass(found, BaseException) else parameters(found)
+    return {
+        "__init__": made,
+        **{name: parameters(each) if callable(each) else None for name, each in values.items()},
     }
-    return {"__init__": None if issubclass(found, BaseException) else parameters(found), **said}
 
 
 def names_of(package: str) -> dict[str, dict[str, object]]:
@@ -58,19 +58,17 @@ def names_of(package: str) -> dict[str, dict[str, object]]:
         public = getattr(module, "__all__", None) or [
             each for each, value in vars(module).items() if getattr(value, "__module__", None) == name
         ]
-        known: dict[str, object] = {}
-        for each in sorted(each for each in public if not each.startswith("_") and each.isidentifier()):
-            value = getattr(module, each, None)
-            is_told = name in PARTS_WITH_CLASSES and isinstance(value, type)
-            known[each] = attributes(value) if is_told else None
-        found[name] = known
+        values = {each: getattr(module, each, None) for each in sorted(public) if each.isidentifier()}
+        found[name] = {
+            each: attributes(value) if name in PARTS_WITH_CLASSES and isinstance(value, type) else None
+            for each, value in values.items()
+            if not each.startswith("_")
+        }
     return found
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    said = {
-        name: names for package in ("fastmcp", "fastmcp_tasks") for name, names in names_of(package).items()
-    }
+    said = names_of("fastmcp") | names_of("fastmcp_tasks")
     lines = (f"{json.dumps(name)}: {json.dumps(said[name], sort_keys=True)}" for name in sorted(said))
     print("{\n" + ",\n".join(lines) + "\n}")

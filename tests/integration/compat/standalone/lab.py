@@ -125,9 +125,7 @@ def said() -> str:
     return "said"
 
 
-@mcp.tool(annotations={"title": "Only a hint"})
-def hinted() -> None:
-    return None
+mcp.tool(lambda: None, name="hinted", annotations={"title": "Only a hint"})
 
 
 @mcp.tool
@@ -244,6 +242,12 @@ def loose(a: str = None, ctx: Context = None) -> str:  # noqa: RUF013 - as many 
 # What tools return
 
 UNTYPED = object()
+IMAGE = Image(data=PIXEL, format="jpg")
+FILES = [File(data=b"a,b", format="csv", name="table"), File(data=b"\x00", format="pdf")]
+VALUES: list[Any] = [
+    *(None, "text", 1.5, float("nan"), True, [1, "a"], [], (1, 2), {"a": 1}, {1}, b"abc", b"\xff"),
+    *(Point(x=1), dt.date(2020, 1, 2), IMAGE, Audio(data=b"a", format="mp3"), *FILES, ["a", IMAGE, {"b": 1}]),
+]
 RETURNED: dict[str, tuple[Any, Any]] = {
     "model": (Point, Point(x=1, label="a")),
     "models": (list[Point], [Point(x=1), Point(x=2)]),
@@ -271,25 +275,7 @@ RETURNED: dict[str, tuple[Any, Any]] = {
     "union": (int | str, 1),
     "union_text": (int | str, "a"),
     "wrong": (int, "no number"),
-    "any_none": (Any, None),
-    "any_text": (Any, "text"),
-    "any_number": (Any, 1.5),
-    "any_nan": (Any, float("nan")),
-    "any_true": (Any, True),
-    "any_list": (Any, [1, "a"]),
-    "any_empty": (Any, []),
-    "any_tuple": (Any, (1, 2)),
-    "any_dict": (Any, {"a": 1}),
-    "any_bytes": (Any, b"abc"),
-    "any_latin": (Any, b"\xff"),
-    "any_model": (Any, Point(x=1)),
-    "any_date": (Any, dt.date(2020, 1, 2)),
-    "any_image": (Any, Image(data=PIXEL)),
-    "any_audio": (Any, Audio(data=b"a", format="mp3")),
-    "any_file": (Any, File(data=b"a,b", format="csv", name="table")),
-    "any_binary": (Any, File(data=b"\x00", format="pdf")),
-    "any_mixed": (Any, ["a", Image(data=PIXEL, format="jpg"), {"b": 1}]),
-    "any_set": (Any, {1}),
+    **{f"any_{number}": (Any, value) for number, value in enumerate(VALUES)},
 }
 """The return type and the value of tools without parameters."""
 

@@ -15,7 +15,6 @@ import pytest
 
 import mcpkit
 from mcpkit.common.errors import ProtocolError
-from mcpkit.compat.standalone import Client, FastMCP
 from tests.helpers.serving import serving
 from tests.integration.compat.mcp1 import LISTS
 
@@ -206,61 +205,6 @@ def test_names_equal_those_of_installed_fastmcp() -> None:
         pytest.skip("`make setup` makes the environment with fastmcp")
     found = run_script(REFERENCE, HERE / "fastmcp_names.py", timeout=120)
     assert json.loads(found) == json.loads(NAMES.read_text())
-
-
-async def names_after(mount: Any) -> list[str]:
-    """Return the tools of a server after another has been mounted."""
-    main, sub = FastMCP("main"), FastMCP("sub")
-    sub.tool(lambda a: a, name="add")
-    mounted = mount(main, sub)
-    if mounted is not None:
-        await mounted
-    async with Client(main) as client:
-        return [tool.name for tool in await client.list_tools()]
-
-
-@pytest.mark.parametrize(
-    "mount",
-    [
-        lambda main, sub: main.mount(sub, "x"),
-        lambda main, sub: main.mount("x", sub),
-        lambda main, sub: main.mount(sub, prefix="x"),
-        lambda main, sub: main.mount(prefix="x", server=sub),
-        lambda main, sub: main.mount(sub, "x", False),
-        lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
-        lambda main, sub: main.import_server("x", sub),
-        lambda main, sub: main.import_server(sub, "x"),
-        lambda main, sub: main.import_server(server=sub, prefix="x"),
-    ],
-)
-def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
-    assert asyncio.run(names_after(mount)) == ["x_add"]
-
-
-@pytest.mark.parametrize(
-    ("use", "text"),
-    [
-        (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
-        (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
-        (lambda main, sub: main.mount(sub, "x", None, None), "by name"),
-        (lambda main, sub: main.mount("x", sub, tool_separator="/"), "tool_separator"),
-        (lambda main, sub: main.mount("x", "y"), "takes a FastMCP and"),
-        (lambda main, sub: main.mount(sub, 5), "and a string or None"),
-        (lambda main, sub: main.mount(main), "onto itself"),
-        (lambda main, sub: main.tool("name", "description"), "description="),
-        (lambda main, sub: main.prompt("name", "description"), "description="),
-        (lambda main, sub: main.add_tool(len, "name"), "name="),
-        (lambda main, sub: FastMCP("x", "y", None), "lifespan="),
-        (lambda main, sub: main.run_sse_async("127.0.0.1", 1, 2, 3, 4, 5), "positional"),
-        (lambda main, sub: main.run_http_async("http", "127.0.0.1"), "show_banner"),
-        (lambda main, sub: FastMCP.from_openapi({}), "from_openapi.*mcpkit"),
-        (lambda main, sub: FastMCP.as_proxy, "as_proxy.*mcpkit"),
-        (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
-    ],
-)
-def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
-    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
-        asyncio.run(names_after(use))
 
 
 UNSUPPORTED_IMPORTS = [
