@@ -99,9 +99,9 @@ async def test_sdk_tool_with_context_parameter_returns_and_raises() -> None:
         return text(f"{current_context().request_id is not None}")
 
     async with connect(create_sdk_mcp_server("s", tools=[two])["instance"].server) as client:
-        assert (await client.call_tool("two", {"fail": False})).text == "True"
-        result = await client.call_tool("two", {"fail": True})
-        assert (result.is_error, result.text) == (True, "as it should")
+        for fails, expected in ((False, "True"), (True, "as it should")):
+            result = await client.call_tool("two", {"fail": fails})
+            assert (result.is_error, result.text) == (fails, expected)
 
 
 def test_tool_annotations_accept_both_spellings() -> None:

@@ -218,18 +218,16 @@ async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):
 
 async def test_request_handlers_may_return_dicts_and_raise_mcp_error(lab: Lab, schema_dir: Path):
     async def tools(request: types.ListToolsRequest) -> Any:
-        return {"tools": [{"name": "own", "inputSchema": {"type": "object"}}]}
+        return {"tools": [SERVER_TOOL]}
 
-    async def fails(request: Any) -> Any:
+    async def fail(request: Any) -> Any:
         raise McpError(types.ErrorData(code=-32050, message="own error", data=[1]))
 
-    lab.server.request_handlers[types.ListToolsRequest] = tools
-    lab.server.request_handlers[types.CallToolRequest] = fails
-    for revision in ("2025-11-25", "2026-07-28"):
-        async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
-            assert (await pipe.result("tools/list"))["tools"][0]["name"] == "own"
-            error = await pipe.error("tools/call", {"name": "x"})
-            assert error == {"code": -32050, "message": "own error", "data": [1]}
+    lab.server.request_handlers |= {types.ListToolsRequest: tools, types.CallToolRequest: fail}
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
+        assert (await pipe.result("tools/list"))["tools"] == [SERVER_TOOL]
+        error = await pipe.error("tools/call", CALL)
+        assert error == {"code": -32050, "message": "own error", "data": [1]}
 
 
 @pytest.mark.parametrize("answer", [None, 3, "text", {"a": object()}, [object()], ([], {"a": object()})])
@@ -238,11 +236,10 @@ async def test_invalid_tool_result_is_error_and_server_continues(lab: Lab, schem
     async def call(name: str, arguments: dict[str, Any]) -> Any:
         return answer if name == "wrong" else text("right")
 
-    for revision in ("2025-11-25", "2026-07-28"):
-        async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
-            said = await pipe.request("tools/call", {"name": "wrong"})
-            assert "error" in said or said["result"]["isError"]
-            assert await pipe.text("do it") == "right"
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
+        said = await pipe.request("tools/call", {"name": "wrong"})
+        assert "error" in said or said["result"]["isError"]
+        assert await pipe.text("do it") == "right"
 
 
 PERSON = {
@@ -268,10 +265,8 @@ SCHEMAS: list[Any] = [
     of(oneOf=[{"type": "string"}, {"type": "integer"}]),
     of(anyOf=[{"type": "string"}, {"type": "null"}]),
     {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
-    {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}},
     of(type="array", uniqueItems=True, maxItems=2),
     of(type="string", pattern="^a+$"),
-    of(type="string", format="date"),
     of(multipleOf=0.5, exclusiveMaximum=3),
     {"type": "nothing"},
     of(type="nothing"),
@@ -285,15 +280,14 @@ VALUES: list[Any] = [
 ]
 
 
-def verdict(schema: Any, value: Any) -> str | None:
-    """Return what `mcp` would say, which calls `validate` for each value."""
+def problem(validate: Any) -> str | None:
+    """Return the problem that a validation finds or raises."""
     try:
-        jsonschema.validate(value, schema)
+        return validate()
     except jsonschema.ValidationError as error:
         return error.message
     except jsonschema.SchemaError as error:
         return str(error)
-    return None
 
 
 def test_tool_schema_problems_equal_jsonschema_messages() -> None:
@@ -301,10 +295,8 @@ def test_tool_schema_problems_equal_jsonschema_messages() -> None:
     for schema in SCHEMAS:
         tool_schema = ToolSchema(schema)
         for value in VALUES:
-            try:
-                actual = tool_schema.problem(value)
-            except jsonschema.SchemaError as error:
-                actual = str(error)
-            if actual != (expected := verdict(schema, value)):
+            actual = problem(lambda: tool_schema.problem(value))
+            expected = problem(lambda: jsonschema.validate(value, schema))
+            if actual != expected:
                 deviations.append((schema, value, actual, expected))
     assert deviations == []

@@ -101,16 +101,20 @@ def test_migrate_folder_skips_installed_packages(file: Path) -> None:
     assert {name: (file.parent / name).read_text() for name in expected} == expected
 
 
+MAKE = "def make() -> FastMCP:\n    return FastMCP()\n\n\nmcp = make()\n"
+
+
 def test_migrate_follows_servers_through_modules_and_functions(tmp_path: Path) -> None:
+    sources = {
+        "pkg/app.py": "from mcp.server.fastmcp import FastMCP\n\n\n" + MAKE,
+        "pkg/__init__.py": "from .app import mcp as server\n",
+        "other.py": "from pkg import server\n\nserver.run(transport='streamable-http')\n",
+    }
     (tmp_path / "pkg").mkdir()
-    making = "from mcp.server.fastmcp import FastMCP\n\n\ndef make() -> FastMCP:\n    return FastMCP()\n"
-    making += "\n\nmcp = make()\n"
-    (tmp_path / "pkg" / "app.py").write_text(making)
-    (tmp_path / "pkg" / "__init__.py").write_text("from .app import mcp as server\n")
-    other = tmp_path / "other.py"
-    other.write_text("from pkg import server\n\nserver.run(transport='streamable-http')\n")
-    assert main([str(other), "--write"]) == 0
-    assert other.read_text() == 'from pkg import server\n\nserver.run("http")\n'
+    for name, source in sources.items():
+        (tmp_path / name).write_text(source)
+    assert main([str(tmp_path / "other.py"), "--write"]) == 0
+    assert (tmp_path / "other.py").read_text() == 'from pkg import server\n\nserver.run("http")\n'
 
 
 @pytest.mark.parametrize(
@@ -134,15 +138,11 @@ def test_migrate_other_servers_are_left_with_message(
 
 
 def test_migrate_without_libcst_names_the_extra(file: Path) -> None:
-    program = (
-        "import sys; sys.modules['libcst'] = None; from mcpkit.compat.migrate.command import main; "
-        f"sys.exit(main([{str(file)!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert (
-        done.stderr == f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}\n"
-    )
+    code = "import sys; sys.modules['libcst'] = None; import mcpkit.compat.migrate.command as command; "
+    code += "sys.exit(command.main(['.']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    message = f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 def test_migrate_runs_as_module(file: Path) -> None:

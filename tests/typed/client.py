@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel
 from typing_extensions import assert_type
 
 from mcpkit import Client, ClientGroup, ProtocolError, Server, SyncClient, Timeout, ToolError
@@ -55,23 +54,16 @@ class City:
     name: str
 
 
-class Model(BaseModel):
-    name: str
-
-
 async def calls(client: Client) -> None:
     """A result has the type that was asked for."""
     assert_type(await client.call_tool("find"), CallResult)
     assert_type(await client.call_tool("find", {"name": "Oslo"}, timeout=3), CallResult)
     assert_type(await client.call_tool("find", result_type=City), City)
-    assert_type(await client.call_tool("find", result_type=Model), Model)
     assert_type(await client.call_tool("find", result_type=list[City]), list[City])
-    assert_type(await client.call_tool("find", result_type=int), int)
     tools = await client.tools()
     assert_type(tools, dict[str, RemoteTool])
     assert_type(tools["find"].schema, dict[str, Any])
     assert_type(await tools["find"](city="Oslo"), Any)
-    assert_type(tools["find"].output_schema, dict[str, Any] | None)
 
 
 async def fill_in(form: FormRequest) -> dict[str, str] | ElicitationResult[Any]:
@@ -217,14 +209,12 @@ class Mine:
 assert_type(Client("server.py", env={"CITY": "Oslo"}, cwd=Path.cwd(), stderr=subprocess.DEVNULL), Client)
 Client(Replay("talk.jsonl"), telemetry=ClientTelemetry())
 Client(Path("server.py"), stderr=print)
-Client("server.py", stderr=sys.stderr)
 Client([sys.executable, Path("server.py"), "-v"])
 Client(("uvx", "mcp-server-time"))
 Client("https://example.com/mcp", token=token, headers={"A": "b"}, verify=False, cert="client.pem")
 Client(server)
 Client(server.asgi(), path="/weather/mcp", token="secret")
 Client(Mine())
-Client({"command": "uvx", "args": ["mcp-server-time"]})
 Client({"mcpServers": {"weather": server, "time": ["uvx", "mcp-server-time"]}}, timeout=3.0)
 
 Client(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
