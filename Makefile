@@ -218,7 +218,7 @@ COMPAT := $(basename $(notdir $(wildcard tests/compat_servers/requirements/*.txt
 	@touch $@
 
 compat: .venv/.dev $(COMPAT:%=.compat/%/.installed)
-	@PYTHONPATH=. $(PY) tests/compat_servers/run.py $(or $(ARGS),--held-out --suites --migrated)
+	@PYTHONPATH=. $(PY) tests/compat_servers/run.py $(or $(ARGS),--held-out --suites)
 
 bench-compat: .venv/.package .compat/bench/.installed
 	@$(PY) bench/compat.py --python .compat/bench/bin/python $(ARGS)

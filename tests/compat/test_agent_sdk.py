@@ -8,12 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import current_context
-from mcpkit.compat.agent_sdk import (
-    ToolAnnotations,
-    ToolInvocationContext,
-    create_sdk_mcp_server,
-    tool,
-)
+from mcpkit.compat.agent_sdk import ToolAnnotations, ToolInvocationContext, create_sdk_mcp_server, tool
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,6 @@ REVISIONS = ("2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28")
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
-META = "io.modelcontextprotocol/"
-
-
 FORM = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
@@ -103,21 +100,15 @@ async def test_handler_elicits_in_each_era(lab: Lab, revision: str):
 
 
 async def test_sampling_without_capability_is_error(lab: Lab, schema_dir: Path):
-    codes = []
-
-    async def sample(session: Any) -> None:
+    async def sample(session: Any) -> Any:
         message = types.SamplingMessage(role="user", content=text("a")[0])
-        try:
+        with pytest.raises(McpError, match="Sampling not supported") as refused:
             await session.create_message([message], max_tokens=1)
-        except McpError as error:
-            codes.append(error.error.code)
-            raise
+        return refused.value.error.code
 
     lab.do = sample
     async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
-        result = await pipe.call_tool("do it")
-        assert (result["isError"], result["content"][0]["text"]) == (True, "Sampling not supported")
-        assert codes == [-32600]
+        assert await pipe.text("do it") == "-32600"
     async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
         error = await pipe.error("tools/call", CALL)
         assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
@@ -182,16 +173,16 @@ async def test_session_is_usable_until_client_disconnects(lab: Lab, schema_dir: 
         assert lab.session is session
         await session.send_log_message("info", "later")
         assert (await pipe.receive())["params"] == {"level": "info", "data": "later"}
-        asking = asyncio.create_task(session.list_roots())
-        pipe.reply(await pipe.question("roots/list"), {"roots": []})
-        assert (await asking).roots == []
-        pinging = asyncio.create_task(session.send_ping())
-        pipe.reply(await pipe.question("ping"), {})
-        assert await pinging == types.EmptyResult()
-    with pytest.raises(Exception, match="the session of the client has ended"):
-        await session.send_log_message("info", "too late")
-    with pytest.raises(Exception, match="the session of the client has ended"):
-        await session.list_roots()
+        for method, send, result in (
+            ("roots/list", session.list_roots, {"roots": []}),
+            ("ping", session.send_ping, {}),
+        ):
+            sending = asyncio.create_task(send())
+            pipe.reply(await pipe.question(method), result)
+            assert (await sending).model_dump(exclude_none=True) == result
+    for late in (session.send_log_message("info", "too late"), session.list_roots()):
+        with pytest.raises(Exception, match="the session of the client has ended"):
+            await late
 
 
 async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):

@@ -70,12 +70,10 @@ def test_migrate_keeps_encoding_and_line_endings(file: Path, encoding: str, endi
 def test_migrate_invalid_files_are_reported_and_skipped(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = file.with_name("wrong.py")
+    wrong, odd, missing = (file.with_name(f"{name}.py") for name in ("wrong", "odd", "missing"))
     wrong.write_text("import mcp\ndef f(:\n")
-    odd = file.with_name("odd.py")
     odd.write_bytes("# -*- coding: latin-1x -*-\n# é mcp\n".encode())
-    missing = file.with_name("missing.py")
-    assert main([str(wrong), str(odd), str(missing), str(file), "--write"]) == 2
+    assert main([*map(str, (wrong, odd, missing, file)), "--write"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"{wrong}: line 2: invalid Python syntax")
     assert said[1].startswith(f"{odd}: cannot decode the file")

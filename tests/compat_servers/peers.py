@@ -12,7 +12,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,6 @@ class Peer:
             self.process = subprocess.Popen(
                 command, env=dict(settings), cwd=folder, start_new_session=True, **streams
             )
-
-    def send(self, message: Message) -> None:
-        """Send a message that has no response."""
-        raise NotImplementedError
-
-    def request(self, message: Message, timeout: float = ANSWER) -> list[Message]:
-        """Send a request, and return all messages up to its response."""
-        raise NotImplementedError
 
     def close(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -191,24 +183,6 @@ class Step:
     heard: list[Message]
 
 
-class Plan:
-    """The requests of a journey: made of the lists of the first server, the same for each further one.
-
-    Args:
-        server: Has the requests that the lists do not tell.
-        is_wanted: Selects requests by their labels.
-    """
-
-    def __init__(self, server: Server, is_wanted: Callable[[str], object] = bool) -> None:
-        self._server, self._is_wanted = server, is_wanted
-        self._requests: list[Request] = []
-
-    def requests(self, listed: Mapping[str, list[Message]]) -> list[Request]:
-        if not self._requests:
-            self._requests = [each for each in _requests(self._server, listed) if self._is_wanted(each[0])]
-        return self._requests
-
-
 LISTS = {
     "tools/list": "tools",
     "resources/list": "resources",
@@ -217,8 +191,13 @@ LISTS = {
 }
 
 
-def travel(peer: Peer, plan: Plan, revision: str, is_whole: bool) -> list[Step]:
-    """Make the whole journey, or only its beginning: the lists, and the calls of the server."""
+def travel(
+    peer: Stdio | Http, server: Server, plan: list[Request], revision: str, is_whole: bool
+) -> list[Step]:
+    """Make the whole journey, or only its beginning: the lists, and the calls of the table.
+
+    The first journey fills the plan with requests of the lists that it receives; each further one makes the same.
+    """
     journey: list[Step] = []
 
     def request(method: str, params: Message, label: str = "", timeout: float = ANSWER) -> Message:
@@ -244,7 +223,8 @@ def travel(peer: Peer, plan: Plan, revision: str, is_whole: bool) -> list[Step]:
     if "result" in request("initialize", params, timeout=START):
         peer.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         listed = {name: [*items(method, name)] for method, name in LISTS.items()}
-        for label, method, params in plan.requests(listed):
+        plan[:] = plan or _requests(server, listed)
+        for label, method, params in plan:
             if (is_whole or label.startswith("call")) and "closed" in request(method, params, label):
                 break
     return journey
@@ -317,21 +297,20 @@ def _wrong_value(root: Message, schema: Message) -> Any:
 def _made_up(root: Message, schema: Message) -> Any:
     """Return a value that a schema takes: of objects only the required members."""
     schema = _resolved(root, schema)
-    for key, value in (("default", schema.get("default")), ("const", schema.get("const"))):
+    for key in ("default", "const"):
         if key in schema:
-            return value
+            return schema[key]
     if "enum" in schema:
         return schema["enum"][0]
-    match schema.get("type"):
-        case "object":
-            properties = schema.get("properties", {})
-            return {key: _made_up(root, properties.get(key, {})) for key in schema.get("required", [])}
-        case "array":
-            return [_made_up(root, schema.get("items", {}))]
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case kind:
-            return {"boolean": True, "null": None}.get(kind, "sample")
+    kind = schema.get("type")
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {key: _made_up(root, properties.get(key, {})) for key in schema.get("required", [])}
+    if kind == "array":
+        return [_made_up(root, schema.get("items", {}))]
+    if kind in {"integer", "number"}:
+        return schema.get("minimum", 1)
+    return {"boolean": True, "null": None}.get(kind, "sample")
 
 
 def _resolved(root: Message, schema: Message) -> Message:

@@ -15,20 +15,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from suites import SUITES, Suite, migrate, run_suite
+from suites import SUITES, Suite, run_suite
 
 from tests.compat_servers.peers import (
     LISTS,
     Difference,
     Http,
-    Peer,
-    Plan,
+    Request,
     Stdio,
     Step,
     Verdict,
@@ -57,14 +56,8 @@ def main() -> int:
     for option, description in (
         ("--held-out", "also those that are held out"),
         ("--suites", "also the test suites that servers bring"),
-        ("--migrated", "also servers that are rewritten"),
-        ("--without-journeys", "only the suites and the rewritten servers"),
-        ("--itself", "compare with its own library once more: nothing may differ"),
     ):
         parser.add_argument(option, action="store_true", help=description)
-    at_once = 4 * (os.cpu_count() or 1)
-    parser.add_argument("--at-once", type=int, default=at_once, help="how many servers run at a time")
-    parser.add_argument("--keep", type=Path, help="a folder for the messages and the logs of the servers")
     options = parser.parse_args()
     wanted = [
         server
@@ -72,25 +65,19 @@ def main() -> int:
         if any(part in server.name for part in options.only or [""])
         and (options.held_out or not server.is_held_out)
     ]
-    with ThreadPoolExecutor(options.at_once) as pool:
+    with ThreadPoolExecutor(4 * (os.cpu_count() or 1)) as pool:
         comparing = [
-            (
-                server,
-                [pool.submit(compared, server, *way, options.keep, options.itself) for way in ways(server)],
-            )
-            for server in wanted
-            if not options.without_journeys
+            (server, [pool.submit(compared, server, *way) for way in ways(server)]) for server in wanted
         ]
-        others = [pool.submit(rewritten, each, options.keep) for each in wanted if options.migrated]
         names = {server.name for server in wanted if options.suites}
-        others += [pool.submit(tested, suite) for suite in SUITES if suite.name in names]
+        testing = [pool.submit(tested, suite) for suite in SUITES if suite.name in names]
         is_right = True
         for server, futures in comparing:
             rows = [each.result() for each in futures]
             is_right &= all(row.is_whole and not row.unexplained for row in rows)
-            if not options.itself:
-                store("journeys", server.name, [row.cells() for row in rows])
-        is_right &= all(list(map(Future.result, others)))
+            store("journeys", server.name, [row.cells() for row in rows])
+        for future in testing:
+            future.result()
     PAGE.write_text(page(), "utf-8")
     return 0 if is_right else 1
 
@@ -166,23 +153,17 @@ class Row:
         )
 
 
-def compared(
-    server: Server, transport: str, environment: str, revision: str, keep: Path | None, itself: bool
-) -> Row:
+def compared(server: Server, transport: str, environment: str, revision: str) -> Row:
     """Run one server in one way, and print the comparison."""
     with tempfile.TemporaryDirectory(prefix="compat-") as work:
-        plan = Plan(placed(server, work))
-        log = (keep or Path(work)) / f"{server.name}-{transport[:5]}-{revision}.txt"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        last = (server.name, False) if itself else (environment, True)
+        server, plan = placed(server, work), []
+        (RESULTS / "logs").mkdir(parents=True, exist_ok=True)
+        log = RESULTS / "logs" / f"{environment}-{transport[:5]}-{revision}.txt"
+        own = (server.name, False)
         runs = [
             journey(server, transport, each, plan, revision, Path(work), log)
-            for each in ((server.name, False), (server.name, False), last)
+            for each in (own, own, (environment, True))
         ]
-    if keep is not None:
-        for name, steps in zip(("own", "again", "ours"), runs, strict=True):
-            messages = [[step.label, step.heard] for step in steps]
-            log.with_suffix(f".{name}.json").write_text(json.dumps(messages, indent=1, ensure_ascii=False))
     is_standalone = "fastmcp" in server.kind and "server" not in server.kind
     verdict = compare(*runs, version(server.name, "fastmcp" if is_standalone else "mcp"))
     row = Row(server, transport, revision, counts(runs[0]), verdict)
@@ -194,45 +175,26 @@ def compared(
     return row
 
 
-def rewritten(server: Server, keep: Path | None) -> bool:
-    """Rewrite one server and run it over stdio; return whether all differences are explained."""
-    with tempfile.TemporaryDirectory(prefix="compat-") as work:
-        log = (keep or Path(work)) / f"{server.name}-migrated.txt"
-        log.parent.mkdir(parents=True, exist_ok=True)
-
-        def make(plan: Plan, sources: Path | None) -> list[Step]:
-            own = (server.name, False)
-            return journey(server, "stdio", own, plan, REVISIONS[0], Path(work), log, sources)
-
-        migrated = migrate(placed(server, work), make, log)
-    print(migrated.line(), *migrated.unexplained, sep="\n    ", flush=True)
-    store("migrated", server.name, asdict(migrated))
-    return not migrated.unexplained
-
-
-def tested(suite: Suite) -> bool:
+def tested(suite: Suite) -> None:
     """Run the tests of one server, and store how many passed."""
     passed = run_suite(suite)
     print(f"{suite.name:28} {passed}", flush=True)
     store("suites", suite.name, passed)
-    return True
 
 
 def journey(
     server: Server,
     transport: str,
     environment: tuple[str, bool],
-    plan: Plan,
+    plan: list[Request],
     revision: str,
     work: Path,
     log: Path,
-    sources: Path | None = None,
 ) -> list[Step]:
-    """Start a server in a folder as it was for each other run, and make the journey; its code may be elsewhere."""
+    """Start a server in a folder as it was for each other run, and make the journey."""
     place, is_ours = environment
     for each in work.iterdir():
-        if each.name != log.name:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
     furnish(work)
     binaries = INSTALLED / place / ("Scripts" if sys.platform == "win32" else "bin")
     port = free_port() if transport == "HTTP" else 0
@@ -254,7 +216,6 @@ def journey(
         "NO_PROXY": "127.0.0.1,localhost",
         **dict.fromkeys(PROXIES, NOWHERE),
         **GIT,
-        **({"PYTHONPATH": str(sources)} if sources else {}),
         **server.settings,
         **(server.http_settings if port else {}),
     }
@@ -264,9 +225,9 @@ def journey(
         work / "project",
         log,
     )
-    peer: Peer = Http(*start, port=port, path=server.path) if port else Stdio(*start)
+    peer = Http(*start, port=port, path=server.path) if port else Stdio(*start)
     try:
-        return travel(peer, plan, revision, is_whole=revision == REVISIONS[0])
+        return travel(peer, server, plan, revision, is_whole=revision == REVISIONS[0])
     finally:
         peer.close()
 
@@ -350,7 +311,7 @@ def table(head: str, rows: Iterable[Sequence[object]]) -> str:
 
 def page() -> str:
     """Return the page of the stored results."""
-    notes, migrated_notes = Notes(), Notes()
+    notes = Notes()
     rows: list[Sequence[object]] = []
     for server, journeys in stored("journeys"):
         name = f"{server.name}{' (held out)' if server.is_held_out else ''}"
@@ -358,14 +319,6 @@ def page() -> str:
             first = [name, row["version"], server.kind, row["counts"]] if number == 0 else [""] * 4
             place = [row["transport"], row["revision"], row["requests"], row["equal"]]
             rows.append([*first, *place, notes.marks(row["why"]), row["varying"] or "-"])
-    migrated: list[Sequence[object]] = []
-    for server, row in stored("migrated"):
-        outcome = ["yes", f"{row['lists'][0]} of {row['lists'][1]}", row["calls"], row["equal"]]
-        outcome += [migrated_notes.marks(row["why"]), row["varying"] or "-"]
-        trouble = row["left"] or row["trouble"]
-        migrated.append(
-            [server.name, row["files"], row["marks"], *([f"no: {trouble}", *"-----"] if trouble else outcome)]
-        )
     suites = [
         [
             server.name,
@@ -382,8 +335,6 @@ def page() -> str:
         ),
         server_notes=notes,
         chosen=table("server; chosen for", ((server.name, server.chosen_for) for server in SERVERS)),
-        migrated=table("server; files; marks; runs; lists equal; calls; equal; differ; vary", migrated),
-        migrated_notes=migrated_notes,
         suites=table(SUITES_HEAD, sorted(suites, key=lambda row: row[0])),
     )
 

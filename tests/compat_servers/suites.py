@@ -1,24 +1,20 @@
-"""Test suites of published servers, and servers that are migrated: how they do under mcpkit."""
+"""Test suites of published servers: how many of their tests pass under mcpkit."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.compat_servers.peers import LISTS, Difference, Plan, Step, compare
-from tests.compat_servers.servers import INSTALLED, Server
-from tests.integration.compat.mcp1 import answer, entry, key
+from tests.compat_servers.servers import INSTALLED
 
 TIME_OUT = 2400.0
 SOURCES = INSTALLED / "sources"
@@ -138,139 +134,3 @@ def results_of(suite: Suite, way: str, folder: Path, results: Path) -> dict[str,
             name = f"{case.get('classname')}::{case.get('name')}"
             found[name] = None if failure is None else f"{failure.get('message')}\n{failure.text}"
     return found
-
-
-IS_CALL = re.compile(r"(call \d|made up) ").match
-IS_MARK = re.compile(r"^.*\.py:\d+: ").match
-ERROR = re.compile(r"\b(\w*(?:Error|Exception): [^│\n]*)")
-Journey = Callable[[Plan, Path | None], list[Step]]
-"""Makes a journey with a server, the sources of which are in a folder, or as they are installed."""
-
-DIFFERS = {
-    r"^[^:]*: 0\.told\.failed: .* / .*Internal error \(ref ": (
-        "These calls fail before and after. mcpkit tells clients the text of an error that was raised for them, a "
-        "`ToolError`, and of any other no more than that there was one: its text is in the log."
-    ),
-    r"validation errors? for \\?\w+Arguments": "Arguments that do not fit are refused in other words.",
-    r': 0\.told: \["Error executing tool .* / .*Internal error ': (
-        "The server makes answers of errors by a method `call_tool` of its own. It is marked, as natively nothing "
-        "calls it."
-    ),
-    r"the tool ran, but ": (
-        "The function returns something else than its return type says. mcpkit refuses that; version 1 does so in "
-        "other words, or, where the type is a plain `dict`, passes it on."
-    ),
-    r"Traceback .*File ": "The answer has a traceback, with the files and lines of the server.",
-}
-
-
-"""What is otherwise once a server is rewritten, and why: by a regular expression for the request and both answers."""
-
-
-@dataclass
-class Migrated:
-    """The comparison of a server with its rewritten sources.
-
-    Attributes:
-        files: How many files were rewritten.
-        marks: How many places are marked for a person.
-        left: Why nothing was rewritten, if nothing was.
-        trouble: Why it does not start, if it does not.
-        lists: How many lists are equal, of how many.
-        calls: How many tools were called.
-        equal: How many calls have equal responses.
-        varying: How many responses have parts that differ between two runs of the server as it was.
-        why: Why the others differ.
-        unexplained: The differences without a reason.
-    """
-
-    name: str
-    files: int
-    marks: int
-    left: str = ""
-    trouble: str = ""
-    lists: tuple[int, int] = (0, 0)
-    calls: int = 0
-    equal: int = 0
-    varying: int = 0
-    why: Sequence[str] = ()
-    unexplained: Sequence[Difference] = ()
-
-    def line(self) -> str:
-        counted = (
-            f"{self.lists} lists, {self.equal} of {self.calls} calls equal, {self.varying} vary; {self.why}"
-        )
-        outcome = self.left or self.trouble or counted
-        return f"{self.name:28} {self.files} files, {self.marks} marks: {outcome}"
-
-
-def migrate(server: Server, make: Journey, log: Path) -> Migrated:
-    """Rewrite the sources of a server in a folder of their own, run both, and compare their responses.
-
-    Args:
-        server: The server.
-        make: Makes the journeys.
-        log: The standard error of the server.
-    """
-    with tempfile.TemporaryDirectory(prefix="migrated-") as name:
-        folder = Path(name)
-        copy(server.name, folder)
-        command = [sys.executable, "-m", "mcpkit.compat.migrate", str(folder), "--write"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        lines = done.stderr.splitlines()
-        files = sum(line.startswith("+++ ") for line in done.stdout.splitlines())
-        migrated = Migrated(server.name, files, sum(IS_MARK(line) is not None for line in lines))
-        if not files:
-            reasons = [line.partition(": ")[2] or line for line in lines if not IS_MARK(line)]
-            migrated.left = reasons[0].partition(". ")[0] if reasons else "nothing in it is rewritten"
-            return migrated
-        plan = Plan(server, IS_CALL)
-        own, again, ours = (make(plan, sources) for sources in (None, None, folder))
-    if "result" not in ours[0].heard[-1]:
-        errors = ERROR.findall(log.read_text("utf-8", "replace"))
-        migrated.trouble = f"`{errors[-1].strip()}`" if errors else "it ends"
-        return migrated
-    normalized = [[*_normalized(steps)] for steps in (own, again, ours)]
-    whole = compare(*normalized)
-    different = {each.label for each in whole.differences}
-    why = [(each, each.reason(DIFFERS)) for each in whole.differences]
-    migrated.lists = (len(LISTS) - len(different & LISTS.keys()), len(LISTS))
-    migrated.calls = len(normalized[0]) - len(LISTS)
-    migrated.equal = migrated.calls - len(different - LISTS.keys())
-    migrated.varying = whole.varying
-    migrated.why = sorted({reason or f"**unexplained**: `{each.label}`" for each, reason in why})
-    migrated.unexplained = [each for each, reason in why if reason is None]
-    return migrated
-
-
-def copy(name: str, folder: Path) -> None:
-    """Copy the files of an installed package, as it would be imported."""
-    code = f"""
-from importlib.metadata import distribution
-found = distribution({name!r})
-files = [file for file in found.files if not {{"..", "__pycache__"}} & set(file.parts)]
-first = sorted({{file.parts[0] for file in files if not file.parts[0].endswith(".dist-info")}})
-print(*(found.locate_file(each) for each in first), sep="\\n")
-"""
-    for place in map(Path, printed(name, code).splitlines()):
-        if place.is_dir():
-            shutil.copytree(place, folder / place.name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(place, folder)
-
-
-def _normalized(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the lists, whole, and the responses to calls, normalized."""
-    lists: dict[str, dict[str, Any]] = {method: {} for method in LISTS}
-    calls = []
-    for step in steps:
-        last = step.heard[-1] if step.heard else {}
-        if step.label in LISTS:
-            listed = last.get("result", {}).get(LISTS[step.label], [])
-            lists[step.label] |= {key(each): entry(each) for each in listed}
-        elif IS_CALL(step.label):
-            calls.append(
-                Step(step.label, [{"told": answer(last) if {"result", "error"} & last.keys() else last}])
-            )
-    yield from (Step(method, [found]) for method, found in lists.items())
-    yield from calls

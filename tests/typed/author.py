@@ -152,14 +152,7 @@ assert_type(Painter.mix("a", "b"), str)
 assert_type(painter.painting(1), bytes)
 
 registry = Registry()
-
-
-@registry.tool
-def registered(value: float) -> float:
-    return value
-
-
-assert_type(registered(1.5), float)
+registry.tool(bare)
 server.include(registry, prefix="more")
 server.include(painter)
 
@@ -232,10 +225,6 @@ if TYPE_CHECKING:
     server.run("websocket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-class Money:
-    cents = 0
-
-
 @json_type(schema=int, encode=lambda tag: tag.number, decode=lambda number: Tag(number))
 class Tag:
     def __init__(self, number: int) -> None:
@@ -247,13 +236,9 @@ class Options(TypedDict, total=False):
     days: int
 
 
-def parse(text: str) -> Money:
-    return Money()
-
-
-assert_type(json_type(Money, schema=str, encode=lambda money: str(money.cents), decode=parse), type[Money])
+assert_type(json_type(Database, schema=str, encode=lambda it: it.url, decode=Database), type[Database])
 assert_type(Tag(1), Tag)
-json_type(Money, schema=str, encode=len)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+json_type(Database, schema=str, encode=len)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 @server.tool(output_schema={"type": "object"})

@@ -127,17 +127,12 @@ async def log_in() -> None:
 
 
 if TYPE_CHECKING:
-    # Mistakes that the checkers report.
-    Server("s", auth="https://id.example.com")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", auth=Jwt)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", auth=OAuth())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", scopes=["notes:read"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Server("s", storage="notes.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    Scope()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     Scope("Read", implies=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Jwt(ISSUER, audiences="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    Client("https://mcp.example.com/mcp", auth="oath")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Client("https://mcp.example.com/mcp", auth=Jwt(ISSUER))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    server.tool(scope="notes:read")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.asgi(auth=development)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.run("http", public_url=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -102,9 +102,8 @@ class Conversation:
         return [{key: value for key, value in each.items() if key != "id"} for each in messages]
 
     def initialize(self, capabilities: Message, revision: str = "2025-11-25") -> list[Message]:
-        client = {"name": "tester", "version": "1"}
-        params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client}
-        messages = self.request("initialize", params)
+        client = {"clientInfo": {"name": "tester", "version": "1"}, "capabilities": capabilities}
+        messages = self.request("initialize", {"protocolVersion": revision, **client})
         self.send({"method": "notifications/initialized"})
         return messages
 
@@ -164,18 +163,12 @@ def normalized(
         found: dict[str, Any] = {}
         for method, member in LISTS.items():
             listed = server.request(method, {})[-1].get("result", {}).get(member, [])
-            found[member] = {key(each): entry(each) for each in listed}
-        found["calls"] = [
-            answer(server.request("tools/call", {"name": name, "arguments": arguments})[-1])
-            for name, arguments in calls
-        ]
+            found[member] = {
+                each.get("uri") or each.get("uriTemplate") or each["name"]: entry(each) for each in listed
+            }
+        requests = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        found["calls"] = [answer(server.request("tools/call", each)[-1]) for each in requests]
         return found
-
-
-def key(listed: Mapping[str, Any]) -> str:
-    """Return what a list has of each sort once."""
-    found: str = listed.get("uri") or listed.get("uriTemplate") or listed["name"]
-    return found
 
 
 def entry(listed: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,16 +97,12 @@ def called(a, b="x"):
     return [a, b]
 
 
-@mcp.tool("renamed")
-def _named(a: str) -> str:
-    return a
-
-
 def given(a: str = "y") -> str:
     """Registered by a call."""
     return a
 
 
+mcp.tool("renamed")(given)
 mcp.tool(given, name="given_name", tags={"b", "a"}, meta={"k": 1})
 mcp.add_tool(Tool.from_function(given, name="from-function", description="Said otherwise."))
 
@@ -334,11 +330,7 @@ async def slow() -> str:
 # What functions are given
 
 
-def settings() -> dict[str, int]:
-    return {"a": 1}
-
-
-async def user(config: dict = Depends(settings)) -> str:
+async def user(config: dict = Depends(lambda: {"a": 1})) -> str:
     return f"user {config['a']}"
 
 
@@ -364,13 +356,11 @@ def in_loop() -> bool:
 
 @mcp.tool
 async def tells(ctx: Context) -> str:
-    await ctx.debug("d")
+    for level in ("debug", "warning", "error"):
+        await getattr(ctx, level)(level)
     await ctx.info("i", logger_name="mine", extra={"a": 1})
-    await ctx.warning("w")
-    await ctx.error("e")
     await ctx.log("n", level="notice")
     await ctx.report_progress(1, 2, "half")
-    await ctx.report_progress(2, 2)
     return "told"
 
 
@@ -394,9 +384,7 @@ class Form:
 
 
 KINDS: dict[str, Any] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
+    **{kind.__name__: kind for kind in (str, int, bool)},
     "choices": ["a", "b"],
     "titled": {"a": {"title": "The A"}, "b": {"title": "The B"}},
     "several": [["a", "b"]],
@@ -413,9 +401,7 @@ KINDS: dict[str, Any] = {
 @mcp.tool
 async def asks(kind: str, ctx: Context, title: str | None = None) -> str:
     result = await ctx.elicit(f"Which {kind}?", KINDS[kind], response_title=title)
-    if result.action == "accept":
-        return f"{result.data!r}"
-    return result.action
+    return f"{result.data!r}" if result.action == "accept" else result.action
 
 
 # Resources
@@ -454,9 +440,7 @@ def several() -> ResourceResult:
     return ResourceResult([ResourceContent({"a": 1}), ResourceContent(b"b", meta={"x": 1})], meta={"y": 2})
 
 
-@mcp.resource("data://wrong")
-def wrong_resource() -> Any:
-    return object()
+mcp.resource("data://wrong", name="wrong")(lambda: object())
 
 
 @mcp.resource("data://fails/{how}")
@@ -501,11 +485,8 @@ async def full(
     b: Annotated[float, Field(description="A number")] = 1.5,
     c: str | None = None,
 ) -> list[Any]:
-    return [
-        f"{a!r} {names!r} {b!r} {c!r} {ctx.fastmcp.name}",
-        Message("Yes?", role="assistant"),
-        Message({"k": 1}),
-    ]
+    text = f"{a!r} {names!r} {b!r} {c!r} {ctx.fastmcp.name}"
+    return [text, Message("Yes?", role="assistant"), Message({"k": 1})]
 
 
 @mcp.prompt("result")
@@ -513,9 +494,7 @@ def result_prompt() -> PromptResult:
     return PromptResult([Message("a")], description="of the result", meta={"m": 1})
 
 
-@mcp.prompt
-def wrong_prompt() -> Any:
-    return 1
+mcp.prompt(lambda: 1, name="wrong_prompt")
 
 
 @mcp.prompt
@@ -529,6 +508,8 @@ def complete(ref: Any, argument: Any, context: Any) -> list[str] | None:
 
 
 child = FastMCP("child")
+child.resource("data://inner", name="inner_resource")(lambda: "inner")
+child.prompt(lambda: "inner", name="inner_prompt")
 
 
 @child.tool
@@ -536,19 +517,9 @@ def inner(ctx: Context) -> str:
     return ctx.fastmcp.name
 
 
-@child.resource("data://inner")
-def inner_resource() -> str:
-    return "inner"
-
-
 @child.resource("data://inner/{a}")
 def inner_template(a: str) -> str:
     return f"inner {a}"
-
-
-@child.prompt
-def inner_prompt() -> str:
-    return "inner"
 
 
 mcp.mount(child, namespace="sub")
