@@ -50,26 +50,6 @@ def test_tool_manager_duplicate_name_logs_warning(caplog):
     assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("resources/read", {"uri": "order://1-x-y.json"}),
-        ("resources/read", {"uri": "\x00"}),
-        ("resources/read", {"uri": 7}),
-        ("prompts/get", {"name": "ask", "arguments": {"question": {"a": 1}}}),
-        ("prompts/get", {"name": "ask", "arguments": {"question": "x", "self": "y", "ctx": "z"}}),
-        ("prompts/get", {"name": "\ud7ff" * 1000, "arguments": {}}),
-        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {}}),
-    ],
-)
-async def test_malformed_request_is_error_and_server_continues(method: str, params: dict[str, Any]) -> None:
-    async with Client(bakery()._mcp_server.served) as client:
-        with pytest.raises(ProtocolError):
-            await asyncio.wait_for(client.request(method, params), 20)
-        (read,) = await client.read_resource("order://monday-3-rye.json")
-        assert json.loads(read["text"]) == {"day": "monday", "number": 3, "kind": "rye"}
-
-
 @pytest.mark.limit("matching of a URI by a template of a FastMCP")
 async def test_resource_uri_too_long_to_match_is_unknown() -> None:
     async with Client(bakery()._mcp_server.served) as client:

@@ -19,9 +19,6 @@ from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 pytestmark = pytest.mark.anyio
 
 
-REVISIONS = ("2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28")
-
-
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 
@@ -61,17 +58,6 @@ class Lab:
 @pytest.fixture
 def lab() -> Lab:
     return Lab()
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_capabilities_follow_registered_handlers(lab: Lab, revision: str, schema_dir: Path):
-    async with open_pipe(lab.server.served, revision, schema_dir, initialize=False) as pipe:
-        introduction = await (pipe.initialize() if revision in HANDSHAKE else pipe.result("server/discover"))
-        assert introduction["capabilities"] == {"experimental": {}, "tools": {"listChanged": False}}
-        assert (await pipe.result("tools/list"))["tools"] == [SERVER_TOOL]
-        assert await pipe.text("do it") == "done"
-        for method in ("prompts/list", "resources/templates/list", "no/such"):
-            assert (await pipe.error(method))["code"] == -32601
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", *STATELESS])

@@ -429,8 +429,7 @@ def _differing(own: Any, ours: Any, path: str = "") -> Iterator[tuple[str, str, 
         for key in sorted(own.keys() | ours.keys()):
             yield from _differing(own.get(key, ABSENT), ours.get(key, ABSENT), f"{path}.{key}".lstrip("."))
     elif isinstance(own, list) and isinstance(ours, list) and len(own) == len(ours):
-        for number, (one, other) in enumerate(zip(own, ours, strict=True)):
-            yield from _differing(one, other, f"{path}.{number}".lstrip("."))
+        yield from _differing(dict(enumerate(own)), dict(enumerate(ours)), path)
     elif canonical(own) != canonical(ours):
         yield path, canonical(own), canonical(ours)
 

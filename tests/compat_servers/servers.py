@@ -195,6 +195,10 @@ ALCHEMY: Calls = [
 
 UNITS: Calls = [("convert_temperature", {"value": "37.5", "from_unit": "celsius", "to_unit": "fahrenheit"})]
 
+NO_TRACKING = {"DO_NOT_TRACK": "1", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
+AWS = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_MAX_ATTEMPTS": "1"}
+
+
 SERVERS = [
     Server(
         "databricks-mcp-server",
@@ -215,13 +219,7 @@ SERVERS = [
         "dbt-mcp",
         "subclasses FastMCP and overrides `call_tool`; more than 20 tools",
         [("get_lineage", {"unique_id": "model.a.b"}), ("list_jobs", {"limit": "3"})],
-        settings={
-            "DBT_HOST": "127.0.0.1:9",
-            "DBT_TOKEN": "none",
-            "DBT_PROD_ENV_ID": "1",
-            "DO_NOT_TRACK": "1",
-            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
-        },
+        settings={"DBT_HOST": "127.0.0.1:9", "DBT_PROD_ENV_ID": "1", **NO_TRACKING, "DBT_TOKEN": "none"},
     ),
     Server(
         "jupyter-mcp-server",
@@ -337,13 +335,7 @@ SERVERS = [
         "more than 20 tools",
         [("get_user", {"user_name": "nobody"})],
         command="awslabs.iam-mcp-server",
-        settings={
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-            "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-            "AWS_MAX_ATTEMPTS": "1",
-        },
+        settings={"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:9", **AWS},
         is_held_out=True,
     ),
     Server(

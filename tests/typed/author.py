@@ -197,9 +197,7 @@ async def injected(
 assert_type(Depends(awaited), Database)
 assert_type(Depends(iterated), Database)
 assert_type(Depends(Painter), Painter)
-
-with override(server, plain, lambda: Database("fake")):
-    pass
+override(server, plain, lambda: Database("fake"))
 
 if TYPE_CHECKING:
 
@@ -278,9 +276,6 @@ def count(least: int = 0) -> dict[str, int]:
     return {"count": least}
 
 
-assert_type(count(1), dict[str, int])
-
-
 @thing.middleware("tools/call")
 async def wrap(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
     if call.name == "queue" and thing.is_supported(call.ctx):
@@ -337,9 +332,6 @@ if TYPE_CHECKING:
     observed.middleware(not_async)  # type: ignore[type-var]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-Size = Literal["small", "large"]
-
-
 async def elicits(ctx: Context) -> None:
     """Answers have the type that was requested."""
     assert_type(await ctx.elicit("Which?", City), ElicitationResult[City])
@@ -377,5 +369,4 @@ async def runs_side_effects(ctx: Context[Database], database: Database) -> None:
 def elicits_in_a_thread(ctx: Context) -> None:
     assert_type(ctx.sync.elicit("Which?", City), ElicitationResult[City])
     assert_type(ctx.sync.elicit("Which?", {"type": "object"}), ElicitationResult[dict[str, Any]])
-    assert_type(ctx.sync.elicit("Which?", Size), ElicitationResult[Size])
     assert_type(ctx.sync.once("order", lambda: 7), int)

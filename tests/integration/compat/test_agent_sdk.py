@@ -1,7 +1,7 @@
 """Tools written for agent SDKs, with the import changed: the agent receives the same.
 
-The file is a program, too. With the name of an SDK it prints the exchange of an agent with the server of the SDK and
-with that of mcpkit. With `stdio` it is the server of mcpkit.
+The file is a program, too: with the name of an SDK it prints the exchange of an agent with the server of the SDK and
+with that of mcpkit.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Annotated, Any, Optional, TypedDict, Union
 import typing_extensions
 from typing_extensions import NotRequired, Required
 
-from mcpkit import Client
 from mcpkit.compat import agent_sdk
-from tests.helpers.agent_sdks import AGENTS, ROOT, Environment, agent
+from tests.helpers.agent_sdks import AGENTS, Environment, agent
 
 
 class Place(TypedDict):
@@ -46,13 +45,11 @@ KINDS = {
     "whole": int,
     "yes": bool,
     "many": list[int],
-    "list": list,
     "either": Union[int, str],  # noqa: UP007
     "maybe": Optional[str],  # noqa: UP045
     "newer": int | None,
     "three": Union[int, str, None],  # noqa: UP007
     "map": dict[str, int],
-    "plain": dict,
     "place": Place,
     "nested": list[Annotated[Place, "A place"]],
     "any": Any,
@@ -176,22 +173,6 @@ def test_sdk_tools_and_calls_equal_those_of_the_sdk(environment: Environment) ->
     assert outcomes["ours"] == outcomes["theirs"]
 
 
-async def call_over_stdio(expected: dict[str, Any]) -> None:
-    command = {"command": sys.executable, "args": [__file__, "stdio"], "env": {"PYTHONPATH": str(ROOT)}}
-    async with Client(command, protocol_version="2025-11-25") as client:
-        assert {each["name"]: each for each in await client.list_tools()} == expected["tools"]
-        for name, arguments, response in expected["calls"]:
-            result = await client.call_tool(name, arguments)
-            assert (result.is_error, result.content) == (response["isError"], response["content"])
-
-
-def test_sdk_tools_and_calls_over_stdio_equal_those_of_the_sdk() -> None:
-    asyncio.run(call_over_stdio(Environment("claude", 2).outcomes(Path(__file__))["ours"]))
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "stdio":
-        config_of(agent_sdk)["instance"].server.run()
-    else:
-        theirs = asyncio.run(exchange(sys.argv[1], importlib.import_module(f"{sys.argv[1]}_agent_sdk")))
-        print(json.dumps({"theirs": theirs, "ours": asyncio.run(exchange(sys.argv[1], agent_sdk))}))
+    theirs = asyncio.run(exchange(sys.argv[1], importlib.import_module(f"{sys.argv[1]}_agent_sdk")))
+    print(json.dumps({"theirs": theirs, "ours": asyncio.run(exchange(sys.argv[1], agent_sdk))}))

@@ -80,10 +80,8 @@ def test_install_works_without_and_with_installed_mcp(tmp_path):
         except ImportError as error:
             print(mcp.types.Tool.__module__, error)
     """
-    (text,) = output(code, cwd=tmp_path)
-    assert text.startswith(
-        "mcpkit.compat.types mcpkit.compat replaces 'mcp' in this process and has no 'mcp.of_old'."
-    )
+    expected = "mcpkit.compat.types mcpkit.compat replaces 'mcp' in this process and has no 'mcp.of_old'."
+    assert output(code, cwd=tmp_path)[0].startswith(expected)
 
 
 NO_MODULE, NO_NAME, REPLACED = "ModuleNotFoundError", "AttributeError", "NotImplementedError"
@@ -129,11 +127,14 @@ def test_install_missing_names_raise_with_alternative():
 
 def test_install_after_import_of_mcp_names_the_importers(tmp_path):
     (tmp_path / "mcp").mkdir()
-    (tmp_path / "mcp" / "__init__.py").write_text("class Tool: ...\ntool = Tool()")
-    (tmp_path / "first.py").write_text("import mcp")
-    (tmp_path / "second.py").write_text("from mcp import Tool as Mine")
-    (tmp_path / "third.py").write_text("from mcp import tool")
-    (tmp_path / "innocent.py").write_text("import json")
+    for name, source in {
+        "mcp/__init__": "class Tool: ...\ntool = Tool()",
+        "first": "import mcp",
+        "second": "from mcp import Tool as Mine",
+        "third": "from mcp import tool",
+        "innocent": "import json",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(source)
     code = """
         import first, second, third, innocent
         import mcpkit.compat
@@ -142,8 +143,8 @@ def test_install_after_import_of_mcp_names_the_importers(tmp_path):
         except RuntimeError as error:
             print(error)
     """
-    (text,) = output(code, cwd=tmp_path)
     named = ", ".join(f"{name} ({tmp_path / name}.py)" for name in ("first", "second", "third"))
+    (text,) = output(code, cwd=tmp_path)
     assert text == (
         f"mcpkit.compat cannot replace 'mcp', which is already imported by {named}. Call `mcpkit.compat.install()` "
         "first in the process, or start the server with `mcpkit run --compat FILE`."
@@ -243,11 +244,9 @@ print("made", file=sys.stderr)
     ("name", "more", "arguments"),
     [
         ("mcp", "if __name__ == '__main__':\n    mcp.run(transport='stdio')", ["served.py", "--fast"]),
-        ("mcp", "", ["served.py"]),
         ("server", "app = 3", ["served.py"]),
         ("app", "", ["-m", "served"]),
-        ("weather", "", ["served.py:weather"]),
-        ("weather", "", ["served:weather"]),
+        *(("weather", "", [f"{name}:weather"]) for name in ("served.py", "served")),
     ],
 )
 async def test_compat_module_serves_objects_and_scripts(tmp_path, name, more, arguments):

@@ -42,7 +42,6 @@ MODELS: dict[str, list[Any]] = {
         {**TEXT, "_meta": {"a": 1}, "annotations": {"audience": ["user"], "priority": 0.5, "x": 1}},
         {"type": "image", "text": 3},
     ],
-    "Annotations": [{"priority": 1.5, "audience": ["nobody"]}],
     "ImageContent": [{"type": "image", "data": "AA==", "mimeType": "image/png", "more": [None]}],
     "EmbeddedResource": [
         {"type": "resource", "resource": {"uri": "memo://x", "blob": "AA=="}},
@@ -55,20 +54,14 @@ MODELS: dict[str, list[Any]] = {
         {"name": "n", "title": "N", "inputSchema": {}, "execution": {"taskSupport": "optional"}, "_meta": {}},
         {"name": 1},
     ],
-    "Prompt": [{"name": "p", "arguments": [{"name": "a", "required": True}]}],
     "CallToolResult": [{"content": [TEXT], "structuredContent": {"a": None}, "extra": 1, "_meta": {"b": 2}}],
     "CallToolRequest": [
         {"params": {"name": "n", "arguments": {"a": 1}, "_meta": {"progressToken": "t", "k": 1}}},
         {"method": "tools/list", "params": {}},
     ],
-    "ListToolsRequest": [{}, {"params": {"cursor": "c", "unknown": 1}}],
-    "InitializeRequest": [
-        {"params": {"protocolVersion": "1", "capabilities": {"roots": {"listChanged": True}}}}
-    ],
     "ServerCapabilities": [{"tools": {"listChanged": False}, "experimental": {"a": {"b": 1}}, "logging": {}}],
     "ServerResult": [{"content": [TEXT]}, {}, {"tools": [], "nextCursor": "c"}],
     "ClientRequest": [{"method": "resources/read", "params": {"uri": "memo://x"}}, {"method": "nothing"}],
-    "ServerNotification": [{"method": "notifications/message", "params": {"level": "info", "data": [1]}}],
     "JSONRPCMessage": [
         {"jsonrpc": "2.0", "id": 1, "method": "ping"},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -77,8 +70,6 @@ MODELS: dict[str, list[Any]] = {
         {"jsonrpc": "1.0", "id": 1.5},
     ],
     "SamplingMessage": [{"role": "user", "content": [TEXT, {"type": "tool_result", "toolUseId": "1"}]}],
-    "CreateMessageRequestParams": [{"messages": [{"role": "user", "content": TEXT}], "maxTokens": 3}],
-    "CreateMessageResult": [{"role": "assistant", "content": TEXT, "model": "m", "stopReason": "whatever"}],
     "ElicitResult": [{"action": "accept", "content": {"a": 1, "b": "x", "c": True, "d": ["y"], "e": 0.5}}],
     "ElicitRequest": [
         {"params": {"mode": "url", "message": "m", "url": "u", "elicitationId": "1"}},
@@ -86,9 +77,7 @@ MODELS: dict[str, list[Any]] = {
     ],
     "Root": [{"uri": "file:///tmp", "name": "t", "_meta": {"a": 1}}, {"uri": "https://example.org"}],
     "CompleteRequest": [{"params": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a"}}}],
-    "Completion": [{"values": ["a"], "total": 1, "hasMore": False}],
     "CancelledNotification": [{"params": {"requestId": True}}],
-    "ErrorData": [{"code": 1, "message": "m"}],
 }
 SAMPLES = [(model, sample) for model, samples in MODELS.items() for sample in samples]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from dataclasses import dataclass, field
-from datetime import date
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from mcpkit import Access, Context, Image, Message, Server, ToolError, assistant, user
 from mcpkit.extensions import ParamHeader
@@ -30,15 +29,6 @@ class Sum:
 
     total: int
     terms: list[int]
-
-
-@dataclass
-class Guest:
-    """A guest."""
-
-    name: str
-    born: date | None = None
-    tags: list[str] = field(default_factory=list)
 
 
 @server.tool(annotations={"readOnlyHint": True})
@@ -111,8 +101,8 @@ async def release() -> str:
 @server.tool
 def stir() -> None:
     """Change the list of tools and back, and update a resource."""
-    server.catalog.tools.disable("invite")
-    server.catalog.tools.enable("invite")
+    server.catalog.tools.disable("locate")
+    server.catalog.tools.enable("locate")
     server.notify_resource_updated("interop://greeting")
 
 
@@ -126,20 +116,6 @@ def locate(region: Annotated[str, ParamHeader("Region")]) -> str:
 def imagine() -> str:
     """Need what these clients cannot do."""
     return "a picture"
-
-
-@server.tool
-def invite(
-    host: Guest,
-    guests: list[Guest],
-    day: date | None = None,
-    mood: Literal["calm", "loud"] | None = None,
-    seats: Annotated[int | None, "How many may come."] = None,
-    notes: dict[str, Any] | None = None,
-    where: str | tuple[float, float] = "home",
-) -> dict[str, list[str]]:
-    """Invite guests: the types that authors use, so that the schema lint has something to judge."""
-    return {"invited": [guest.name for guest in guests], "by": [host.name]}
 
 
 @server.resource("interop://greeting", title="A greeting", mime_type="text/plain")

@@ -7,7 +7,6 @@ import base64
 import re
 import runpy
 import sys
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ from tests.integration.interop.conftest import HANDSHAKE, STATELESS, TIMEOUT, TR
 
 TOOLS = [
     *("add", "divide", "picture", "count", "enough", "part"),
-    *("hang", "release", "stir", "locate", "imagine", "invite"),
+    *("hang", "release", "stir", "locate", "imagine"),
 ]
 
 
@@ -236,32 +235,12 @@ async def test_python_client_over_stdio_receives_ordinary_values_unchanged(mode:
 
 INSPECTOR_0 = [ROOT / "node_modules" / "inspector-0" / "cli" / "build" / "cli.js", "--cli"]
 INSPECTOR_2 = [ROOT / "node_modules/inspector-2/clients/launcher/build/index.js", "--cli"]
-COMMANDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], Any]] = {
-    "tools/list": ("", lambda result: [tool["name"] for tool in result["tools"]], TOOLS),
-    "tools/call": (
-        "--tool-name add --tool-arg a=2 b=3",
-        lambda result: result["structuredContent"],
-        {"total": 5, "terms": [2, 3]},
-    ),
-    "resources/read": (
-        "--uri interop://greetings/dutch",
-        lambda result: [content["text"] for content in result["contents"]],
-        ["Hallo"],
-    ),
-    "prompts/get": (
-        "--prompt-name welcome --prompt-args name=Ada",
-        lambda result: result["messages"][0]["content"]["text"],
-        "Write a formal welcome for Ada.",
-    ),
-}
 
 
-@pytest.mark.parametrize("method", COMMANDS)
 @pytest.mark.parametrize("era", ["", "legacy", "modern", "auto"])
-def test_inspector_command_line_shows_result(run_node: Any, reach: Reach, era: str, method: str) -> None:
-    """The inspector 0.x, which has no eras, and 2.x; the transports take turns."""
-    transports = TRANSPORTS if era in {"", "legacy"} else TRANSPORTS[:2]
-    _, *target = reach(transports[list(COMMANDS).index(method) % len(transports)])
+def test_inspector_command_line_calls_tool(run_node: Any, reach: Reach, era: str) -> None:
+    """The inspector 0.x, which has no eras, and 2.x."""
+    _, *target = reach({"legacy": "sse", "modern": "http"}.get(era, "stdio"))
     inspector = [*INSPECTOR_2, "--protocol-era", era] if era else INSPECTOR_0
-    options, read, expected = COMMANDS[method]
-    assert read(json_of(run_node(*inspector, *target, "--method", method, *options.split()))) == expected
+    call = ["--method", "tools/call", "--tool-name", "add", "--tool-arg", "a=2", "b=3"]
+    assert json_of(run_node(*inspector, *target, *call))["structuredContent"] == {"total": 5, "terms": [2, 3]}

@@ -158,18 +158,15 @@ class User:
         entry = entries[min(self.questions.count(message), len(entries)) - 1]
         return {"action": entry} if isinstance(entry, str) else {"action": "accept", "content": entry}
 
-    async def elicit(self, _context: Any, params: Any) -> types.ElicitResult:
-        answer = await self.answer("elicitation/create", params.model_dump(by_alias=True))
-        return types.ElicitResult.model_validate(answer)
+    def callback(self, method: str, model: Any) -> Any:
+        """Return a callback of the official client, which takes and returns models."""
 
-    async def sample(self, _context: Any, params: Any) -> Any:
-        answer = await self.answer("sampling/createMessage", params.model_dump(by_alias=True))
-        is_text = answer["content"]["type"] == "text"
-        model = types.CreateMessageResult if is_text else types.CreateMessageResultWithTools
-        return model.model_validate(answer)
+        async def answer(_context: Any, params: Any = None) -> Any:
+            result = await self.answer(method, params.model_dump(by_alias=True) if params else {})
+            is_tool_use = result.get("stopReason") == "toolUse"
+            return (types.CreateMessageResultWithTools if is_tool_use else model).model_validate(result)
 
-    async def list_roots(self, _context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult.model_validate(await self.answer("roots/list", {}))
+        return answer
 
     async def handle_message(self, message: Any) -> None:
         if isinstance(message, types.ElicitCompleteNotification):
@@ -189,10 +186,10 @@ def python_client(transport: str, target: Sequence[str], mode: str, user: User |
     options: dict[str, Any] = {"mode": mode, "cache": None}
     if user is not None:
         options |= {
-            "elicitation_callback": user.elicit,
-            "sampling_callback": user.sample,
+            "elicitation_callback": user.callback("elicitation/create", types.ElicitResult),
+            "sampling_callback": user.callback("sampling/createMessage", types.CreateMessageResult),
             "sampling_capabilities": types.SamplingCapability(tools=types.SamplingToolsCapability()),
-            "list_roots_callback": user.list_roots,
+            "list_roots_callback": user.callback("roots/list", types.ListRootsResult),
             "message_handler": user.handle_message,
         }
     return mcp.Client(address, **options)
@@ -225,9 +222,8 @@ async def run_in_python(client: Any, user: User | None) -> dict[str, Any]:
 
     with anyio.fail_after(TIMEOUT):
         async with client:
-            outcomes = await outcomes_of(use, user)
-            version = client.protocol_version
-    return {"handlers": outcomes, "completed": user.completed if user else [], "revision": version}
+            report = {"handlers": await outcomes_of(use, user), "revision": client.protocol_version}
+    return {**report, "completed": user.completed if user else []}
 
 
 async def run_in_memory(version: str, user: User | None) -> dict[str, Any]:
@@ -241,12 +237,11 @@ async def run_in_memory(version: str, user: User | None) -> dict[str, Any]:
         result = await client.call_tool(name)
         return ("error: " if result.is_error else "") + result.text
 
-    options: dict[str, Any] = {"capabilities": {}} if user is None else {"request_handler": user.answer}
+    options: dict[str, Any] = {"request_handler": user.answer} if user else {"capabilities": {}}
     async with connect(questions_server.server, protocol_version=version, **options) as client:
-        outcomes = await outcomes_of(use, user)
+        report = {"handlers": await outcomes_of(use, user), "revision": version}
         methods = [each["method"] for each in client.notifications]
-    completed = [True] * methods.count("notifications/elicitation/complete")
-    return {"handlers": outcomes, "completed": completed, "revision": version}
+    return {**report, "completed": [True] * methods.count("notifications/elicitation/complete")}
 
 
 PEERS = [

@@ -30,17 +30,12 @@ def text() -> list[types.TextContent]:
     return [types.TextContent(type="text", text="hi")]
 
 
-def media():
+def blocks():
     picture = made(types.ImageContent, type="image", data="eA==", mimeType="image/png")
-    return [Image(data=b"x"), Audio(data=b"y"), picture]
-
-
-def resources():
     contents = made(types.TextResourceContents, uri="a://b", text="x", mimeType="text/plain")
-    return [
-        types.EmbeddedResource(type="resource", resource=contents),
-        types.ResourceLink(type="resource_link", uri="a://b", name="x"),
-    ]
+    link = types.ResourceLink(type="resource_link", uri="a://b", name="x")
+    resource = types.EmbeddedResource(type="resource", resource=contents)
+    return [Image(data=b"x"), Audio(data=b"y"), picture, resource, link]
 
 
 def whole() -> types.CallToolResult:
@@ -68,7 +63,7 @@ async def used(function):
 
 
 async def main():
-    functions = (with_context, optional_context, text, media, resources, whole, visit)
+    functions = (with_context, optional_context, text, blocks, whole, visit)
     print(json.dumps({function.__name__: await used(function) for function in functions}))
 
 

@@ -87,32 +87,29 @@ async def more(tool):
 
 
 def case(source: str, calls: list[dict[str, Any]], later: str = "", **options: object) -> dict[str, Any]:
-    """Return what `judged` takes."""
+    """Return a case of `judged`."""
     return {"source": f"{later}{source}", "calls": calls, "options": options}
 
 
 def told(declared: str, calls: list[dict[str, Any]], later: str = "") -> dict[str, Any]:
-    """Return the case of a function that tells what it was given."""
+    """Return the case of a function that returns the text of its argument."""
     return case(TOLD.format(declared=declared), calls, later)
 
 
 def returning(annotation: str, made: list[str], **options: object) -> dict[str, Any]:
     """Return the case of a function that returns one of some values."""
-    source = RETURNING.format(
-        made=", ".join(f"lambda: ({each})" for each in made), arrow=f" -> {annotation}" if annotation else ""
-    )
-    return case(source, [{"which": index} for index in range(len(made))], **options)
+    arrow, values = f" -> {annotation}" if annotation else "", ", ".join(f"lambda: ({each})" for each in made)
+    calls = [{"which": index} for index in range(len(made))]
+    return case(RETURNING.format(made=values, arrow=arrow), calls, **options)
 
 
 def results() -> dict[str, list[str]]:
     """Return the values that are returned under each annotation."""
-    found: dict[str, list[str]] = {}
-    for line in lines("results"):
-        if line.startswith("    "):
-            found[list(found)[-1]].append(line.strip())
-        else:
-            found[line] = []
-    return found
+    parts = re.split(r"^(\S.*)\n", (TABLES / "results.txt").read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        name: [line.strip() for line in text.splitlines()]
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 GIVEN = [*({"x": value} for value in ARGUMENTS), {}, {"unknown": 1}, {"other": "o"}]
@@ -135,11 +132,12 @@ CASES = {
     **{f"x: {each}": told(each, DEFAULTED) for each in lines("defaults")},
     **{f"-> {each}": returning(each, made) for each, made in RESULTS.items()},
     **{
-        f"-> {each}, {'' if is_structured else 'un'}structured": returning(
-            each, made[:1], structured_output=is_structured
-        )
-        for is_structured, step in ((True, 1), (False, 3))
-        for each, made in list(RESULTS.items())[::step]
+        f"-> {each}, structured": returning(each, made[:1], structured_output=True)
+        for each, made in RESULTS.items()
+    },
+    **{
+        f"-> {each}, unstructured": returning(each, RESULTS[each][:1], structured_output=False)
+        for each in list(RESULTS)[::3]
     },
     "no annotation": returning("", lines("values")),
     "no annotation, structured": returning("", ["1"], structured_output=True),

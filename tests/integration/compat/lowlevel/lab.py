@@ -31,9 +31,8 @@ async def lifespan(server: Server) -> AsyncIterator[dict[str, Any]]:
 
 
 server = Server("lab", "1.2.3", "Try things.", website_url="https://example.com", lifespan=lifespan)
-heard: list[Any] = []
+received: list[str] = []
 kept: list[Any] = []
-subscribed: list[str] = []
 background: set[asyncio.Task[None]] = set()
 
 
@@ -196,7 +195,7 @@ async def later(_: dict[str, Any]) -> Any:
 
 
 async def notes(_: dict[str, Any]) -> Any:
-    return [text(heard), text(subscribed)]
+    return [text(received)]
 
 
 FUNCTIONS = (add, asks, contents, context, fails, generated, later, notes, nothing, tells)
@@ -237,12 +236,12 @@ async def read_resource(uri: Any) -> Any:
 
 @server.subscribe_resource()
 async def subscribe(uri: Any) -> None:
-    subscribed.append(f"+{uri}")
+    received.append(f"+{uri}")
 
 
 @server.unsubscribe_resource()
 async def unsubscribe(uri: Any) -> None:
-    subscribed.append(f"-{uri}")
+    received.append(f"-{uri}")
 
 
 @server.list_prompts()
@@ -270,19 +269,7 @@ async def complete(ref: Any, argument: Any, context: Any) -> types.Completion | 
 
 @server.set_logging_level()
 async def set_level(level: str) -> None:
-    heard.append(level)
-
-
-@server.progress_notification()
-async def progress(token: str | int, done: float, total: float | None, message: str | None) -> None:
-    heard.append((token, done, total, message))
-
-
-async def roots_changed(notification: types.RootsListChangedNotification) -> None:
-    heard.append(notification.method)
-
-
-server.notification_handlers[types.RootsListChangedNotification] = roots_changed
+    received.append(level)
 
 
 async def main() -> None:

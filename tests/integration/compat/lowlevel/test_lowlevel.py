@@ -96,14 +96,15 @@ CAPABILITIES = {
     "roots": {"listChanged": True},
     "experimental": {"x": {"y": 1}},
 }
+SAMPLE = {
+    "role": "assistant",
+    "model": "m",
+    "content": {"type": "text", "text": "said"},
+    "stopReason": "endTurn",
+}
 ANSWERS = {
     "elicitation/create": {"action": "accept", "content": {"city": "Rome", "more": [1]}},
-    "sampling/createMessage": {
-        "role": "assistant",
-        "model": "m",
-        "content": {"type": "text", "text": "said"},
-        "stopReason": "endTurn",
-    },
+    "sampling/createMessage": SAMPLE,
     "roots/list": {"roots": [{"uri": "file:///home", "name": "home"}]},
     "ping": {},
 }
@@ -152,7 +153,6 @@ def make_server(name: str = "lab") -> Server:
     @server.call_tool()
     async def call(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
         ctx = server.request_context
-        await ctx.session.send_log_message("info", "looking")
         text = f"{ctx.request.url.path} {ctx.request.headers['x-own']} {ctx.lifespan_context}"
         return [types.TextContent(type="text", text=text)]
 
@@ -239,23 +239,21 @@ def streams() -> Iterator[Any]:
 
 
 async def test_run_serves_memory_streams(streams: Any):
-    (say, read), (write, hear) = streams
+    (sender, read), (write, receiver) = streams
     server = make_server()
     running = asyncio.create_task(server.run(read, write, server.create_initialization_options()))
 
-    async def ask(message: dict[str, Any]) -> Any:
-        await say.send(SessionMessage(types.JSONRPCMessage.model_validate(message)))
-        return (await hear.receive()).message.root
+    async def response_to(method: str, **more: Any) -> Any:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, **more}
+        await sender.send(SessionMessage(types.JSONRPCMessage.model_validate(message)))
+        return (await receiver.receive()).message.root
 
-    begun = await ask(INITIALIZE)
+    begun = await response_to("initialize", params=CLIENT)
     assert begun.result["serverInfo"] == {"name": "lab", "version": "1"}
-    listed = await ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
-    assert [tool["name"] for tool in listed.result["tools"]] == ["look"]
-    refused = await ask({"jsonrpc": "2.0", "id": 3, "method": "prompts/list"})
-    assert refused.error.code == -32601
-    await say.aclose()
+    assert [tool["name"] for tool in (await response_to("tools/list")).result["tools"]] == ["look"]
+    assert (await response_to("prompts/list")).error.code == -32601
+    await sender.aclose()
     await running
-    await hear.aclose()
 
 
 async def test_run_raises_error_of_lifespan(streams: Any):
