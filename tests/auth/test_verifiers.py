@@ -31,7 +31,7 @@ TOKEN, HASH = StaticTokens.make()
 async def test_static_tokens_return_configured_principal(value, principal):
     for key in (TOKEN, HASH):
         tokens = StaticTokens({StaticTokens.make()[0]: "other", key: value})
-        assert await tokens.verify(TOKEN, AUDIENCE) == (principal, None, None, None)
+        assert await tokens.verify(TOKEN, AUDIENCE) == AccessToken(principal)
         assert tokens.issuers == ()
         assert TOKEN not in repr(vars(tokens))
 

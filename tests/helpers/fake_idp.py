@@ -541,7 +541,7 @@ def serve_keys(*signers: Signer) -> Iterator[KeyIssuer]:
         yield issuer
 
 
-OLD, NEW, NEWEST = (Signer("ES256", name) for name in ("old", "new", "newest"))
+OLD, NEW = (Signer("ES256", name) for name in ("old", "new"))
 
 
 HOUR = 3600.0
