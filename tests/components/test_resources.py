@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from mcpkit import Context, Image, ProtocolError, RegistrationError, ResourceLink, Server, assistant, user
+from mcpkit import Context, Image, ProtocolError, Resource, ResourceLink, Server, assistant, user
 from mcpkit.common.errors import OutputError
 from mcpkit.components.prompts import to_messages
+from mcpkit.exceptions import RegistrationError
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
@@ -218,8 +219,9 @@ def test_resource_wrong_parameter_or_option_is_refused(
 
 
 async def test_unknown_uri_is_shortened_in_the_error(server: Server) -> None:
-    server.resource("data://known")(empty)
+    server.include(Resource(empty, "data://known", name="known"))
     async with connect(server) as client:
+        assert (await client.read_resource("data://known"))[0]["text"] == ""
         with pytest.raises(ProtocolError) as caught:
             await client.read_resource("data://" + "a" * 300)
     assert caught.value.message == "Resource not found: data://" + "a" * 193

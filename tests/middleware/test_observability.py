@@ -302,7 +302,9 @@ async def test_access_log_distinguishes_outcomes(server: Server, log: pytest.Log
     ]  # fmt: skip
 
 
-async def test_access_log_escapes_line_breaks(server: Server, log: pytest.LogCaptureFixture) -> None:
+async def test_access_log_escapes_line_breaks(log: pytest.LogCaptureFixture) -> None:
+    server = Server("logged")
+    server.middleware(AccessLog())
     async with connect(server) as client:
         for method, name in [("tools/call", "x\nINFO all well"), ("a\nINFO", "x"), ("m" * 999, "n" * 999)]:
             with pytest.raises(ProtocolError):
@@ -326,17 +328,23 @@ async def test_size_limit_larger_result_is_an_error_with_advice(revision: str) -
 
     server.resource("limited://large", name="large")(lambda: "x" * 5000)
     async with connect(server, protocol_version=revision) as client:
-        if revision == "2025-11-25":  # which adds nothing to the result
-            rest = 2000 - len(b'{"content":[{"type":"text","text":""}]}')
-            assert (await client.call_tool("repeat", {"times": rest})).text == "x" * rest
-            above = await client.call_tool("repeat", {"times": rest + 1})
-            assert above.text.startswith("The result is too large: it has 2,001 bytes")
         large = await client.call_tool("repeat", {"times": 10_000})
         assert large.is_error
         assert large.text.startswith("The result is too large: it has 10,")
         advice = " bytes, and the limit is 2,000. Request less data with its arguments: times, word"
         assert large.text.endswith(advice)
         assert len((await client.read_resource("limited://large"))[0]["text"]) == 5000
+
+
+async def test_size_limit_allows_a_result_of_exactly_its_bytes() -> None:
+    server = Server("limited")
+    server.middleware(SizeLimit(2000))
+    server.tool(lambda times: "x" * int(times), name="repeat", result=ResultOptions(structured=False))
+    rest = 2000 - len(b'{"content":[{"type":"text","text":""}]}')
+    async with connect(server, protocol_version="2025-11-25") as client:  # which adds nothing to the result
+        assert (await client.call_tool("repeat", {"times": rest})).text == "x" * rest
+        above = await client.call_tool("repeat", {"times": rest + 1})
+        assert above.text.startswith("The result is too large: it has 2,001 bytes")
 
 
 async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
