@@ -56,6 +56,7 @@ MEANT = "did you mean 'notes:read'"
         (lambda: make_server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers have the same issuer"),
         (lambda: Jwt(None), "the issuer must be a string, got 'None'"),
         (lambda: Jwt("id.example.com"), "the issuer is not a valid https URL: 'id.example.com'"),
+        (lambda: Jwt(f"{ISSUER}?a=b"), "the issuer must not have a query"),
         (lambda: Jwt("http://id.example.com"), "the issuer is not encrypted: .*Use https"),
         (lambda: Jwt(f"{ISSUER}/.well-known/openid-configuration"), METADATA_URL),
         (lambda: Jwt(f"{ISSUER}/.well-known/oauth-authorization-server"), METADATA_URL),

@@ -260,6 +260,7 @@ async def test_confidential_client_must_authenticate(server):
         ({"client_secret": "wrong"}, {}, (401, "invalid_client")),
         ({"client_secret": other["client_secret"]}, {}, (401, "invalid_client")),
         ({"client_secret": secret}, basic(name, secret), (400, "invalid_request")),
+        ({"client_id": "another"}, basic(name, secret), (400, "invalid_request")),
     ):
         assert await token_error(server, login.form(code, **more), headers=headers) == error
     wrong = await server.post("/token", login.form(code), headers=basic(name, "wrong"))
