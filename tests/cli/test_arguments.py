@@ -146,9 +146,7 @@ def test_argument_mismatch_raises_with_expected_type(texts: list[str], message: 
     assert "count    integer = 1" in str(caught.value)
 
 
-def test_argument_from_file_is_text_or_base64_by_schema(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_argument_from_file_is_text_or_base64_by_schema(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "text.txt").write_text("Blåbær\n", encoding="utf-8")
     (tmp_path / "data.bin").write_bytes(b"\xff\x00\xfe")
     (tmp_path / "point.json").write_text('{"x": 1}\n', encoding="utf-8")
@@ -197,9 +195,7 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
         ("x", "no/such-type", "x.bin"),
     ],
 )
-def test_saved_file_has_a_safe_name_in_its_folder(
-    name: str, mime_type: str | None, expected: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_saved_file_has_a_safe_name_in_its_folder(name, mime_type, expected, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("saved")
     path = saved(b"content", folder, name, mime_type)
     assert path == folder / expected

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from mcpkit.cli import app
 from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
 from mcpkit.cli.configurations.table import HOSTS
@@ -396,49 +393,29 @@ def test_install_adds_yaml_entry_without_block_of_extensions(mcpkit, home, text)
 
 # JSON with comments
 
-WORDS = st.sampled_from(["a", "b c", "// no comment", "/* none */", "é", 'q"', "}", ",", "mcp"])
-VALUES = st.recursive(
-    st.sampled_from([1, -2.5e3, True, None]) | WORDS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=3),
-    max_leaves=6,
-)
+DOCUMENTS = [
+    "{}",
+    "// first\n{ }\n/* last */\n",
+    '{"a": 1}',
+    '{"a": 1 /* one, */, /* two */}',
+    '{\n  "a": {"b": [1, 2,],}, // end, {\n}\n',
+    '{"mcpServers": {}}',
+    '{"mcpServers": { /* none } */ }, "a": "// no comment"}',
+    '{\n  "mcpServers": {\n    "other": {"command": "x"} // keep\n  }\n}\n',
+    '{\r\n\t"a": ["}", "/* none */"],\r\n\t"mcpServers": {\r\n\t\t"b c": {}, // one\r\n\t},\r\n}',
+    '{"mcpServers": {"é": null, "q\\"": [1, -2.5e3, true],}, "c": {"mcpServers": {"d": 1}}}',
+    '\t{ // one\n"mcpServers"/* two */:// three\n{"a":1,\n"b":2/* over\nlines */,}\n,}',
+]
 
 
-@st.composite
-def documents(draw: st.DrawFn) -> str:
-    """A JSON object with white space, comments and trailing commas."""
-    newline = draw(st.sampled_from(["\n", "\r\n"]))
-    gaps = [f'// one, {{ "{newline}', "/* some }, */", f"/* over{newline} lines */"]
-    gap = st.lists(st.sampled_from(["", "", " ", "\t", newline, *gaps]), max_size=3).map("".join)
-
-    def text_of(value: object) -> str:
-        if isinstance(value, dict):
-            items = [f"{json.dumps(key)}{draw(gap)}:{draw(gap)}{text_of(value[key])}" for key in value]
-        elif isinstance(value, list):
-            items = [text_of(each) for each in value]
-        else:
-            return json.dumps(value)
-        text = draw(gap)
-        for index, item in enumerate(items):
-            comma = "," if index < len(items) - 1 or draw(st.booleans()) else ""
-            text += item + draw(gap) + comma + draw(gap)
-        return f"{{{text}}}" if isinstance(value, dict) else f"[{text}]"
-
-    members = draw(st.dictionaries(WORDS, VALUES, max_size=2))
-    if draw(st.booleans()):
-        members["mcpServers"] = draw(st.dictionaries(WORDS, VALUES, max_size=3))
-    return draw(gap) + text_of(dict(draw(st.permutations(list(members.items()))))) + draw(gap)
-
-
-@given(documents(), st.sampled_from([b"", b"\xef\xbb\xbf"]))
-def test_uninstall_restores_jsonc_file_to_the_byte(text: str, mark: bytes) -> None:
-    file = Path.home() / ".cursor" / "mcp.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(mark + text.encode())
-    assert app.run(["install", "cursor", "npx shop", "--name", "shop"]) == 0
-    assert file.read_bytes() != mark + text.encode()
-    assert app.run(["uninstall", "cursor", "shop"]) == 0
-    assert file.read_bytes() == mark + text.encode()
+@each_row("text", DOCUMENTS)
+def test_uninstall_restores_jsonc_file_to_the_byte(mcpkit, file, text: str) -> None:
+    for mark in (b"", b"\xef\xbb\xbf"):
+        file.write_bytes(mark + text.encode())
+        assert mcpkit("install", "cursor", "npx shop", "--name", "shop")[0] == 0
+        assert file.read_bytes() != mark + text.encode()
+        assert mcpkit("uninstall", "cursor", "shop")[0] == 0
+        assert file.read_bytes() == mark + text.encode()
 
 
 def comments(text: str) -> list[str]:
@@ -446,8 +423,7 @@ def comments(text: str) -> list[str]:
     return [each[1].rstrip("\r") for each in found if each[1]]
 
 
-@settings(max_examples=100)
-@given(documents())
+@each_row("text", DOCUMENTS)
 def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
     before = jsonc_text.read(text)
     assert isinstance(before, dict)

@@ -155,9 +155,7 @@ async def next_names(edits: AsyncGenerator[list[str]]) -> list[str]:
     return [Path(each).name for each in await asyncio.wait_for(anext(edits), 30)]
 
 
-async def test_edits_report_written_renamed_and_removed_files(
-    tmp_path: Path, edits: AsyncGenerator[list[str]]
-) -> None:
+async def test_edits_report_written_renamed_and_removed_files(tmp_path, edits) -> None:
     server = tmp_path / "server.py"
     server.write_text("second time")
     assert await next_names(edits) == ["server.py"]

@@ -90,9 +90,7 @@ class Model:
 
 
 @given(steps=st.lists(STEPS, max_size=60))
-def test_records_claims_and_values_agree_with_a_model(
-    engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_records_claims_and_values_agree_with_a_model(engine_name, steps, tmp_path_factory) -> None:
     clock = Clock()
     engine, model = make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock), Model(clock)
     versions: list[str] = []

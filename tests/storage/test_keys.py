@@ -179,9 +179,7 @@ async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory) -> 
 
 
 @pytest.mark.anyio
-async def test_get_of_a_later_format_fails_and_keeps_the_record(
-    store: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_get_of_a_later_format_fails_and_keeps_the_record(store: Memory, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sealed, "_FORMAT", 2)
         await sealed_with(store, NEW).put("a", RECORD, version=None, ttl=60)
@@ -195,9 +193,7 @@ async def test_get_of_a_later_format_fails_and_keeps_the_record(
 
 
 @pytest.mark.anyio
-async def test_server_start_logs_unreadable_records_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_start_logs_unreadable_records_once(tmp_path: Path, caplog, monkeypatch) -> None:
     shared = Sqlite(tmp_path / "notes.db")
     for number in range(3):
         await sealed_with(shared, OLD).put(str(number), RECORD, version=None, ttl=60)

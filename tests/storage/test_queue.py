@@ -117,9 +117,7 @@ class ModelJob:
 
 
 @given(steps=st.lists(STEPS, max_size=40))
-def test_queue_agrees_with_a_model(
-    engine_name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_queue_agrees_with_a_model(engine_name: str, steps: list[Any], tmp_path_factory) -> None:
     clock = Clock()
     engine = make_engine(engine_name, tmp_path_factory.mktemp("engine"), clock)
     jobs: dict[str, ModelJob] = {}

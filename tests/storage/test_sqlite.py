@@ -42,9 +42,7 @@ async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> N
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 @pytest.mark.parametrize(("mode", "warnings"), [(0o602, 1), (0o660, 0)])
 @pytest.mark.anyio
-async def test_file_open_to_others_is_logged_once(
-    path: Path, mode: int, warnings: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_file_open_to_others_is_logged_once(path: Path, mode: int, warnings: int, caplog) -> None:
     path.touch()
     path.chmod(mode)
     with closing(Sqlite(path)) as shared:
@@ -96,9 +94,7 @@ async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_earlier_format_is_migrated_and_later_format_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, monkeypatch) -> None:
     with closing(Sqlite(path)) as before:
         home = before.store_id
         await before.write("a", {"x": "1"}, 60)
@@ -129,9 +125,7 @@ def locked(path: Path, how: str) -> Iterator[None]:
 
 
 @pytest.mark.anyio
-async def test_lasting_lock_raises_timeout_for_all_waiting_writes(
-    shared: Sqlite, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lasting_lock_raises_timeout_for_all_waiting_writes(shared, path, monkeypatch) -> None:
     monkeypatch.setattr(database, "DEFAULT_TIMEOUT", 0.5)
     await shared.write("a", {"x": "1"}, 60)
     shared.close()  # the next connection has the patience of the test
@@ -175,9 +169,7 @@ def execute(path: Path, statement: str) -> None:
     ids=["garbage", "folder", "foreign", "newer"],
 )
 @pytest.mark.anyio
-async def test_unusable_file_raises_and_is_left_unchanged(
-    make: Callable[[Path], object], words: str, shared: Sqlite, path: Path
-) -> None:
+async def test_unusable_file_raises_and_is_left_unchanged(make, words, shared, path) -> None:
     make(path)
     before = b"" if path.is_dir() else path.read_bytes()
     messages: list[str] = []
@@ -245,9 +237,7 @@ def test_name_without_a_file_is_refused(name: str) -> None:
         Sqlite(name)
 
 
-def test_failing_read_is_logged_once_and_retried(
-    shared: Sqlite, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, caplog, monkeypatch) -> None:
     monkeypatch.setattr("mcpkit.state.bulletin._WHILE_FAILING", 0.01)
     failing = Mock(side_effect=PermissionError("not now"))
     messages: list[str] = []

@@ -102,9 +102,7 @@ async def run_with_failing_call(number: int, when: When, rerun: Any) -> int:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("rerun", ["safe", "never"])
-async def test_task_completes_whichever_engine_call_fails(
-    rerun: Any, when: When, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When, monkeypatch) -> None:
     monkeypatch.setattr(runner, "_INTERVAL", 0.05)
     last, calls = 0, 1
     while last < calls:

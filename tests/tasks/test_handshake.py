@@ -68,9 +68,7 @@ def question_text(question: dict[str, Any], id_: str) -> str:
 
 
 @pytest.mark.parametrize(("rerun", "waits"), [("safe", True), ("never", False)])
-async def test_each_question_is_sent_once_and_its_answer_counts(
-    open_pipe: OpenPipe, rerun: Any, waits: bool
-) -> None:
+async def test_each_question_is_sent_once_and_its_answer_counts(open_pipe, rerun, waits) -> None:
     async with open_pipe(server_of(sign, task=Task(rerun=rerun))) as pipe:
         id_ = (await begin(pipe, "sign"))["taskId"]
         waiting = pipe.start("tasks/result", {"taskId": id_}) if waits else None

@@ -195,9 +195,7 @@ async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None
     assert {job.key: job.fence for job in await take(engine)} == {"a": 2, "b": 2, "c": 1}
 
 
-async def test_job_that_does_not_end_is_abandoned_after_the_grace(
-    engine: Memory, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_job_that_does_not_end_is_abandoned_after_the_grace(engine: Memory, caplog) -> None:
     await add(engine, "a")
     released, ended = asyncio.Event(), asyncio.Event()
 
@@ -253,9 +251,7 @@ async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     assert (await look(engine, "a")).value == b"cancelled"
 
 
-async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(
-    engine: Memory, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(engine, caplog) -> None:
     await add(engine, "a", "b")
     queue, seen = FaultyQueue(engine), list[list[bool]]()
     work = RecordingWork(queue, run_forever)

@@ -117,9 +117,7 @@ def test_auth_login_at_open_server_is_reported(mcpkit: Run) -> None:
     assert (status, "does not require a login" in out) == (0, True)
 
 
-def test_auth_client_secret_is_stored_with_tokens(
-    server: Granting, home: Path, monkeypatch: pytest.MonkeyPatch, mcpkit: Run
-) -> None:
+def test_auth_client_secret_is_stored_with_tokens(server, home, monkeypatch, mcpkit) -> None:
     monkeypatch.setenv("MCPKIT_CLIENT_SECRET", "the secret of the editor")
     server.lifetime = 1  # so that it is renewed at once
     words = ("auth", "login", server.url, "--client-id", "editor", "--issuer", server.origin)

@@ -49,9 +49,7 @@ NO_INTEGER = (
         ("report --revision 2025-06-18", 5, "", "mcpkit: "),
     ],
 )
-def test_call_writes_results_and_errors_with_status(
-    mcpkit: Run, url: str, words: str, status: int, out: str, err: str
-) -> None:
+def test_call_writes_results_and_errors_with_status(mcpkit, url, words, status, out, err) -> None:
     ended = mcpkit("call", url, *shlex.split(words))
     assert ended[:2] == (status, out)
     assert ended[2].startswith(err)
@@ -108,9 +106,7 @@ def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, 
     assert "requests: In whose name?" in err
 
 
-def test_call_unauthorized_exits_with_status_3(
-    mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_unauthorized_exits_with_status_3(mcpkit: Run, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # a home without logins
     token, _ = StaticTokens.make()
     closed = Server("closed", auth=StaticTokens({token: "ada"}))
@@ -143,9 +139,7 @@ def mine(ctx: Context) -> str:
 '''
 
 
-def test_as_option_applies_scopes_and_visibility_of_user(
-    mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_option_applies_scopes_and_visibility_of_user(mcpkit: Run, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / "notes_with_users.py"
     file.write_text(SERVER_WITH_USERS)
@@ -161,9 +155,7 @@ def test_as_option_applies_scopes_and_visibility_of_user(
 
 
 @ERAS
-def test_call_sample_text_and_root_options_answer_requests(
-    mcpkit: Run, url: str, revision: str, tmp_path: Path
-) -> None:
+def test_call_sample_text_and_root_options_answer_requests(mcpkit, url, revision, tmp_path) -> None:
     call = ("call", url, "--revision", revision)
     assert mcpkit(*call, "praise", "--sample-text", "Lovely!")[:2] == (0, "Lovely!\n")
     assert mcpkit(*call, "folders", "--root", str(tmp_path))[1] == f'["{tmp_path.as_uri()}"]\n'

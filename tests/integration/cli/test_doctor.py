@@ -297,9 +297,7 @@ SECRETS = ("one secret of the tests, long enough", "another secret of the tests,
     [(SECRETS, "no-affinity"), (SECRETS[:1] * 2, "session-goes-on")],
     ids=["apart", "shared"],
 )
-def test_doctor_finds_instances_without_shared_sessions(
-    secrets: tuple[str, str], code: str, tmp_path: Path, doctor: Doctor
-) -> None:
+def test_doctor_finds_instances_without_shared_sessions(secrets, code, tmp_path, doctor) -> None:
     one, other = (shop(secret_key=each).asgi() for each in secrets)
     with in_thread(one) as first, in_thread(other) as second:
         servers = "".join(f"server {each.removeprefix('http://')};" for each in (first, second))
@@ -319,9 +317,7 @@ REDIRECTS = """
 """
 
 
-def test_doctor_finds_redirects_certificates_and_unreachable_hosts(
-    tmp_path: Path, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_finds_redirects_certificates_and_unreachable_hosts(tmp_path, doctor, monkeypatch) -> None:
     ports = free_ports()
     with (
         in_thread(shop().asgi()) as url,
@@ -343,9 +339,7 @@ def test_doctor_finds_redirects_certificates_and_unreachable_hosts(
     assert doctor("http://no-such-host.invalid/mcp")[:2] == ("dns", 4)
 
 
-def test_doctor_weather_example_has_no_findings_over_http(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_weather_example_has_no_findings_over_http(doctor: Doctor, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "weather"))
     from server import server
 
@@ -356,9 +350,7 @@ def test_doctor_weather_example_has_no_findings_over_http(
             assert report["steps"][0]["seen"].startswith(way)
 
 
-def test_doctor_protected_server_is_inspected_after_login(
-    tmp_path: Path, doctor: Doctor, mcpkit: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_protected_server_is_inspected_after_login(tmp_path, doctor, mcpkit, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("BROWSER", f"{sys.executable} {HELPERS / 'clicking_browser.py'} %s")
     with granting() as server:

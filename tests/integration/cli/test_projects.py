@@ -218,9 +218,7 @@ def new_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("taken", "taken exists and is not an empty folder"),
     ],
 )
-def test_new_invalid_names_are_rejected(
-    name: str, message: str, tmp_path: Path, mcpkit: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_invalid_names_are_rejected(name: str, message: str, tmp_path, mcpkit: Run, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()

@@ -103,12 +103,8 @@ class EditedServer:
         return result
 
     async def call(self, tool: str) -> str:
-        return "".join(
-            each["text"] for each in (await self.request("tools/call", name=tool, arguments={}))["content"]
-        )
-
-    async def names(self) -> list[str]:
-        return [tool["name"] for tool in (await self.request("tools/list"))["tools"]]
+        result = await self.request("tools/call", name=tool, arguments={})
+        return "".join(each["text"] for each in result["content"])
 
     async def receive(self, method: str) -> dict[str, Any]:
         """Wait for a notification or request of a method, and drop those before it."""
@@ -117,11 +113,10 @@ class EditedServer:
             pass
         return message
 
-    async def initialize(self, revision: str = "2025-06-18") -> dict[str, Any]:
+    async def initialize(self) -> None:
         params = {"capabilities": {"elicitation": {}}, "clientInfo": {"name": "host", "version": "1"}}
-        result = await self.request("initialize", protocolVersion=revision, **params)
+        await self.request("initialize", protocolVersion="2025-06-18", **params)
         self.send(method="notifications/initialized")
-        return result
 
     async def read(self, reader: asyncio.StreamReader) -> None:
         """Take the messages of the server."""
@@ -184,9 +179,7 @@ async def held(ctx: Context) -> str:
 """
 
 
-async def test_reload_drains_running_requests_and_never_repeats_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reload_drains_running_requests_and_never_repeats_them(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(supervisor, "DRAIN", 60)
     async with edited(tmp_path, SLOW) as host:
         await host.initialize()
@@ -222,12 +215,10 @@ async def test_reload_drains_running_requests_and_never_repeats_them(
         assert "2" in (await again)["result"]["content"][0]["text"]
 
 
-async def test_reload_requests_wait_for_starting_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reload_requests_wait_for_starting_process(tmp_path: Path, monkeypatch) -> None:
     async with edited(tmp_path, ONE) as host:
         await host.initialize()
-        assert "one" in await host.names()
+        assert await host.call("one") == "first"
         await host.edit(
             "import time\nPath(__file__).with_name('begun').touch()\n"
             "while not Path(__file__).with_name('go').exists():\n    time.sleep(0.01)\n"
@@ -236,7 +227,7 @@ async def test_reload_requests_wait_for_starting_process(
         await until((tmp_path / "begun").exists)
         monkeypatch.setattr(supervisor, "WAIT", 0.05)
         assert "did not start within 0.05 s" in await host.call("one")
-        assert "one" in await host.names()
+        assert len((await host.request("tools/list"))["tools"]) == 3
         monkeypatch.undo()
         waiting = host.begin("tools/call", name="one", arguments={})
         cancelled_call = host.begin("tools/call", name="one", arguments={})
@@ -246,32 +237,6 @@ async def test_reload_requests_wait_for_starting_process(
         assert (await waiting)["result"]["content"][0]["text"] == "second"
         assert await host.call("one") == "second"
         assert not cancelled_call.done()
-
-
-TALKING = """
-@shop.tool
-async def talk(ctx: Context) -> str:
-    await ctx.debug("heard")
-    shop.notify_resource_updated("data://stock")
-    return "talked"
-
-@shop.resource("data://stock")
-def stock() -> str:
-    return "none"
-"""
-
-
-async def test_reload_client_connects_to_broken_server(tmp_path: Path) -> None:
-    async with edited(tmp_path, "def broken(:\n") as host:
-        opened = await host.initialize("2025-03-26")
-        assert opened["protocolVersion"] == "2025-03-26"
-        assert await host.names() == []
-        assert "server.py:6: SyntaxError" in await host.call("one")
-        await host.request("logging/setLevel", level="debug")
-        await host.edit(ONE + TALKING)
-        await host.receive("notifications/tools/list_changed")
-        await host.call("talk")
-        assert (await host.receive("notifications/message"))["params"]["level"] == "debug"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -336,15 +301,20 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_reload_client_receives_list_changed(tmp_path: Path, revision: str) -> None:
+async def test_reload_client_connects_to_broken_server_and_receives_list_changed(
+    tmp_path, revision: str
+) -> None:
     file = tmp_path / "server.py"
-    file.write_text(HEAD + ONE)
+    file.write_text("x = 1\ndef broken(:\n")
     async with (
         Client(run_command(file, "--reload"), protocol_version=revision) as client,
         client.listen(tools_list_changed=True) as changes,
     ):
-        before = await client.call_tool("process", result_type=int)
-        file.write_text(HEAD + ONE.replace("def one", "def stock"))
-        assert (await anext(aiter(changes))).kind == "tools"
-        assert await client.call_tool("stock", result_type=str) == "first"
-        assert await client.call_tool("process", result_type=int) != before
+        assert "server.py:2: SyntaxError" in (await client.call_tool("one")).text
+        processes = set()
+        for name in ("one", "other"):
+            file.write_text(HEAD + ONE.replace("def one", f"def {name}"))
+            assert (await anext(aiter(changes))).kind == "tools"
+            assert await client.call_tool(name, result_type=str) == "first"
+            processes.add(await client.call_tool("process", result_type=int))
+        assert len(processes) == 2

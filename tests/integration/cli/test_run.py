@@ -161,9 +161,7 @@ def test_run_serves_function(file: Path) -> None:
         (f"def create(name) {MAKES_SERVER}", "", "has no mcpkit Server"),
     ],
 )
-def test_function_without_server_raises(
-    source: str, name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_function_without_server_raises(source: str, name: str, message: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / f"{tmp_path.name}.py"
     file.write_text(f"from mcpkit import Server\n{source}")
@@ -227,9 +225,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("is_in_project", [False, True], ids=["alone", "in-a-project"])
 @pytest.mark.parametrize("source", [COW, COW + GUARD], ids=["served", "guarded"])
-def test_script_is_run_and_installed_with_its_dependencies(
-    source: str, is_in_project: bool, project: Path
-) -> None:
+def test_script_is_run_and_installed_with_its_dependencies(source, is_in_project, project) -> None:
     if is_in_project:
         (project / "pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\n')
     file = project / "cow.py"
@@ -248,9 +244,7 @@ def test_script_is_run_and_installed_with_its_dependencies(
 
 
 @pytest.mark.parametrize("place", [".", ""])  # as on Windows, where the current folder is on every PATH
-def test_script_never_starts_uv_of_current_folder(
-    project: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_script_never_starts_uv_of_current_folder(project: Path, place: str, monkeypatch) -> None:
     (project.parent / "bin" / "uv").rename(project / "uv")
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{project.parent / 'bin'}{os.pathsep}{os.defpath}")
     (project / "cow.py").write_text(BLOCK.format("") + COW)
@@ -376,9 +370,7 @@ async def test_process_for_host_executes_no_code_of_current_folder(
 
 
 @pytest.mark.parametrize("options", [("--workers", "2"), ("--reload",)], ids=" ".join)
-async def test_process_at_port_executes_no_code_of_current_folder(
-    options: tuple[str, ...], author: Path, hostile: Path
-) -> None:
+async def test_process_at_port_executes_no_code_of_current_folder(options, author, hostile) -> None:
     command = mcpkit_command("run", str(author / "server.py"), "--http", "--port", str(free_port()), *options)
     with Served(command) as served:
         served.wait_for("Application startup complete", times=1 + ("--workers" in options))

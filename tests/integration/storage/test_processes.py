@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import sqlite3
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +19,11 @@ from mcpkit import HttpOptions, Server, Task, Timeouts
 from mcpkit.middleware import RateLimit
 from mcpkit.storage import Sqlite
 from tests.helpers.engines import ENGINES, Engine, close, make_engine
+from tests.helpers.processes import held
 from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import common_server
 from tests.helpers.task_client import KNOWS_TASKS
-from tests.helpers.waiting import DEFAULT_TIMEOUT, until
+from tests.helpers.waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -166,25 +163,9 @@ async def test_forked_process_has_connections_and_listeners_of_its_own(name: str
 # Resources
 
 
-def open_resources() -> Counter[str]:
-    """Return what is open in this process: threads of mcpkit's, and files and sockets."""
-    found = Counter(each.name for each in threading.enumerate() if each.name.startswith("mcpkit"))
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{number}")
-        except OSError:  # that of the look itself
-            continue
-        found[target.split(":")[0] if target.startswith(("socket", "pipe", "anon")) else target] += 1
-    return found
-
-
-async def wait_for_resources(expected: Counter[str]) -> None:
-    """Wait until no more is open than this."""
-    deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while more := open_resources() - expected:
-        assert time.monotonic() < deadline, f"still open: {more}"
-        gc.collect()
-        await asyncio.sleep(0.01)
+def open_resources() -> set[str]:
+    """Return the descriptors and child processes of this process, and the threads of mcpkit."""
+    return {each for each in held() if not each.startswith("thread ") or each.startswith("thread mcpkit")}
 
 
 async def serve_once(engine: Engine, folder: Path) -> None:
@@ -213,9 +194,7 @@ async def serve_once(engine: Engine, folder: Path) -> None:
 
 @pytest.mark.parametrize("way", ["closed", "forgotten"])
 @pytest.mark.parametrize("name", ENGINES)
-async def test_closed_or_collected_engines_leave_no_resources(
-    name: str, way: str, tmp_path: Path, schema_dir: Path
-) -> None:
+async def test_closed_or_collected_engines_leave_no_resources(name, way, tmp_path, schema_dir) -> None:
     close(make_engine(name, tmp_path))
     before = open_resources()
     for turn in range(4):
@@ -225,4 +204,6 @@ async def test_closed_or_collected_engines_leave_no_resources(
         if way == "closed":
             close(engine)
         del engine
-    await wait_for_resources(before)
+    with suppress(AssertionError):
+        await until(lambda: gc.collect() >= 0 and open_resources() <= before)
+    assert open_resources() - before == set()

@@ -138,9 +138,7 @@ async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCa
         (("--appendonly", "no"), "has appendonly no"),
     ],
 )
-async def test_redis_that_may_lose_data_is_logged_once(
-    options: tuple[str, ...], warning: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_redis_that_may_lose_data_is_logged_once(options, warning, tmp_path, caplog) -> None:
     with RedisServer(tmp_path / "redis", *options) as server, closing(Redis(server.url)) as redis:
         await asyncio.gather(*(redis.claim(str(number), 60) for number in range(10)))
     assert len(caplog.records) == (warning is not None)
@@ -280,9 +278,7 @@ async def test_full_redis_refuses_new_jobs_and_keeps_existing_ones(redis: Redis,
     assert [(each.ready, each.held) for each in await redis.list_queues("s")] == [(1, 2)]
 
 
-async def test_fence_lost_with_a_primary_is_not_reused(
-    redis: Redis, server: RedisServer, replica: RedisServer
-) -> None:
+async def test_fence_lost_with_a_primary_is_not_reused(redis, server, replica) -> None:
     for key in ("taken twice", "taken", "new"):
         await add(redis, key)
     first = await take(redis, limit=1, lease=0.001)

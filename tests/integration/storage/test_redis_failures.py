@@ -89,9 +89,7 @@ async def test_acknowledged_data_survives_a_kill(redis: Redis, server: RedisServ
     assert not await redis.claim("a", 60)
 
 
-async def test_restart_is_logged_and_reported_as_a_gap(
-    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_restart_is_logged_and_reported_as_a_gap(redis, other, server, caplog) -> None:
     listener = Listener(redis)
     messages = listener.messages
     await publish_and_wait(redis, messages, "before")
@@ -106,9 +104,7 @@ async def test_restart_is_logged_and_reported_as_a_gap(
     assert listener.missed == 1
 
 
-async def test_pause_raises_timeout_and_loses_no_message(
-    redis: Redis, other: Redis, server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_pause_raises_timeout_and_loses_no_message(redis, other, server, caplog) -> None:
     listener = Listener(redis)
     messages = listener.messages
     await publish_and_wait(redis, messages, "before")
@@ -190,9 +186,7 @@ async def publish_when_possible(engine: Redis, topic: str, text: str) -> None:
             return
 
 
-async def test_failover_with_lost_messages_is_a_gap(
-    server: RedisServer, replica: RedisServer, proxied: RedisProxy
-) -> None:
+async def test_failover_with_lost_messages_is_a_gap(server, replica, proxied) -> None:
     messages: list[str] = []
     missed: list[int] = []
     engine, other = Redis(proxied.url), Redis(proxied.url)
@@ -231,9 +225,7 @@ async def test_write_to_a_replica_is_refused(replica: RedisServer) -> None:
 
 
 @pytest.mark.limit("wait for a `Redis` that does not answer")
-async def test_redis_without_response_gets_503_after_timeout(
-    tmp_path: Path, schema_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_redis_without_response_gets_503_after_timeout(tmp_path, schema_dir: Path, monkeypatch) -> None:
     async def wait_for_answer(shared: Redis) -> None:
         for _ in range(100):
             with suppress(OSError):

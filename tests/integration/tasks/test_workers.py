@@ -69,9 +69,7 @@ async def test_worker_runs_tasks_of_replicas(lab: TaskProcesses, client: TestCli
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_signal_returns_tasks_or_lets_them_finish(
-    number: int, lab: TaskProcesses, client: TestClient
-) -> None:
+async def test_signal_returns_tasks_or_lets_them_finish(number, lab, client) -> None:
     first = await lab.worker()
     task = await begin(client, "wait", {"label": "a"})
     never = await begin(client, "once", {"label": "b", "seconds": 1})
@@ -85,9 +83,7 @@ async def test_signal_returns_tasks_or_lets_them_finish(
 
 
 @pytest.mark.parametrize(("tool", "status"), [("stubborn", 143), ("sleep", 0)])
-async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(
-    tool: str, status: int, lab: TaskProcesses, client: TestClient
-) -> None:
+async def test_worker_ends_tasks_that_do_not_stop_after_the_grace(tool, status, lab, client) -> None:
     worker = await lab.worker("--grace", "1")
     await begin(client, tool, {"label": "a"})
     await lab.wait_for_line("a begins 1")
@@ -148,9 +144,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_server_returns_or_finishes_its_tasks_at_shutdown(
-    way: str, lab: TaskProcesses, client: TestClient
-) -> None:
+async def test_server_returns_or_finishes_its_tasks_at_shutdown(way, lab, client) -> None:
     command = [each.format(port=free_port()) for each in WAYS[way]]
     server = await lab.start(*command, LAB_TASKS="replicas", MCPKIT_SECRET=SECRET)
     again = await begin(client, "wait", {"label": "a"})
