@@ -371,7 +371,7 @@ class Client:
         """Open a session."""
         judge = Judge(self.folder, revision if revision in HANDSHAKE else HANDSHAKE[-1])
         answer = self.post(initialize(revision, **params), judge=judge)
-        result = (await answer.whole()).json()["result"]
+        result = (await answer.response())["result"]
         session = Session(self, result["protocolVersion"], answer.headers.get("mcp-session-id"), judge)
         session.result = result
         assert (await session.notify("notifications/initialized")).status == 202

@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 
 from mcpkit.storage import Memory
-from mcpkit.tasks import runner
 from tests.helpers.handshake_tasks import OpenPipe, pipe_opener
 
 
 @pytest.fixture
 def engine() -> Memory:
     return Memory()
-
-
-@pytest.fixture
-def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runners look for jobs only when they are notified."""
-    monkeypatch.setattr(runner, "_INTERVAL", 3600.0)
 
 
 @pytest.fixture

@@ -103,10 +103,8 @@ async def run_forever(job: Job, hold: Hold) -> None:
     await asyncio.Event().wait()
 
 
-def make_runner(
-    engine: Memory, work: RecordingWork, *, slots: int = 8, lease: float = LEASE, grace: float = 10.0
-) -> Runner:
-    return Runner(work.queue, engine, work, slots=slots, lease=lease, grace=grace)
+def make_runner(engine: Memory, work: RecordingWork, *, slots: int = 8, lease: float = LEASE) -> Runner:
+    return Runner(work.queue, engine, work, slots=slots, lease=lease, grace=10.0)
 
 
 class FaultyQueue:
@@ -154,18 +152,6 @@ def competitor(queue: Queue, seen: Callable[[], object] = lambda: None) -> Itera
         thread.join()
 
 
-@pytest.mark.usefixtures("no_polling")
-async def test_existing_and_new_jobs_run_once(engine: Memory) -> None:
-    await add(engine, "before")
-    work = RecordingWork(engine)
-    async with make_runner(engine, work).running():
-        await until(lambda: len(work.jobs) == 1)
-        await add(engine, "later")
-        await until(lambda: len(work.jobs) == 2 and work.running == 0)
-    assert [(job.key, job.fence) for job in work.jobs] == [("before", 1), ("later", 1)]
-    assert (await look(engine, "later")).value == b"done"
-
-
 async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mcpkit")
     queue = FaultyQueue(engine)
@@ -193,31 +179,6 @@ async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None
     assert sorted(work.cancelled) == [("a", "drained"), ("b", "drained")]
     assert asyncio.all_tasks() == tasks
     assert {job.key: job.fence for job in await take(engine)} == {"a": 2, "b": 2, "c": 1}
-
-
-async def test_job_that_does_not_end_is_abandoned_after_the_grace(engine: Memory, caplog) -> None:
-    await add(engine, "a")
-    released, ended = asyncio.Event(), asyncio.Event()
-
-    async def do(job: Job, hold: Hold) -> None:
-        try:
-            await run_forever(job, hold)
-        except asyncio.CancelledError:
-            await released.wait()
-            ended.set()
-
-    work = RecordingWork(engine, do)
-    async with make_runner(engine, work, lease=1.5, grace=0.2).running():
-        await until(lambda: work.jobs)
-    assert "1 tasks did not end within 0.2 s" in caplog.text
-    assert not ended.is_set()
-    with competitor(engine) as taken:
-        await until(lambda: taken)
-    assert work.holds[0].is_lost
-    released.set()
-    await ended.wait()
-    await until(lambda: work.running == 0)
-    assert (await look(engine, "a")).value == b""
 
 
 # Leases

@@ -56,6 +56,7 @@ def test_auth_login_is_used_by_commands_until_logout(server: Granting, home: Pat
     status, out, _ = mcpkit("call", server.url, "whoami")
     assert (status, "ada" in out) == (0, True)
     assert mcpkit("list", server.url, "--token", "of-another-user")[0] == 3
+    assert mcpkit("list", server.url, "--token", next(iter(server.live)))[0] == 0
 
     status, out, _ = mcpkit("auth", "list", "--json")
     assert status == 0

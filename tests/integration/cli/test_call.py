@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Server
-from mcpkit.auth import StaticTokens
-from tests.helpers.serving import in_thread_at
 from tests.integration.cli.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
@@ -104,18 +101,6 @@ def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, 
     status, out, err = mcpkit(*report, "-v")
     assert (status, out) == (0, "no report\n")
     assert "requests: In whose name?" in err
-
-
-def test_call_unauthorized_exits_with_status_3(mcpkit: Run, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))  # a home without logins
-    token, _ = StaticTokens.make()
-    closed = Server("closed", auth=StaticTokens({token: "ada"}))
-    closed.tool(lambda: "ada", name="whoami")
-    with in_thread_at(lambda url: closed.asgi(public_url=f"{url}/mcp")) as origin:
-        call = ("call", f"{origin}/mcp", "whoami")
-        assert mcpkit(*call)[:2] == (3, "")
-        assert mcpkit(*call, "--token", f"{token}x")[0] == 3
-        assert mcpkit(*call, "--token", token)[:2] == (0, "ada\n")
 
 
 SERVER_WITH_USERS = '''

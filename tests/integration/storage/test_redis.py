@@ -163,19 +163,12 @@ async def test_wrong_password_is_refused_without_being_quoted(tmp_path: Path) ->
     with started:
         with closing(Redis(started.url.replace("//", "//:hushhush@"))) as trusted:
             assert await trusted.claim("a", 60)
-        with (
-            closing(Redis(started.url.replace("//", "//default:wrongwrong@"))) as stranger,
-            pytest.raises(PermissionError, match="rejected the user name or password") as error,
-        ):
-            await stranger.claim("b", 60)
-        with (
-            closing(Redis(started.url)) as anonymous,
-            pytest.raises(OSError, match="or the URL has none") as anonymous_error,
-        ):
-            await anonymous.claim("b", 60)
-    for each in (error.value, anonymous_error.value):
-        assert "wrongwrong" not in repr(each)
-        assert each.__cause__ is None
+        for user, message in (("default:wrongwrong@", "rejected the user name"), ("", "or the URL has none")):
+            engine = Redis(started.url.replace("//", f"//{user}"))
+            with closing(engine), pytest.raises(PermissionError, match=message) as error:
+                await engine.claim("b", 60)
+            assert "wrongwrong" not in repr(error.value)
+            assert error.value.__cause__ is None
 
 
 async def test_tls_requires_a_trusted_certificate(tmp_path: Path) -> None:
