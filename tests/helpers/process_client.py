@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import select
 import signal
@@ -11,15 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpkit import Server
-from tests.helpers.pipe import META, http_request, message, stateless_meta
-from tests.helpers.serving import app_of, environment, in_thread
+from tests.helpers.pipe import META, message, stateless_meta
+from tests.helpers.serving import environment
 
 HELPERS = Path(__file__).parent
 ROOT = HELPERS.parents[1]
@@ -113,68 +110,12 @@ class EventStream:
         self.close()
 
 
-class Site:
-    """Server behind uvicorn in a thread."""
-
-    def __init__(self, server: Server, app: Any, url: str) -> None:
-        self.server = server
-        self.app = app
-        self.url = url
-
-    @property
-    def service(self) -> Any:
-        """Service of the app in its event loop."""
-        (service,) = self.app.door()._services.values()
-        return service
-
-    def in_loop(self, function: Callable[[], Any]) -> Any:
-        """Call a function in the server's event loop."""
-
-        async def call() -> Any:
-            return function()
-
-        return asyncio.run_coroutine_threadsafe(call(), self.service.environment.loop).result(10)
-
-    def tasks(self) -> list[str]:
-        """Return the names of tasks that belong to requests."""
-        own = ("Task-", "mcpkit-http", "mcpkit-lifespan", "starlette")
-        names = self.in_loop(lambda: [task.get_name() for task in asyncio.all_tasks()])
-        return sorted(name for name in names if not name.startswith(own))
-
-    def task_count(self) -> int:
-        """Count the tasks of the loop."""
-        return self.in_loop(lambda: len(asyncio.all_tasks()))
-
-    def listen(
-        self, id_: str | int = 1, *, buffer: int | None = None, meta: Any = None, **wanted: Any
-    ) -> EventStream:
-        """Open a `subscriptions/listen` stream."""
-        headers, _ = http_request("subscriptions/listen")
-        params = {"_meta": meta or stateless_meta(), "notifications": wanted}
-        request = message("subscriptions/listen", params, id_)
-        return EventStream(self.url, "POST", request, headers, buffer)
-
-
 def eventually(condition: Callable[[], object]) -> None:
     """Poll until a condition holds; fail after `DEFAULT_TIMEOUT` seconds."""
     deadline = time.monotonic() + DEFAULT_TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, "condition does not hold"
         time.sleep(0.005)
-
-
-@contextmanager
-def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: Any) -> Iterator[Site]:
-    """Serve a server over HTTP in a thread."""
-    app = app_of(server, **options)
-    with in_thread(app, **(uvicorn or {})) as url:
-        web = Site(server, app, url + "/mcp")
-        try:
-            yield web
-        finally:
-            # A failed test must leave no stream open.
-            for service in tuple(app.door()._services.values()):
-                service.environment.loop.call_soon_threadsafe(service.close)
 
 
 def call(id_: int, tool: str, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:

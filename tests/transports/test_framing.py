@@ -13,8 +13,6 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpkit import Context, Server
 from mcpkit.common.errors import ProtocolError
@@ -37,14 +35,6 @@ def cut(stream: bytes, *, max_line: int = MAX_LINE, size: int | None = None) -> 
         lines += framing.feed(stream[start : start + (size or len(stream))])
     lines += framing.finish()
     return ["error" if isinstance(line, ProtocolError) else line for line in lines]
-
-
-@given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 12))
-def test_framing_chunks_make_no_difference(chunks: list[bytes], max_line: int) -> None:
-    framing = Framing(max_line)
-    lines = [line for chunk in chunks for line in framing.feed(chunk)] + framing.finish()
-    together = cut(b"".join(chunks), max_line=max_line)
-    assert ["error" if isinstance(line, ProtocolError) else line for line in lines] == together
 
 
 SIZES = (None, 1, 2, 3, 7)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcpkit import Context, Image, Limits, Principal, Server, ToolError
+from mcpkit import Context, Limits, Principal, Server, ToolError
 from tests.helpers.agent_sdks import MCP, Agent, agent
 
 SDK = sys.argv[1]
@@ -32,7 +32,7 @@ class Lab:
         )
         hints = {"readOnlyHint": True, "title": "Sum"}
         server.tool(annotations=hints, meta={"anthropic/maxResultSizeChars": 500_000})(self.add)
-        for tool in (self.fail, self.refuse, self.wait, self.ask, self.draw, self.trace, self.whoami):
+        for tool in (self.fail, self.refuse, self.wait, self.ask, self.trace, self.whoami):
             server.tool(tool)
         self.instance = server.as_sdk_server()
 
@@ -69,9 +69,6 @@ class Lab:
     async def ask(self, ctx: Context) -> str:
         return str(await ctx.elicit("Which?", str))
 
-    async def draw(self) -> Image:
-        return Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
-
     async def trace(self, ctx: Context) -> str:
         return json.dumps(ctx.meta)
 
@@ -98,7 +95,7 @@ async def tools_are_listed_with_all_members(lab: Lab, here: Agent) -> None:
         found += page["tools"]
         params = {"cursor": page["nextCursor"]} if "nextCursor" in page else {}
     assert {tool["name"] for tool in found} == {
-        "add", "fail", "refuse", "wait", "ask", "draw", "trace", "whoami",
+        "add", "fail", "refuse", "wait", "ask", "trace", "whoami",
     }  # fmt: skip
     add = found[0]
     assert add["description"] == "Add two numbers."
@@ -108,8 +105,6 @@ async def tools_are_listed_with_all_members(lab: Lab, here: Agent) -> None:
 
 
 async def tools_are_called(lab: Lab, here: Agent) -> None:
-    image = (await here.call("draw"))["content"][0]
-    assert (image["type"], image["mimeType"]) == ("image", "image/png")
     results = await asyncio.gather(*(here.call("add", a=each, b=each) for each in range(50)))
     assert [text(result) for result in results] == [str(2 * each) for each in range(50)]
 

@@ -125,13 +125,7 @@ def in_django(app: Any, prefix: str) -> Any:
     return application
 
 
-def in_another(app: Any, prefix: str) -> Any:
-    outer = make_server("outer").asgi()
-    outer.mount(prefix, app)
-    return outer
-
-
-FRAMEWORKS = [in_starlette, in_fastapi_with_middleware, in_litestar, in_django, in_another]
+FRAMEWORKS = [in_starlette, in_fastapi_with_middleware, in_litestar, in_django]
 
 
 @pytest.mark.parametrize("mount", FRAMEWORKS, ids=lambda mount: mount.__name__)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import MutableMapping
 from typing import Annotated, Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser, UnauthenticatedUser
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
-from starlette.requests import HTTPConnection
-from starlette.routing import Mount
-from starlette.testclient import TestClient
+from starlette.authentication import AuthCredentials, SimpleUser, UnauthenticatedUser
 
 from mcpkit import Access, Context, Depends, HttpOptions, Principal, ProtocolError, Server
 from mcpkit.exceptions import ChallengeError
@@ -22,9 +15,6 @@ from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
 from tests.helpers.raw_client import (
     Serve,
-    call_params,
-    request,
-    standard_headers,
     text_of,
 )
 from tests.helpers.servers.protected import old_of, session_of
@@ -129,24 +119,6 @@ async def test_principal_function_failure_is_500(
     assert refused.status == 500
     assert refused.body == b"the server could not authenticate this request because of an internal error\n"
     assert "the function given as principal= failed" in caplog.text
-
-
-class Basic(AuthenticationBackend):
-    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
-        if "authorization" not in conn.headers:
-            return None
-        user, _, password = base64.b64decode(conn.headers["authorization"].split()[1]).decode().partition(":")
-        return AuthCredentials(password.split(",")), SimpleUser(user)
-
-
-def test_starlette_authentication_sets_principal(users_server: Server) -> None:
-    mount = Mount("/x", app=users_server.asgi(allowed_hosts=["testserver"]))
-    app = Starlette(routes=[mount], middleware=[Middleware(AuthenticationMiddleware, backend=Basic())])
-    message = request("tools/call", call_params("who"))
-    headers: Any = standard_headers("tools/call", "who")
-    with TestClient(app) as client:
-        for auth, text in ((("ada", "admin,read"), "ada admin read"), (None, "None ")):
-            assert text_of(client.post("/x/mcp", json=message, headers=headers, auth=auth).json()) == text
 
 
 class WithIdentity(SimpleUser):

@@ -102,8 +102,3 @@ def test_limits_page_rows_that_need_a_test_have_one() -> None:
 
 def test_limits_page_has_every_number_setting() -> None:
     assert set(SETTINGS) - {source for sources in ROWS.values() for source in sources} == NO_BOUNDS
-
-
-def test_limits_page_is_linked_from_security_and_deployment() -> None:
-    for page in ("security", "deploy"):
-        assert "../reference/limits.md" in (ROOT / "docs" / "how-to" / f"{page}.md").read_text()

@@ -160,19 +160,22 @@ async def test_hostile_tokens_are_refused(serve: Serve, caplog: pytest.LogCaptur
 
 
 class FaultyVerifier(TokenVerifier):
-    """Returns no principal id, raises for `broken` tokens, and fails to close."""
+    """Fails to close, and to verify tokens where it has nothing to return."""
+
+    def __init__(self, result: AccessToken | None = None) -> None:
+        self.result = result
 
     async def verify(self, token: str, audience: str) -> AccessToken:
-        if token.startswith("broken"):
+        if self.result is None:
             raise KeyError(token)
-        return AccessToken(Principal(scopes={"notes:read"}))
+        return self.result
 
     async def aclose(self) -> None:
         raise OSError("no")
 
 
 async def test_verifier_without_principal_id_is_500(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s", auth=FaultyVerifier())
+    server = Server("s", auth=FaultyVerifier(AccessToken(Principal(scopes={"notes:read"}))))
     server.tool(lambda: "open", name="open", access=Access(allow_anonymous=True))
     async with serve(server) as client:
         assert (await client.call_tool("open", headers=bearer("ada")).whole()).status == 500

@@ -28,22 +28,6 @@ SECRET = "the secret of the weather station"
 OLD, NEW, NEWER = (f"{name} secret of the weather station" for name in ("the old", "the new", "a newer"))
 KEYS = Keys(SECRET, "weather")
 NOW = 1_800_000_000.0
-CLIENT: dict[str, Any] = {
-    "info": {
-        "name": "inspector",
-        "version": "0.17",
-        "title": "Der Prüfer",
-        "websiteUrl": "https://example.com",
-    },
-    "capabilities": {
-        "roots": {"listChanged": True},
-        "sampling": {"context": {}, "tools": {}},
-        "elicitation": {"form": {}, "url": {}},
-        "tasks": {"list": {}, "cancel": {}, "requests": {"sampling": {"createMessage": {}}}},
-        "experimental": {"x": {"y": [1, 2.5, None]}},
-        "extensions": {"com.example/ui": {}},
-    },
-}
 
 
 def token(client: Client | None = None, **changes: Any) -> SessionToken:
@@ -57,16 +41,15 @@ def token(client: Client | None = None, **changes: Any) -> SessionToken:
     )._replace(**changes)
 
 
-def fields_of(token: SessionToken | None) -> tuple[Any, ...] | None:
-    return token and (*token._replace(client=None), token.client.info, token.client.capabilities)
-
-
 @pytest.mark.parametrize("principal", [None, "Åsa\\\n"])
-def test_token_round_trip(principal):
-    lists = frozenset({"tools", "prompts", "resources"})
-    original = token(Client(**CLIENT), lists=lists, principal=principal)
-    text = issue(KEYS, original)
-    assert fields_of(read(Keys(SECRET, "weather"), text, NOW)) == fields_of(original)
+def test_token_round_trip(principal: str | None) -> None:
+    info = {"name": "inspector", "version": "0.17", "title": "Der Prüfer"}
+    capabilities = {"elicitation": {"form": {}, "url": {}}, "experimental": {"x": {"y": [1, 2.5, None]}}}
+    original = token(Client(info, capabilities), principal=principal)
+    found = read(Keys(SECRET, "weather"), issue(KEYS, original), NOW)
+    assert found is not None
+    assert (found.client.info, found.client.capabilities) == (info, capabilities)
+    assert found._replace(client=original.client) == original
 
 
 def test_token_expires_exactly():
@@ -87,13 +70,6 @@ def test_token_of_other_secret_server_or_purpose_is_refused():
     for purpose in ("", "session id", "session id 2", "requestState"):
         signed = base64.urlsafe_b64encode(KEYS.sign(purpose, payload) + payload).decode()
         assert read(KEYS, signed, NOW) is None, purpose
-
-
-def test_token_of_replaced_secret_is_read():
-    rotated = Keys(["the new secret of the station", SECRET], "weather")
-    original = token()
-    assert fields_of(read(rotated, issue(KEYS, original), NOW)) == fields_of(original)
-    assert read(KEYS, issue(rotated, original), NOW) is None
 
 
 @given(st.data())
