@@ -310,11 +310,12 @@ def note(timed: RequestTiming) -> None:
     assert_type(timed.seconds, float)
 
 
-assert_type(observed.middleware(AccessLog()), AccessLog)
-observed.middleware(Timing(note))
-observed.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
-observed.middleware("tools/call")(SizeLimit(1000))
-observed.middleware(Telemetry())
+def registers_middleware() -> None:
+    assert_type(observed.middleware(AccessLog()), AccessLog)
+    observed.middleware(Timing(note))
+    observed.middleware(RateLimit(10, key=lambda ctx: ctx.headers.get("x-user")))
+    observed.middleware("tools/call")(SizeLimit(1000))
+    observed.middleware(Telemetry())
 
 
 @observed.on_error
