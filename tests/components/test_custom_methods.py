@@ -56,7 +56,6 @@ def test_method_reserved_name_is_refused(name: Any) -> None:
         ({"protocol_versions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
         ({"protocol_versions": []}, "the list is empty"),
         ({"protocol_versions": "2026-07-28"}, "protocol_versions must be a list"),
-        ({"protocol_versions": 2026}, "protocol_versions must be a list"),
         ({"name_param": "other"}, "name_param must be one of its parameters"),
         ({"name_param": "number"}, "Annotate 'number' as `str`"),
         ({"access": Access(requires_capabilities="flying")}, "unknown client capability 'flying'"),
@@ -150,10 +149,6 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
     async def number() -> Any:
         return 7
 
-    @server.method("thing/surrogate")
-    async def surrogate() -> dict[str, str]:
-        return {"text": "\ud800"}
-
     refused = await refusal(server, "thing/raise", {"which": "protocol"}, protocol_version=revision)
     assert (refused.code, refused.message, refused.data) == (-32602, "There is no such thing", {"id": 1})
     for method, which, message in [
@@ -161,7 +156,6 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
         ("thing/raise", "other", r"Internal error \(ref "),
         ("thing/wrong", None, "the method ran, but result: expected an object, got"),
         ("thing/number", None, "the method ran, but result is an int. Return a JSON object"),
-        ("thing/surrogate", None, "the method ran, but result.text cannot be converted to JSON: a lone surr"),
     ]:
         params = {"which": which} if which else {}
         error = await refusal(server, method, params, protocol_version=revision)
