@@ -34,10 +34,6 @@ class TalkativeError(ToolError):
         self.lock = threading.Lock()
 
 
-def double(number: int) -> int:
-    return 2 * number
-
-
 def where() -> Place:
     return Place(os.getpid(), os.getppid())
 

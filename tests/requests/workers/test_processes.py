@@ -236,17 +236,13 @@ WAYS = [
 """Where a child is forked, and how it ends."""
 
 
-def made(value: Any) -> Any:
-    return value
-
-
 @FORKS
 @pytest.mark.long
 async def test_no_child_answers_for_a_worker(processes: Processes) -> None:
     workers, children = set(), []
     for token, (where, how) in enumerate(WAYS):
         kwargs = {"where": where, "how": how, "token": token}
-        number, worker, child = await processes.run(work.fork, kwargs, made)
+        number, worker, child = await processes.run(work.fork, kwargs, list)
         assert number == token, (where, how)
         workers.add(worker)
         children.append(child)
