@@ -205,6 +205,17 @@ async def three_processes(serve: Serve, steps: Steps) -> AsyncIterator[list[Sess
         await until(lambda: asyncio.all_tasks() <= before)  # the end of streams is published
 
 
+async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) -> None:
+    async with three_processes(serve, steps) as (here, there, third):
+        call = here.call_tool("step")
+        await steps.take("one")
+        first, _ = await drop_after_first_message(call)
+        await steps.take("two", "three", "end")
+        for session in (there, third, here):
+            again = session.listen(after=first)
+            assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
+
+
 def environment_of(session: Session) -> Any:
     return session.client.app.door()._begin().environment
 
