@@ -313,23 +313,6 @@ async def test_invalid_request_state_is_bad_request(serve: Serve, monkeypatch: p
             assert reason in answer["error"]["message"]
 
 
-class UnavailableStore(Memory):
-    async def claim(self, key: str, ttl: float) -> bool:
-        raise ConnectionError
-
-
-async def test_unavailable_store_is_503(serve: Serve) -> None:
-    async with serve(make_state_server(storage=UnavailableStore())) as client:
-        params = {
-            "name": "ask_name",
-            "arguments": {},
-            "inputResponses": ANSWERS,
-            "requestState": await state_of(client),
-        }
-        answer = await client.ask("tools/call", params, meta=DECLARED).whole()
-        assert (answer.status, answer.error()["code"], answer.headers["retry-after"]) == (503, -32603, "1")
-
-
 async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> None:
     session = await open_eliciting_session(client)
     call = session.call_tool("ask_name", id="call")
