@@ -13,6 +13,7 @@ from mcpkit import (
     Icon,
     Principal,
     ProtocolError,
+    Resource,
     ResourceTemplate,
     Server,
     ToolAnnotations,
@@ -90,9 +91,11 @@ async def test_resource_free_of_a_server_is_included_until_removed(server: Serve
 
 async def test_objects_of_extensions_are_included(server: Server) -> None:
     server.include(ResourceTemplate(lambda id: f"order {id}", "shop://orders/{id}", name="order"))
+    server.include(Resource(lambda: "Ever open", "shop://motto", name="motto"))
     server.include(CustomMethod(lambda number: {"doubled": number * 2}, "shop/double"))
     async with connect(server) as client:
         assert (await client.read_resource("shop://orders/7"))[0]["text"] == "order 7"
+        assert (await client.read_resource("shop://motto"))[0]["text"] == "Ever open"
         assert (await client.request("shop/double", {"number": 4}))["doubled"] == 8
 
 
@@ -159,18 +162,15 @@ async def test_token_verifier_learns_its_site() -> None:
     assert verifier.url == "https://shop.example.com/mcp"
 
 
+TENANT, POOL = "00000000-0000-0000-0000-000000000000", "eu-west-1_abcdefghi"
+
+
 @pytest.mark.parametrize(
     ("verifier", "issuer"),
     [
         (lambda: Auth0("example.eu.auth0.com"), "https://example.eu.auth0.com/"),
-        (
-            lambda: Cognito("eu-west-1_abcdefghi", client_ids=["a"]),
-            "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_abcdefghi",
-        ),
-        (
-            lambda: Entra("0" * 8 + "-0000-0000-0000-" + "0" * 12, "1" * 8 + "-0000-0000-0000-" + "0" * 12),
-            "https://login.microsoftonline.com/00000000-0000-0000-0000-000000000000/v2.0",
-        ),
+        (lambda: Cognito(POOL, client_ids=["a"]), f"https://cognito-idp.eu-west-1.amazonaws.com/{POOL}"),
+        (lambda: Entra(TENANT, TENANT), f"https://login.microsoftonline.com/{TENANT}/v2.0"),
         (lambda: Keycloak("https://id.example.com/realms/a"), "https://id.example.com/realms/a"),
         (lambda: Okta("https://example.okta.com/oauth2/default"), "https://example.okta.com/oauth2/default"),
     ],

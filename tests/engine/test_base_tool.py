@@ -53,7 +53,6 @@ def of_property(schema: Any) -> dict[str, Any]:
         (of_property({"$ref": "#/$defs/a"}) | {"validate_input": True}, r"\$ref cannot be resolved"),
         (of_property({"x-mcp-header": "a b"}), "not a valid HTTP header name"),
         ({"name": "a b"}, "invalid tool name 'a b'"),
-        ({"annotations": {"readonly": True}}, "unknown member 'readonly'"),
         ({"timeout": -1}, "timeout must be a positive number"),
     ],
 )
@@ -69,10 +68,8 @@ def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str
         ("warm", "the tool ran, but result is a str. Return a CallToolResult, such as"),
         (ToolResult("warm"), "result is a ToolResult. Return a CallToolResult"),
         ({"structuredContent": {}}, "result.content: expected a list of content blocks"),
-        ({"content": "warm"}, "result.content: expected a list"),
         ({"content": ["warm"]}, "content[0]: expected a content block, an object with a `type`, got a str"),
         ({"content": [{"type": "text"}]}, "result.content[0].text: expected a string, but it is missing"),
-        ({"content": [{"type": "audio", "data": "AAAA"}]}, "result.content[0].mimeType: expected a string"),
         ({"content": [{"type": "resource", "resource": {}}]}, "content[0].resource.uri: expected a string"),
         ({"content": [], "_meta": None}, "result._meta: expected a dict, got a NoneType"),
         ({"content": [], "resultType": "task"}, "expected 'complete'. Return extension.result("),

@@ -147,10 +147,9 @@ async def test_provider_find_with_another_name_is_an_internal_error(caplog: pyte
     assert "Careless.find('tools', 'Add') returned <tool 'add'>, which has a different name" in caplog.text
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_provider_protocol_error_is_the_response(revision: str) -> None:
+async def test_provider_protocol_error_is_the_response() -> None:
     provider = Table(tools=raising(ProtocolError(-32001, "The library is closed")))
-    async with connect(serving(provider), protocol_version=revision) as client:
+    async with connect(serving(provider)) as client:
         for request in (client.list_tools(), client.call_tool("any")):
             with pytest.raises(ProtocolError, match="The library is closed"):
                 await request
@@ -173,8 +172,7 @@ async def test_provider_visible_tags_and_required_capabilities_apply() -> None:
         assert (await client.call_tool("hidden")).text == "hidden"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_provider_prompts_and_templates_are_served_and_completed(revision: str) -> None:
+async def test_provider_prompts_and_templates_are_served_and_completed() -> None:
     async def plan(city: Literal["Graz", "Rome"]) -> str:
         return f"Plan a day in {city}"
 
@@ -184,7 +182,7 @@ async def test_provider_prompts_and_templates_are_served_and_completed(revision:
     server = Server("s")
     template = ResourceTemplate(street, "street://{name}")
     server.include(Table(prompts=[Prompt(plan)], resource_templates=[template]))
-    async with connect(server, protocol_version=revision) as client:
+    async with connect(server) as client:
 
         async def complete(argument: str, **ref: str) -> list[str]:
             params = {"ref": ref, "argument": {"name": argument, "value": "R"}}

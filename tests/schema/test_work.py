@@ -183,9 +183,7 @@ FITTING: list[tuple[Any, str]] = [
     # older ones call Python
     *((Decimal, '"12.50"'), (Email, '"a@example.org"'), (Uri, '"urn:a:b"')),
     *((int, "1"), (int, "1.0"), (int, "1e300"), (float, "1"), (str, '""'), (bool, "true")),
-    *((Tone, '"low"'), (Level, "1"), (Level, "2.0"), (Literal["a", "b"], '"b"'), (Literal[1, 2], "2"),
-     (Literal[True], "true")),
-    *((int | str, "1"), (int | str, '"a"'), (dt.date | str, '"2026-01-31"')),
+    *((Tone, '"low"'), (Level, "1"), (Level, "2.0"), (Literal["a", "b"], '"b"'), (int | str, '"a"')),
     *((Left1, '{"x":1,"y":"a"}'), (Left1 | Right1, '{"x":"a","z":[1]}'), (Annotated[int, Field(ge=0)], "5")),
     *((tuple[int, str], '[1,"a"]'), (dict[str, int], '{"a":1}'), (list[dt.date], '["2026-01-31"]')),
     *([(bytes, '"AP8="')] if sys.version_info >= (3, 11) else []),

@@ -100,16 +100,6 @@ async def test_hub_update_of_an_included_registry_has_its_prefix(server: Server)
     assert listener.uris == ["data://in/r"]
 
 
-async def test_hub_watches_server_only_while_clients_listen(server: Server) -> None:
-    assert hearing(server) == 0
-    listener = listen(server, X, TOOLS)
-    assert hearing(server) == 1
-    server.engine.hubs.here().unwant(listener, X)
-    assert hearing(server) == 1
-    server.engine.hubs.here().forget(listener)
-    assert hearing(server) == 0
-
-
 def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
     async def run() -> Any:
         return listen(server, X)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Extension, Principal, ProtocolError, RegistrationError, Server, ServerOptions
+from mcpkit import Context, Extension, Principal, ProtocolError, RegistrationError, Server
 from mcpkit.common.errors import OutputError
 from mcpkit.extensions import SubscriptionTopic
 from mcpkit.storage import Memory
@@ -77,18 +77,6 @@ async def test_topic_wrong_request_is_refused(keys: Any, capabilities: Any, code
     jobs(server)
     error = await refusal(server, keys, capabilities)
     assert (error.code, message in f"{error.message} {error.data}") == (code, True)
-
-
-@each_row("keys", [[], ["a"], None])
-async def test_topic_unknown_members_are_not_acknowledged(keys: Any) -> None:
-    server = Server("s", options=ServerOptions(capabilities={"tools"}))
-    jobs(server)
-    wanted = {"toolsListChanged": True, "jobIds": None, "strangeIds": keys}
-    async with connect(server, capabilities={}) as client:
-        stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-        acknowledged = await client.notification("notifications/subscriptions/acknowledged")
-        assert acknowledged["notifications"] == {"toolsListChanged": True}
-        stream.cancel()
 
 
 async def test_topic_sends_each_listener_its_latest_message_only() -> None:

@@ -58,15 +58,8 @@ def test_fault_of_the_service_is_a_tool_error(ask, service):
 def test_station_is_a_resource(ask):
     (contents,) = ask("read_resource", "weather://stations/KDEN")
     assert contents["mimeType"] == "application/json"
-    assert json.loads(contents["text"]) == {
-        "source": "National Weather Service",
-        "id": "KDEN",
-        "name": "Denver, Denver International Airport",
-        "latitude": 39.84657,
-        "longitude": -104.65623,
-        "elevation": 1655.1,
-        "time_zone": "America/Denver",
-    }
+    station = json.loads(contents["text"])
+    assert (station["name"], station["elevation"]) == ("Denver, Denver International Airport", 1655.1)
 
 
 FAULTS = {
