@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -22,9 +22,6 @@ LOG_IN, ALLOW, DENY = "[name=log-in]", "[name=allow]", "[name=deny]"
 
 
 OUR_ALLOW, OUR_DENY = "button[name=answer][value=allow]", "button[name=answer][value=deny]"
-
-
-REMEMBER = "[name=remember]"
 
 
 class Login(NamedTuple):
@@ -66,12 +63,6 @@ class Profile:
     def follow(self, selector: str) -> None:
         self._ask("follow", selector)
 
-    def press(self, key: str) -> None:
-        self._ask("press", key)
-
-    def enter(self, key: str = "Enter") -> None:
-        self._ask("enter", key)
-
     def show(self, width: int, *, height: int = 800, dark: bool = False) -> None:
         self._ask("show", {"width": width, "height": height, "scheme": "dark" if dark else "light"})
 
@@ -90,10 +81,6 @@ class Profile:
     def evaluate(self, expression: str) -> Any:
         return self._ask("evaluate", expression)
 
-    def url(self) -> str:
-        url: str = self._ask("url")
-        return url
-
     def seen(self) -> list[dict[str, Any]]:
         seen: list[dict[str, Any]] = self._ask("seen")
         return seen
@@ -102,58 +89,25 @@ class Profile:
         log: list[dict[str, Any]] = self._ask("network")
         return log
 
-    def cookies(self) -> list[dict[str, Any]]:
-        cookies: list[dict[str, Any]] = self._ask("cookies")
-        return cookies
-
     def screenshot(self, path: Path) -> None:
         self._ask("screenshot", str(path))
 
-    def log_in(
-        self,
-        url: str,
-        user: str = "ada",
-        *,
-        consents: bool = True,
-        refuses: Collection[str] = (),
-        remembers: bool = False,
-        answers: bool = False,
-    ) -> Login:
+    def log_in(self, url: str, user: str = "ada", *, answers: bool = False) -> Login:
+        """Log in and consent; with `answers`, answer in place of the client at the redirect URI."""
         callback = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
         if answers:
             self._ask("answer", callback)
         self.open(url)
-        return self.consent(callback, user, consents=consents, refuses=refuses, remembers=remembers)
-
-    def consent(
-        self,
-        callback: str,
-        user: str = "ada",
-        *,
-        consents: bool = True,
-        refuses: Collection[str] = (),
-        remembers: bool = False,
-    ) -> Login:
         pages: list[str] = []
-        has_logged_in = False
         while not (end := self.seen()[-1]["url"]).startswith(callback):
             page = self.first(OUR_ALLOW, LOG_IN, ALLOW, "body")
             pages.append(self.text())
             assert page != "body", f"neither a login nor a consent: {pages}"
+            assert len(pages) < 5, f"the login was refused: {pages}"
             if page == LOG_IN:
-                assert not has_logged_in, f"the login was refused: {pages}"
-                has_logged_in = True
                 self.fill("[name=login]", user)
                 self.fill("[name=password]", f"{user}'s")
-                self.follow(LOG_IN)
-            elif page == OUR_ALLOW:
-                if remembers:
-                    self.click(REMEMBER)
-                self.follow(OUR_ALLOW if consents else OUR_DENY)
-            else:
-                for scope in refuses:
-                    self._ask("uncheck", f'[name=scope][value="{scope}"]')
-                self.follow(ALLOW if consents else DENY)
+            self.follow(page)
         return Login(end, dict(parse_qsl(urlsplit(end).query)), pages)
 
     def close(self) -> None:

@@ -41,11 +41,10 @@ async def working(pipe: Pipe, tool: str, **arguments: Any) -> AsyncIterator[str]
 
 
 async def begin(
-    pipe: Pipe, tool: str, arguments: dict[str, Any] | None = None, *, ttl: float | None = None, **meta: Any
+    pipe: Pipe, tool: str, arguments: dict[str, Any] | None = None, **meta: Any
 ) -> dict[str, Any]:
     """Call a tool as a task, and return the task."""
-    wish = {} if ttl is None else {"ttl": ttl}
-    params = {"name": tool, "arguments": arguments or {}, "task": wish}
+    params = {"name": tool, "arguments": arguments or {}, "task": {}}
     result = await pipe.result("tools/call", params, **meta)
     assert result.keys() == {"task"}
     task: dict[str, Any] = result["task"]

@@ -87,39 +87,11 @@ class IdentityProvider:
         self._node = node
         self.issuer: str = node.greeting
 
-    def token(
-        self, user: str, scope: str, resource: str, *, client_id: str = PUBLIC, seconds: float | None = None
-    ) -> str:
-        """Return an access token as the user would get it, for the resource, without a browser.
-
-        Args:
-            user: Whose it is.
-            scope: What it grants, separated by spaces.
-            resource: Its audience.
-            client_id: The client that it is issued to.
-            seconds: How long it is valid; negative: it was.
-        """
-        details = {
-            "user": user,
-            "scope": scope,
-            "resource": resource,
-            "client_id": client_id,
-            "seconds": seconds,
-        }
+    def token(self, user: str, scope: str, resource: str) -> str:
+        """Return an access token as the user would get it for the resource, without a browser."""
+        details = {"user": user, "scope": scope, "resource": resource, "client_id": PUBLIC, "seconds": None}
         token: str = self._node.ask("issue", details)
         return token
-
-    def rotate(self, *, keeps_old: bool = True) -> None:
-        """Sign with new keys from now on, and publish the old ones beside them or no more."""
-        self._node.ask("rotate", {"keeps_old": keeps_old})
-
-    def revoke(self, user: str) -> None:
-        """Forget all that the user has granted, with the refresh tokens and opaque tokens of that."""
-        self._node.ask("revoke", {"user": user})
-
-    def expire(self, user: str) -> None:
-        """End the opaque access tokens of the user; refresh tokens are as good as before."""
-        self._node.ask("expire", {"user": user})
 
     @contextmanager
     def down(self, how: Literal["refusing", "failing", "hanging"] = "refusing") -> Iterator[None]:
@@ -140,18 +112,12 @@ class IdentityProvider:
 def providing(
     *,
     users: Mapping[str, Mapping[str, object]] = USERS,
-    scopes: Mapping[str, str] = SCOPES,
     clients: Sequence[Mapping[str, object]] = CLIENTS,
     documents: Mapping[str, Mapping[str, object]] | None = None,
     identity_claims: Mapping[str, Sequence[str]] = NO_CLAIMS,
     opaque: bool = False,
-    algorithm: str = "RS256",
-    token_seconds: float = 3600,
     registers: bool = True,
     reads_documents: bool = True,
-    dpop_nonces: bool = False,
-    port: int = 0,
-    path: str = "",
 ) -> Iterator[IdentityProvider]:
     """Run a provider until the end of the block.
 
@@ -160,33 +126,27 @@ def providing(
 
     Args:
         users: Who may log in, with more claims for their tokens.
-        scopes: What may be granted, with what the user is told of each.
         clients: Metadata of those that need not register.
         documents: The client ID metadata documents that there are in its internet, by URL (`https://...`).
         identity_claims: The claims of users that a client is told for a scope, such as `{"email": ["email"]}`.
         opaque: Access tokens are opaque, to be introspected, rather than JWTs with the resource as their audience.
-        algorithm: What signs them: RS256, PS256, ES256, EdDSA.
-        token_seconds: How long they are valid.
         registers: Whether clients can register dynamically.
         reads_documents: Whether it knows client ID metadata documents.
-        dpop_nonces: Whether proofs of DPoP need a nonce of its.
-        port: 0 is a free one.
-        path: What the issuer has behind its port, such as `/realms/one`.
     """
     settings = {
         "users": users,
-        "scopes": scopes,
+        "scopes": SCOPES,
         "clients": clients,
         "documents": documents or {},
         "opaque": opaque,
         "identity_claims": dict(identity_claims),
-        "algorithm": algorithm,
-        "token_seconds": token_seconds,
+        "algorithm": "RS256",
+        "token_seconds": 3600,
         "registers": registers,
-        "port": port,
+        "port": 0,
         "reads_documents": reads_documents,
-        "dpop_nonces": dpop_nonces,
-        "path": path,
+        "dpop_nonces": False,
+        "path": "",
     }
     node = NodeProcess(Path(__file__).with_suffix(".mjs"), "oidc-provider", json.dumps(settings))
     try:

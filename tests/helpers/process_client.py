@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -37,27 +36,15 @@ class EventStream:
         method: The request's method.
         message: The JSON of its body, or None.
         headers: Its headers beside `Accept` and `Content-Type`.
-        buffer: Bytes that the system takes in for a client that does not read; None for its default.
-
-    Attributes:
-        comments: How many comments have come.
     """
 
-    def __init__(
-        self, url: str, method: str, message: Any, headers: dict[str, str], buffer: int | None = None
-    ) -> None:
+    def __init__(self, url: str, method: str, message: Any, headers: dict[str, str]) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
         self._http = HTTPConnection(parts.hostname, parts.port, timeout=10)
-        self._http.sock = socket.socket()
-        if buffer is not None:
-            self._http.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self._http.sock.settimeout(10)
-        self._http.sock.connect((parts.hostname, parts.port))
         body = None if message is None else json.dumps(message)
         self._http.request(method, parts.path, body, ACCEPT | headers)
         self.response: HTTPResponse = self._http.getresponse()
-        self.comments = 0
         self._lines = self._read_lines()
 
     def _read_lines(self) -> Iterator[str]:
@@ -74,8 +61,8 @@ class EventStream:
         fields: dict[str, str] = {}
         for line in self._lines:
             if line.startswith(":"):
-                self.comments += 1
-            elif line:
+                continue
+            if line:
                 name, _, value = line.partition(": ")
                 fields[name] = value
             elif fields:

@@ -244,18 +244,14 @@ def greeting(
     script: Script,
     *,
     session: str | None = SESSION,
-    revision: str | None = None,
     stream: Script = not_allowed,
-    capabilities: Any = {"tools": {}},
 ) -> Script:
     """Return a script that does what belongs to no call, and leaves calls to another.
 
     Args:
         script: What it does with the rest.
         session: The id of the session, or None for none.
-        revision: The revision of the handshake; None for the one that is asked for.
         stream: What it does when it is asked for a stream by GET.
-        capabilities: What it declares in the handshake.
     """
 
     async def greet(asked: Asked, reply: Reply) -> None:
@@ -266,8 +262,8 @@ def greeting(
         elif asked.rpc == "server/discover":
             await reply.result(discovered(asked.message)["result"])
         elif asked.rpc == "initialize":
-            agreed = revision or asked.message["params"]["protocolVersion"]
-            result = initialized(asked.message, agreed)["result"] | {"capabilities": capabilities}
+            agreed = asked.message["params"]["protocolVersion"]
+            result = initialized(asked.message, agreed)["result"] | {"capabilities": {"tools": {}}}
             await reply.result(result, {"Mcp-Session-Id": session} if session else None)
         elif asked.rpc == "tools/list":
             await reply.result({"tools": []})

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -109,13 +108,6 @@ async def block_default_executor(seconds: float) -> str:
     note("blocking")
     await asyncio.to_thread(time.sleep, seconds)
     return "woke up"
-
-
-@server.tool
-async def leave_thread(seconds: float) -> str:
-    """Start a thread that Python waits for at exit."""
-    threading.Thread(target=time.sleep, args=(seconds,)).start()
-    return "started"
 
 
 @server.tool

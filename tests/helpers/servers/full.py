@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from mcpkit import Access, Context, ResourceError, Server, ToolError
+from mcpkit import Access, Context, Server, ToolError
 from mcpkit.extensions import ParamHeader
 from tests.helpers.waiting import Work
 
@@ -124,10 +124,6 @@ def make_server(
     @server.resource("weather://fixed")
     async def fixed() -> str:
         return "fixed"
-
-    @server.resource("weather://broken")
-    async def broken() -> str:
-        raise ResourceError("no reading")
 
     @server.resource("towns://{name}")
     async def town(name: str) -> str:
