@@ -159,9 +159,8 @@ async def test_typed_author_file_registers_its_components() -> None:
         tools = [each["name"] for each in await client.list_tools()]
         prompts = [each["name"] for each in await client.list_prompts()]
         called = await client.call_tool("called", {"table": "stars"})
-    assert tools[:7] == ["bare", "called", "more_registered", "paint", "colours", "mix", "injected"]
-    assert tools[7:] == ["travel", "stream", "queue"]
-    assert prompts == ["bare_prompt", "called_prompt", "describe"]
+    assert tools == ["bare", "called", "more_bare", "paint", "colours", "injected", "travel", "stream"]
+    assert prompts == ["bare_prompt", "mix"]
     assert called.structured_content == 5
 
 
