@@ -7,77 +7,77 @@ SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lowlevel
 `mcpkit.compat.types` and `mcpkit.compat.agent_sdk`. Everything else is internal, and may change at any time.
 """
 
-from .common.start import forget_current_folder
+from ._utils.start import forget_current_folder
 
 forget_current_folder()  # before any other import; that of __future__ would be one
 
 from typing import TYPE_CHECKING  # noqa: E402
 
-from .common.version import __version__ as __version__  # noqa: E402
+from ._utils.version import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
-    from .calls.log_handler import LogHandler
+    from ._utils.errors import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .client.client import Client
     from .client.group import ClientGroup
     from .client.options import Retries, Timeout
     from .client.sync import SyncClient
-    from .common.errors import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .components.completion import Complete
-    from .components.context import Context, current_context
     from .components.injection.ask import Ask
     from .components.injection.markers import Depends, FromHeader, FromState
     from .components.marking import prompt, resource, tool
     from .components.options import Access, ResultOptions
     from .components.prompts import Prompt
-    from .components.resource_dir import resource_dir
     from .components.resources import Resource, ResourceTemplate
     from .components.task import Task
     from .components.tools import Tool
     from .content.messages import Message, assistant, user
     from .content.values import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
-    from .engine.provider import Provider
+    from .context import Context, current_context
     from .engine.registry import Extension, Registry
+    from .identity.principal import Principal
+    from .identity.scopes import Scope
     from .options import HttpOptions, Limits, ServerOptions, Timeouts
     from .protocol.eras import CacheHint
     from .protocol.types import Annotations, Icon, ToolAnnotations
+    from .providers.base import Provider
+    from .providers.directory import resource_dir
+    from .requests.log_handler import LogHandler
     from .server import Server
-    from .state.principal import Principal
-    from .state.scopes import Scope
     from .tasks.options import TaskOptions
 else:
-    from .common.late_names import late_names
+    from ._utils.late_names import late_names
 
     # A client needs no server, and each module costs every start.
     __getattr__ = late_names(
         globals(),
         {
-            ".calls.log_handler": "LogHandler",
+            ".requests.log_handler": "LogHandler",
             ".client.client": "Client",
             ".client.group": "ClientGroup",
             ".client.options": "Retries Timeout",
             ".client.sync": "SyncClient",
-            ".common.errors": "PromptError ProtocolError RegistrationError ResourceError ToolError",
+            "._utils.errors": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",
-            ".components.context": "Context current_context",
+            ".context": "Context current_context",
             ".components.injection.ask": "Ask",
             ".components.injection.markers": "Depends FromHeader FromState",
             ".components.marking": "prompt resource tool",
             ".components.options": "Access ResultOptions",
             ".components.prompts": "Prompt",
-            ".components.resource_dir": "resource_dir",
+            ".providers.directory": "resource_dir",
             ".components.resources": "Resource ResourceTemplate",
             ".components.task": "Task",
             ".components.tools": "Tool",
             ".content.messages": "Message assistant user",
             ".content.values": "Audio EmbeddedResource File Image ResourceLink Text ToolResult",
-            ".engine.provider": "Provider",
+            ".providers.base": "Provider",
             ".engine.registry": "Extension Registry",
             ".options": "HttpOptions Limits ServerOptions Timeouts",
             ".protocol.eras": "CacheHint",
             ".protocol.types": "Annotations Icon ToolAnnotations",
             ".server": "Server",
-            ".state.principal": "Principal",
-            ".state.scopes": "Scope",
+            ".identity.principal": "Principal",
+            ".identity.scopes": "Scope",
             ".tasks.options": "TaskOptions",
         },
     )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .calls.asking.questions import ElicitationResult, ElicitRequest, ListRootsRequest, UrlElicitRequest
-    from .calls.asking.roots import Root
-    from .calls.asking.sampling import SamplingRequest, SamplingResult
+    from .requests.elicitation import ElicitationResult, ElicitRequest, ListRootsRequest, UrlElicitRequest
+    from .requests.roots import Root
+    from .requests.sampling import SamplingRequest, SamplingResult
 else:
-    from .common.late_names import late_names
+    from ._utils.late_names import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            ".calls.asking.questions": "ElicitRequest ElicitationResult ListRootsRequest UrlElicitRequest",
-            ".calls.asking.roots": "Root",
-            ".calls.asking.sampling": "SamplingRequest SamplingResult",
+            ".requests.elicitation": "ElicitRequest ElicitationResult ListRootsRequest UrlElicitRequest",
+            ".requests.roots": "Root",
+            ".requests.sampling": "SamplingRequest SamplingResult",
         },
     )
 

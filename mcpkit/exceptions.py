@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .client.authorization.storage import TokenStorageError
-    from .client.link.errors import (
-        AuthorizationError,
-        IncompleteListError,
-        InvalidResultError,
-        OutcomeUnknownError,
-        StatusError,
-        TransportError,
-    )
-    from .common.errors import (
+    from ._utils.errors import (
         ArgumentsError,
         CallTimeoutError,
         ChallengeError,
@@ -33,13 +24,22 @@ if TYPE_CHECKING:
         ResourceNotFoundError,
         ToolError,
     )
+    from .client.authorization.storage import TokenStorageError
+    from .client.link.errors import (
+        AuthorizationError,
+        IncompleteListError,
+        InvalidResultError,
+        OutcomeUnknownError,
+        StatusError,
+        TransportError,
+    )
 else:
-    from .common.late_names import late_names
+    from ._utils.late_names import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            ".common.errors": (
+            "._utils.errors": (
                 "ClientResponseError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
                 "InsufficientScopeError LoginNeededError MissingCapabilityError ProcessEndedError PromptError "
                 "ProtocolError ProviderUnavailableError RegistrationError ResourceError ResourceNotFoundError "

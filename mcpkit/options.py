@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from .common.numbers import check_count, check_seconds
-from .common.signatures import unknown_option
+from ._utils.numbers import check_count, check_seconds
+from ._utils.signatures import unknown_option
+from .identity.principal import Principal
 from .protocol.capabilities import SERVER_CAPABILITIES
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
-from .state.principal import Principal
 
 MIB = 1024 * 1024
 

@@ -8,14 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .calls.lifespan import Lifespans
-from .calls.runtime import Runtime
-from .calls.workers.processes import Processes
-from .calls.workers.threads import Threads
-from .common.errors import RegistrationError
-from .common.numbers import check_seconds
-from .common.signatures import refuses_unknown
-from .common.to_the_end import to_the_end
+from ._utils.errors import RegistrationError
+from ._utils.numbers import check_seconds
+from ._utils.signatures import refuses_unknown
+from ._utils.to_the_end import to_the_end
 from .components.catalog import ServerBase
 from .components.checks import check_icons, check_text
 from .components.component import optional
@@ -24,14 +20,18 @@ from .engine.error_hooks import ErrorHooks
 from .engine.identity import Declared
 from .engine.registry import Registry
 from .engine.routes import CustomRoute
+from .execution.lifespan import Lifespans
+from .execution.processes import Processes
+from .execution.threads import Threads
+from .identity.principal import Principal, checked_principal
+from .identity.scopes import Scope, Scopes, scope_names
 from .middleware.base import Middlewares
 from .options import Limits, ServerOptions, Timeouts, check_group
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .state.memory import Memory
-from .state.principal import Principal, checked_principal
-from .state.scopes import Scope, Scopes, scope_names
+from .requests.runtime import Runtime
+from .storage.memory import Memory
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from .components.component import Component
     from .engine.registry import CompositeCatalog
     from .engine.task_keeper import TaskKeeper
-    from .state.audit import AuditLog
-    from .state.keys import Keys
-    from .state.revocations import Revocations
-    from .state.shared import Storage
+    from .identity.audit import AuditLog
+    from .identity.revocation import Revocations
+    from .storage.base import Storage
+    from .storage.keys import Keys
     from .tasks.options import TaskOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,11 +148,11 @@ class Server(Serving, Registry, ServerBase):
         check_group("options", options, ServerOptions)
         timeouts = Timeouts.of(timeouts)
         if storage is not None:
-            from .state.shared import check_shared
+            from .storage.base import check_shared
 
             check_shared(storage, secret_key)
         if options.encrypt_state:
-            from .state.keys import aes_gcm
+            from .storage.keys import aes_gcm
 
             aes_gcm()
         if tasks is not None:
@@ -223,14 +223,14 @@ class Server(Serving, Registry, ServerBase):
         inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
-            from .state.meter import AuditMeter
+            from .identity.meter import AuditMeter
 
             self.on_audit.set_meters([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
         if not hooks:
             self.engine.lead_to(self.engine.methods.dispatch)
             return
         from .engine.chain import through
-        from .state.task_meter import TaskMeter
+        from .storage.task_meter import TaskMeter
 
         self.engine.runtime.task_meters = tuple(hook for _, hook in hooks if isinstance(hook, TaskMeter))
 
@@ -351,7 +351,7 @@ class Server(Serving, Registry, ServerBase):
         await revocations.revoke(str(who.id), ttl)
         self.on_audit.emit("revocation", who)
         if (auth := self.engine.auth) is not None:
-            from .calls.foreign import ground_of
+            from .requests.upstream_tokens import ground_of
 
             await auth.revoke(who, ground_of(self.engine.runtime))
 
@@ -374,7 +374,7 @@ class Server(Serving, Registry, ServerBase):
 
 
 def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
-    from .state.keys import Keys
+    from .storage.keys import Keys
 
     return Keys(secret_key, name)
 

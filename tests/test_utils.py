@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from mcpkit.common.installation import install_command, requirement
+from mcpkit._utils.installation import install_command, requirement
 
 COMMIT = "f" * 40
 

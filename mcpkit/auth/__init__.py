@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..state.audit import AuditEvent, AuditLog
-    from ..state.meter import AuditMeter
+    from ..identity.audit import AuditEvent, AuditLog
+    from ..identity.meter import AuditMeter
     from .authority.dev_auth import DevAuth
     from .authority.people import DevClient, DevUser
     from .introspection import Introspection
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         VerifierUnavailableError,
     )
 else:
-    from ..common.late_names import late_names
+    from .._utils.late_names import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            "..state.audit": "AuditLog AuditEvent",
-            "..state.meter": "AuditMeter",
+            "..identity.audit": "AuditLog AuditEvent",
+            "..identity.meter": "AuditMeter",
             ".authority.dev_auth": "DevAuth",
             ".authority.people": "DevClient DevUser",
             ".introspection": "Introspection",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..state.principal import Principal, client, user
+from ..identity.principal import Principal, client, user
 from .strict_json import items_in, several_of
 from .texts import texts_in
 from .verifier import InvalidTokenError

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ..common.numbers import check_seconds
-from ..state.meter import fetching
-from ..state.principal import Principal
+from .._utils.numbers import check_seconds
+from ..identity.meter import fetching
+from ..identity.principal import Principal
 from .accepted import accepted, warn_of
 from .audiences import AudienceCheck
 from .claims import (

@@ -18,7 +18,7 @@ from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVe
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ..state.principal import Principal
+    from ..identity.principal import Principal
 
 
 class Issuers(TokenVerifier):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from ..common.numbers import check_seconds
-from ..state.principal import Principal
+from .._utils.numbers import check_seconds
+from ..identity.principal import Principal
 from .accepted import accepted, warn_of
 from .audiences import AudienceCheck, audiences_of
 from .claims import (

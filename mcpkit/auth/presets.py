@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import Unpack
 
-from ..state.principal import Principal, client, user
+from ..identity.principal import Principal, client, user
 from .claims import NOBODY, kept_claims, name_in, principal_of, scopes_of
 from .jwt import Jwt, JwtOptions
 from .tenants import auth0_issuer, cognito_issuer, entra_issuer

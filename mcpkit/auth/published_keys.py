@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..state.meter import fetching
+from ..identity.meter import fetching
 from .fetching import FetchError, fetch_document
 from .issuer_metadata import RETRY, IssuerMetadata
 from .key_set import KeySet, read_keys

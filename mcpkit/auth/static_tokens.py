@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..state.principal import Principal
+from ..identity.principal import Principal
 from .texts import texts_in
 from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
 

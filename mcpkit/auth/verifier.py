@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..common.errors import LoginNeededError
+from .._utils.errors import LoginNeededError
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ..state.audit import AuditLog
-    from ..state.keys import Keys
-    from ..state.principal import Principal
-    from ..state.scopes import Scopes
-    from ..state.shared import Storage
+    from ..identity.audit import AuditLog
+    from ..identity.principal import Principal
+    from ..identity.scopes import Scopes
+    from ..storage.base import Storage
+    from ..storage.keys import Keys
 
 InThread = Callable[[Callable[[], object]], Awaitable[object]]
 """Calls a function in a thread and returns its result."""

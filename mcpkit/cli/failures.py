@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..common.errors import (
+from .._utils.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
-from ..common.installation import install_command
+from .._utils.installation import install_command
 from .statuses import CommandError, Status
 
 _RESOURCE_NOT_FOUND: Final = -32002

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import Unpack
 
-from ..calls.coroutines import within
-from ..common.errors import ProtocolError
-from ..common.signatures import unknown_option
-from ..common.version import __version__
+from .._utils.errors import ProtocolError
+from .._utils.signatures import unknown_option
+from .._utils.version import __version__
+from ..execution.coroutines import within
 from ..options import check_group
 from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from ..common.loops import require_loop
+from .._utils.loops import require_loop
 from ..protocol.revisions import STATELESS
 from .asking.questions import Questions, Roots
 from .link.agreed import Negotiated

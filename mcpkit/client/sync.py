@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from typing_extensions import ParamSpec, Self
 
-from ..common.current import running_loop
-from ..common.loops import refuse_loop
+from .._utils.current import running_loop
+from .._utils.loops import refuse_loop
 from .asking.questions import Roots
 from .changes.changes import Change, Subscription
 from .client import Client

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
-from ..components.context import Context
+from ..context import Context
 from ..engine.base_tool import BaseTool
 from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import is_object

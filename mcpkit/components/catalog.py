@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..calls.lifespan import Lifespans
-from ..common.errors import RegistrationError
-from ..common.listeners import Listeners
-from ..common.uris import spellings, template_spellings
-from ..state.change import Change, ListName
-from ..state.principal import Principal
+from .._utils.errors import RegistrationError
+from .._utils.listeners import Listeners
+from .._utils.uris import spellings, template_spellings
+from ..execution.lifespan import Lifespans
+from ..identity.change import Change, ListName
+from ..identity.principal import Principal
 from .collection import Components
 from .component import Component
 
@@ -202,7 +202,7 @@ class CatalogOwner(ABC):
             TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
-        from ..state.audience import Audience
+        from ..identity.audience import Audience
 
         self.catalog.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
 
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
 from ..content.data import check_sendable
 from ..protocol.capabilities import capability_path
 from ..protocol.types import Icon, Json

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Generic, TypeVar
 
-from ..calls.lifespan import Lifespans
-from ..common.errors import RegistrationError, UnresolvedHint
-from ..common.listeners import Listeners
-from ..common.uris import normalized_template
-from ..state.change import ListName
-from ..state.principal import Principal
+from .._utils.errors import RegistrationError, UnresolvedHint
+from .._utils.listeners import Listeners
+from .._utils.uris import normalized_template
+from ..execution.lifespan import Lifespans
+from ..identity.change import ListName
+from ..identity.principal import Principal
 from .component import Component
 
 C = TypeVar("C", bound=Component)

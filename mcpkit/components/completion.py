@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
-from ..calls.limits import CallLimits, run_limited
-from ..calls.workers.threads import finish_awaitable
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
+from ..execution.threads import finish_awaitable
+from ..requests.limits import CallLimits, run_limited
 from ..schema import Arguments
 from ..schema.parameters import empty
 from ..schema.signature import head
@@ -24,7 +24,7 @@ from .injection.markers import is_hidden
 from .options import Completer, Completers, CompletionFunction, FunctionOptions
 
 if TYPE_CHECKING:
-    from ..calls.call import Call
+    from ..requests.call import Call
     from ..schema import Parameter
     from .injection.plan import Hint, Injection
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from ..calls.limits import CallLimits
-from ..common.errors import RegistrationError
-from ..common.signatures import unknown_option
+from .._utils.errors import RegistrationError
+from .._utils.signatures import unknown_option
 from ..content.data import check_sendable
+from ..identity.principal import Principal
+from ..identity.scopes import scope_names
+from ..identity.visibility import says
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
-from ..state.principal import Principal
-from ..state.scopes import scope_names
-from ..state.visibility import says
+from ..requests.limits import CallLimits
 from .checks import capabilities, check_icons, check_text, json_object
 from .options import GROUPS, ComponentOptions, access_of
 
 if TYPE_CHECKING:
-    from ..calls.lifespan import Lifespans
+    from ..execution.lifespan import Lifespans
     from .injection.plan import Injection
 
 

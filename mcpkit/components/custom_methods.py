@@ -8,8 +8,7 @@ from typing import Any, TypeGuard, cast
 
 from typing_extensions import Unpack
 
-from ..calls.call import Call
-from ..common.errors import ArgumentsError, MalformedError, OutputError, RegistrationError
+from .._utils.errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.values import ExtensionResult
 from ..content.wording import described
@@ -17,6 +16,7 @@ from ..protocol.eras import CacheHint
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from ..protocol.types import Json
+from ..requests.call import Call
 from ..schema import Arguments, Output
 from ..schema.parameters import empty
 from .function import FunctionComponent

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from typing_extensions import TypeVar, Unpack
 
-from ..common.errors import RegistrationError
-from ..common.signatures import runs
+from .._utils.errors import RegistrationError
+from .._utils.signatures import runs
 from .checks import is_template
 from .component import Component
 

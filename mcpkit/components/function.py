@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Unpack
 
-from ..calls.call import Call, CallContext
-from ..calls.failures import spoken
-from ..calls.limits import CallLimits, run_limited
-from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
-from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
 from ..content.lazy import LeaveLoop
+from ..requests.call import Call, CallContext
+from ..requests.failures import spoken
+from ..requests.limits import CallLimits, run_limited
+from ..requests.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
+from ..requests.results import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from ..schema import Signature
 from .component import Component
 from .injection.markers import context_type, hidden, is_hidden

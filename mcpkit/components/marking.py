@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
 from .checks import check_is_function
 from .decorators import Build, Decorators
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
+from ..identity.principal import Principal
+from ..identity.scopes import scope_names
+from ..identity.visibility import check_visible
 from ..options import Options, check_bool
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Icon, ToolAnnotations
-from ..state.principal import Principal
-from ..state.scopes import scope_names
-from ..state.visibility import check_visible
 
 if TYPE_CHECKING:
     from .task import Task

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from typing_extensions import Unpack
 
-from ..calls.call import Call
-from ..common.errors import OutputError, RegistrationError
+from .._utils.errors import OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.messages import Message
 from ..content.specified import BLOCKS, check_block, shown
@@ -17,6 +16,7 @@ from ..content.values import to_content
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
+from ..requests.call import Call
 from .completion import Completable
 from .component import optional
 from .function import function_name

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from typing_extensions import Self, Unpack, is_typeddict
 
-from ..calls.call import Call
-from ..common.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .._utils.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.values import to_contents
+from ..identity.principal import Principal
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Json
-from ..state.principal import Principal
+from ..requests.call import Call
 from .checks import check_media_type, check_members, check_size, check_text
 from .completion import Completable
 from .component import Listed, optional

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..protocol.revisions import knows
 
 if TYPE_CHECKING:
-    from ..calls.runtime import Runtime
     from ..protocol.types import Json
+    from ..requests.runtime import Runtime
     from .component import Listed
 
 _KEY = "securitySchemes"

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from ..common.errors import RegistrationError
-from ..common.numbers import check_count, check_seconds
+from .._utils.errors import RegistrationError
+from .._utils.numbers import check_count, check_seconds
 from ..protocol.types import Json, ToolAnnotations
 
 Rerun = Literal["safe", "never"]

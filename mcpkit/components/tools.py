@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Self, Unpack
 
-from ..calls.call import Call
-from ..calls.workers.placement import check_name
-from ..common.errors import HandlerError, OutputError, ProtocolError, RegistrationError
+from .._utils.errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.data import json_of, json_value, text_of
 from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
@@ -20,6 +18,8 @@ from ..options import check_group
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
+from ..requests.call import Call
+from ..requests.placement import check_name
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
 from .component import Listed, optional

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection
 
-from ..common.errors import RegistrationError
+from .._utils.errors import RegistrationError
 from .injection.principal import parameters_of, takes_principal
 from .options import WatchFunction
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
-from ..common.errors import HandlerError, OutputError, ProtocolError, said_by
+from .._utils.errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
 from ..protocol.types import Json
 from . import foreign
@@ -364,7 +364,7 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return the serializer of a pydantic model or dataclass, as for its annotation."""
     from pydantic import TypeAdapter
 
-    from ..common.built import serializer
+    from .._utils.built import serializer
     from .serializing import serializing
 
     return serializer(serializing(TypeAdapter(cls).core_schema, converted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common.errors import OutputError
+from .._utils.errors import OutputError
 from ..protocol.jsonrpc import is_object
 from .wording import described
 

@@ -9,12 +9,8 @@ from typing import Any, cast
 
 from typing_extensions import Unpack
 
-from ..calls.call import Call
-from ..calls.failures import spoken
-from ..calls.limits import run_limited
-from ..common.errors import OutputError, RegistrationError
+from .._utils.errors import OutputError, RegistrationError
 from ..components.checks import json_object
-from ..components.context import Context
 from ..components.options import ComponentOptions
 from ..components.tools import AnyTool, check_tool
 from ..content.data import json_value
@@ -22,9 +18,13 @@ from ..content.lazy import staying
 from ..content.specified import check_block
 from ..content.values import ExtensionResult
 from ..content.wording import described
+from ..context import Context
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import OBJECTS_ONLY
 from ..protocol.types import Json, ToolAnnotations
+from ..requests.call import Call
+from ..requests.failures import spoken
+from ..requests.limits import run_limited
 from ..schema import Arguments, MirroredParameter
 from ..schema.mirrored import mirrored
 

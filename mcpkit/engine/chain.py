@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
-from ..calls.call import NO_STATE, Call, call_of
-from ..calls.failures import is_masked, ref_of, tool_error
-from ..common.errors import ProtocolError
-from ..components.context import Context
+from .._utils.errors import ProtocolError
+from ..context import Context
 from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
 from ..protocol.types import Json
+from ..requests.call import NO_STATE, Call, call_of
+from ..requests.failures import is_masked, ref_of, tool_error
 from .methods import Handler, becomes_result, is_of_extension
 
 

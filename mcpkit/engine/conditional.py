@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..calls.access import check_identified, shortfall
-from ..calls.call import Call
 from ..components.component import Component
-from ..state.principal import Principal
+from ..identity.principal import Principal
+from ..requests.access import check_identified, shortfall
+from ..requests.call import Call
 from .registry import CompositeCatalog
 
 

@@ -10,11 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from ..calls.asking.pending import OpenQuestions
-from ..calls.call import Call
-from ..calls.channel import NO_HEADERS
-from ..calls.tasks import Calls, server_ended
-from ..common.errors import ProtocolError, TooLongError
+from .._utils.errors import ProtocolError, TooLongError
+from ..identity.change import ListName
+from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import (
@@ -29,8 +27,10 @@ from ..protocol.eras import (
 from ..protocol.jsonrpc import RequestId, is_array
 from ..protocol.messages import invalid, readable_id
 from ..protocol.revisions import LATEST_HANDSHAKE
-from ..state.change import ListName
-from ..state.principal import ANYONE, Principal
+from ..requests.call import Call
+from ..requests.channel import NO_HEADERS
+from ..requests.client_requests import OpenQuestions
+from ..requests.running import Calls, server_ended
 from .engine import Served
 from .peer import Peer
 from .subscriptions.pipe import Places, Subscriptions

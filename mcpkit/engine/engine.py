@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ..calls.call import Call
-from ..calls.lifespan import Lifespans
-from ..calls.runtime import Runtime
-from ..common.listeners import Listeners
-from ..state.change import LIST_NAMES
+from .._utils.listeners import Listeners
+from ..execution.lifespan import Lifespans
+from ..identity.change import LIST_NAMES
+from ..requests.call import Call
+from ..requests.runtime import Runtime
 from .entrance import Entrance
 from .identity import Declared
 from .listing import Listing
@@ -26,7 +26,7 @@ from .task_keeper import TaskKeeper, keeping
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
-    from ..state.revocations import Revocations
+    from ..identity.revocation import Revocations
 
 
 class Served(Protocol):
@@ -83,7 +83,7 @@ class Engine:
         self.heard: Listeners[[str, object]] = Listeners()
         self.revocations: Revocations | None = None
         if auth is not None:
-            from ..state.revocations import Revocations
+            from ..identity.revocation import Revocations
 
             self.revocations = Revocations(runtime.storage, runtime.name)
         self.entrance = Entrance(runtime.name, runtime.timeouts.startup, declared, self._choose_way)
@@ -162,7 +162,7 @@ class Engine:
             stack.callback(self.hubs.here().publish())
             if self.runtime.storage.is_persistent and not self._has_looked:
                 self._has_looked = True
-                from ..state.sealed import tell_unreadable
+                from ..storage.encrypted import tell_unreadable
 
                 looking = asyncio.create_task(tell_unreadable(self.runtime.storage, self.runtime.keys))
                 stack.callback(looking.cancel)

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..calls.call import Call
-from ..calls.lifespan import Lifespan
+from ..execution.lifespan import Lifespan
 from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.jsonrpc import Outcome, Ready
+from ..requests.call import Call
 from .identity import Declared
 from .methods import Handler
 

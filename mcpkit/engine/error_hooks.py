@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..calls.call import Call
-from ..calls.failures import is_masked, ref_of, single
-from ..calls.runtime import BaseCall
-from ..calls.workers.threads import is_fatal
-from ..common.errors import HandlerError
-from ..common.functions import check_hook
+from .._utils.errors import HandlerError
+from .._utils.functions import check_hook
+from ..execution.threads import is_fatal
+from ..requests.call import Call
+from ..requests.failures import is_masked, ref_of, single
+from ..requests.runtime import BaseCall
 
 if TYPE_CHECKING:
-    from ..components.context import Context
+    from ..context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class ErrorHooks:
         """
         if not self.hooks:
             return exception
-        from ..components.context import Context
+        from ..context import Context
 
         assert isinstance(call, Call), "whatever runs does"
         failure = ErrorEvent(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)

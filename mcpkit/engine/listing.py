@@ -8,23 +8,23 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..calls.call import Call
-from ..calls.lifespan import Lifespans
-from ..calls.runtime import Runtime
-from ..common.errors import INVALID_PARAMS, ProtocolError
+from .._utils.errors import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed
 from ..components.security_schemes import listed
+from ..execution.lifespan import Lifespans
+from ..identity.change import ListName
+from ..identity.principal import Principal
 from ..protocol.eras import CacheHint
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
-from ..state.change import ListName
-from ..state.principal import Principal
+from ..requests.call import Call
+from ..requests.runtime import Runtime
 from .conditional import Conditional
 from .registry import CompositeCatalog
 
 if TYPE_CHECKING:
     from ..components.resources import ResourceTemplate
-    from .provider import Kind, Position, Provided
+    from ..providers.base import Kind, Position, Provided
 
 MEMBER = {
     "tools/list": "tools",
@@ -127,7 +127,7 @@ class Listing:
         It returns None if functions provide some of the entries.
         """
         catalog = self._catalog
-        from .provider import lists_of
+        from ..providers.base import lists_of
 
         if name in lists_of(catalog.providers) or (name == "resources" and _with_entries(catalog)):
             return None
@@ -167,7 +167,7 @@ class Listing:
         else:
             entries = list(_components(catalog, call.method, call.revision, shown, self._runtime))
         if provided:
-            from . import provider
+            from ..providers import base as provider
 
             entries += await provider.entries(provided, self._lifespans, call, kind, taken)
             if after is not None:

@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeIs
 
-from ..calls.access import check_access
-from ..calls.call import Call
-from ..calls.coroutines import is_cancelled_from_outside
-from ..calls.failures import is_protocol_error, not_found, tool_error
-from ..calls.lifespan import Lifespans
-from ..calls.workers.threads import is_fatal
-from ..common.errors import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MalformedError,
-    ProtocolError,
-)
-from ..common.uris import normalized
+from .._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
+from .._utils.uris import normalized
 from ..components.component import Component, Listed, optional
+from ..execution.coroutines import is_cancelled_from_outside
+from ..execution.lifespan import Lifespans
+from ..execution.threads import is_fatal
+from ..identity.change import LIST_NAMES
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, TASK_METHODS, narrow
 from ..protocol.types import Json
-from ..state.change import LIST_NAMES
+from ..requests.access import check_access
+from ..requests.call import Call
+from ..requests.failures import is_protocol_error, not_found, tool_error
 from .identity import Declared
 from .listing import Listing
 from .registry import CompositeCatalog
@@ -41,7 +36,7 @@ if TYPE_CHECKING:
     from ..components.resources import Resource, ResourceTemplate
     from ..components.tools import AnyTool
     from ..content.values import ExtensionResult
-    from .provider import Kind
+    from ..providers.base import Kind
 
 _MAX_URI_LENGTH = 8192
 """Maximum characters of a URI in `resources/read`, as it is matched against every template."""
@@ -284,7 +279,7 @@ class Methods:
         if found is not None:
             return found
         if catalog.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
-            from . import provider
+            from ..providers import base as provider
 
             found = await provider.find(catalog.providers, self._lifespans, call, kind, key)
             if found is None and kind in ("resources", "resource_templates"):
@@ -361,7 +356,7 @@ def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTempla
 
 
 async def _check_rounds(call: Call) -> None:
-    from ..calls.asking.api import check_rounds
+    from ..requests.client_requests_api import check_rounds
 
     await check_rounds(call)
 

@@ -10,12 +10,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
-from ..calls.asking.pending import OpenQuestions
-from ..calls.call import Call
-from ..calls.channel import Channel
-from ..calls.failures import error_response
-from ..calls.tasks import Calls, Reply
-from ..common.errors import METHOD_NOT_FOUND, ProtocolError
+from .._utils.errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object
@@ -29,6 +24,11 @@ from ..protocol.messages import (
 )
 from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT
 from ..protocol.types import Json
+from ..requests.call import Call
+from ..requests.channel import Channel
+from ..requests.client_requests import OpenQuestions
+from ..requests.failures import error_response
+from ..requests.running import Calls, Reply
 from .engine import Engine
 
 logger = logging.getLogger(__name__)

@@ -9,27 +9,27 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..calls.call import call_of
-from ..common.errors import MissingCapabilityError, RegistrationError
-from ..common.listeners import Listeners
+from .._utils.errors import MissingCapabilityError, RegistrationError
+from .._utils.listeners import Listeners
 from ..components.catalog import Catalog, CatalogOwner
 from ..components.checks import capabilities, check_is_function, json_object
 from ..components.component import Component
 from ..components.decorators import Build, Decorators
 from ..components.options import Access, MethodOptions, access_of
+from ..identity.change import Change, ListName
 from ..middleware.base import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..protocol.types import Json
-from ..state.change import Change, ListName
+from ..requests.call import call_of
 
 if TYPE_CHECKING:
-    from ..calls.call import CallContext
-    from ..calls.lifespan import Lifespans
     from ..components.included import Inclusion
     from ..content.values import ExtensionResult
-    from .provider import Provided, Provider
+    from ..execution.lifespan import Lifespans
+    from ..providers.base import Provided, Provider
+    from ..requests.call import CallContext
     from .topic import Accept, SubscriptionTopic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -97,7 +97,7 @@ class CompositeCatalog(Catalog):
                 itself.
         """
         from ..components.prefix import prefixed, prefixed_uri
-        from .provider import lists_of
+        from ..providers.base import lists_of
 
         if source is self or _includes(source, self):
             raise RegistrationError(
@@ -136,7 +136,7 @@ class CompositeCatalog(Catalog):
         Raises:
             RegistrationError: The provider is included already, or its kinds are missing or unknown.
         """
-        from .provider import Provided, check_kinds, lists_of
+        from ..providers.base import Provided, check_kinds, lists_of
 
         check_kinds(provider)
         with self.lock, ExitStack() as undo:
@@ -154,7 +154,7 @@ class CompositeCatalog(Catalog):
 
     def _gather(self, *lists: ListName) -> None:
         """Collect the providers of the included catalogs again, and notify listeners of the lists that have changed."""
-        from .provider import Provided
+        from ..providers.base import Provided
 
         with self.lock:
             theirs = [
@@ -286,7 +286,7 @@ class Registry(Decorators, CatalogOwner):
         from ..components.included import Inclusion
         from ..components.marking import marked
         from ..components.prefix import prefixed
-        from .provider import Provider
+        from ..providers.base import Provider
 
         if isinstance(source, Registry):
             return Inclusion(source, self._follow(source.catalog, prefix))
@@ -435,7 +435,7 @@ class Extension(Registry):
             RuntimeError: The call has ended.
             ValueError: The method is not a notification, or is one of the core protocol, or the params are not JSON.
         """
-        from ..calls.reporting import send_notification
+        from ..requests.reporting import send_notification
 
         await send_notification(call_of(ctx), method, params)
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ..calls.call import Call
 from ..protocol.jsonrpc import Outcome
 from ..protocol.types import Json
+from ..requests.call import Call
 
 if TYPE_CHECKING:
-    from ..common.listeners import Listeners
+    from .._utils.listeners import Listeners
     from ..components.tools import AnyTool
-    from ..state.change import Change
+    from ..identity.change import Change
     from .registry import Extension
 
 

@@ -6,16 +6,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..common.errors import RegistrationError
-from ..components.context import Context
+from .._utils.errors import RegistrationError
 from ..content.data import json_of, json_value
 from ..content.lazy import staying
+from ..context import Context
+from ..identity.audience import Audience
+from ..identity.change import LISTS, RESOURCES, Change
+from ..identity.principal import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import NOTIFICATIONS
-from ..state.audience import Audience
-from ..state.change import LISTS, RESOURCES, Change
-from ..state.principal import Principal
 
 Accept = Callable[[list[str], "Context[Any]"], list[str]]
 """Returns the keys that the client may listen to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..state.task_meter import TaskMeter
+    from ..storage.task_meter import TaskMeter
     from .access_log import AccessLog
     from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
     from .rate_limit import RateLimit, RateLimitError
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from .telemetry import Telemetry
     from .timing import RequestTiming, Timing
 else:
-    from ..common.late_names import late_names
+    from .._utils.late_names import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            "..state.task_meter": "TaskMeter",
+            "..storage.task_meter": "TaskMeter",
             ".access_log": "AccessLog",
             ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
             ".rate_limit": "RateLimit RateLimitError",

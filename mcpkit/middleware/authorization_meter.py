@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ..state.meter import AuditMeter
+from ..identity.meter import AuditMeter
 
 if TYPE_CHECKING:
     from opentelemetry import metrics

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
-from ..calls.call import Call, call_of
-from ..calls.channel import Channel
-from ..calls.runtime import Alone
-from ..calls.tasks import Calls, server_ended
-from ..common.errors import ProtocolError, RegistrationError
+from .._utils.errors import ProtocolError, RegistrationError
 from ..components.component import Component
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from ..protocol.revisions import METHODS
+from ..requests.call import Call, call_of
+from ..requests.channel import Channel
+from ..requests.running import Calls, server_ended
+from ..requests.runtime import Alone
 
 if TYPE_CHECKING:
-    from ..components.context import Context
+    from ..context import Context
 
 UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
@@ -94,8 +94,8 @@ class Request:
             BusyError: Too many requests are running.
             RuntimeError: No event loop runs in this thread.
         """
-        from ..calls.asking.dialogue import Dialogue
-        from ..components.context import Context
+        from ..context import Context
+        from ..requests.elicitation_state import Dialogue
 
         call = call_of(self.ctx).twin(channel)
         call.dialogue = Dialogue(call, call.paused)

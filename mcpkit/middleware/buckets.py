@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from time import monotonic
 
-from ..state.gcra import take_tokens
+from ..storage.gcra import take_tokens
 
 
 class Buckets:

@@ -9,15 +9,15 @@ import weakref
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..calls.call import call_of
-from ..common.errors import BusyError
-from ..components.context import Context
+from .._utils.errors import BusyError
+from ..context import Context
 from ..protocol.revisions import METHODS
+from ..requests.call import call_of
 from .base import UNWRAPPED, CallNext, Middlewares, Request, Result
 from .buckets import Buckets
 
 if TYPE_CHECKING:
-    from ..calls.runtime import Runtime
+    from ..requests.runtime import Runtime
     from .shared_buckets import SharedBuckets
 
 logger = logging.getLogger(__name__)

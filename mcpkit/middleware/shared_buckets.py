@@ -8,12 +8,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..calls.coroutines import within
-from ..state.owner import digest_of
+from ..execution.coroutines import within
+from ..identity.owner import digest_of
 from .buckets import Buckets
 
 if TYPE_CHECKING:
-    from ..state.broker import PubSub
+    from ..storage.broker import PubSub
 
 logger = logging.getLogger(__name__)
 

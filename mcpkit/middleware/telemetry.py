@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..calls.failures import is_unmeant
-from ..common.errors import HandlerError, ProtocolError, said_by
-from ..common.installation import install_command
-from ..components.context import Context
+from .._utils.errors import HandlerError, ProtocolError, said_by
+from .._utils.installation import install_command
+from ..context import Context
 from ..protocol.revisions import METHODS
+from ..requests.failures import is_unmeant
 from .authorization_meter import AuthorizationMeter
 from .base import CallNext, Request, Result
 from .task_measures import TaskMeasures

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ..calls.call import call_of
-from ..calls.coroutines import is_cancelled_from_outside
-from ..calls.failures import code_of, is_input_required, is_masked, ref_of, single
+from ..execution.coroutines import is_cancelled_from_outside
+from ..requests.call import call_of
+from ..requests.failures import code_of, is_input_required, is_masked, ref_of, single
 from .base import CallNext, Request, Result, ToolCallResult
 
 Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]

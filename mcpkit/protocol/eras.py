@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..common.errors import (
+from .._utils.errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     MISSING_CLIENT_CAPABILITY,

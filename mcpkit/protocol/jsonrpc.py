@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
-from ..common.errors import PARSE_ERROR, ProtocolError
+from .._utils.errors import PARSE_ERROR, ProtocolError
 from .types import Json
 
 RequestId = str | int

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from ..common.built import validator
-from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from ..common.members import without
+from .._utils.built import validator
+from .._utils.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from .._utils.members import without
 from ..content.data import check_sendable
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
-from ..common.errors import ArgumentsError, RegistrationError
-from ..common.installation import install_command
-from ..common.members import without
+from .._utils.errors import ArgumentsError, RegistrationError
+from .._utils.installation import install_command
+from .._utils.members import without
 from ..content.data import check_sendable
 from ..content.wording import Steps, shown
 from ..protocol.jsonrpc import is_array, is_object

@@ -15,9 +15,9 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
-from ..common.built import validator
-from ..common.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from ..common.members import without
+from .._utils.built import validator
+from .._utils.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from .._utils.members import without
 from ..content import foreign
 from ..content.data import check_sendable
 from ..content.wording import path

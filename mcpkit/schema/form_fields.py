@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from ..common.errors import RegistrationError
-from ..common.members import without
+from .._utils.errors import RegistrationError
+from .._utils.members import without
 from ..protocol.jsonrpc import is_array
 from . import formats
 from .problems import is_secret, problems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common.errors import RegistrationError, said_by
+from .._utils.errors import RegistrationError, said_by
 from . import described, types
 from .described import Described, Mode, NotInTable
 

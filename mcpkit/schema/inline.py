@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..common.errors import RegistrationError
-from ..common.members import without
+from .._utils.errors import RegistrationError
+from .._utils.members import without
 from ..protocol.jsonrpc import is_object
 from .references import nodes, replaced
 from .values import Json, items_of_tuple

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from ..common.core_nodes import Node, choices_of
-from ..common.members import without
+from .._utils.core_nodes import Node, choices_of
+from .._utils.members import without
 from ..content.plain import member_name
 from ..content.wording import shown
 from ..protocol.jsonrpc import is_object

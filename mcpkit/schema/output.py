@@ -20,9 +20,9 @@ from pydantic_core import (
 )
 from typing_extensions import Never, is_typeddict
 
-from ..common.built import can_serialize, serializer, validator
-from ..common.errors import HandlerError, OutputError, ProtocolError, RegistrationError
-from ..common.members import without
+from .._utils.built import can_serialize, serializer, validator
+from .._utils.errors import HandlerError, OutputError, ProtocolError, RegistrationError
+from .._utils.members import without
 from ..content.data import check_sendable, json_value
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
@@ -166,7 +166,7 @@ class Output:
     def _sure(self) -> tuple[Any, Any]:
         """A class with instances that are always valid, and its serializer; None if there is none."""
         core: Any = self._described.output or {}
-        from ..common.core_nodes import nodes
+        from .._utils.core_nodes import nodes
 
         # What content.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
-from ..common.errors import RegistrationError, said_by
+from .._utils.errors import RegistrationError, said_by
 from . import typed_dict
 
 if TYPE_CHECKING:

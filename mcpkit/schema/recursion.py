@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from ..common.core_nodes import choices_of, copied, instead_of, nodes
-from ..common.members import without
+from .._utils.core_nodes import choices_of, copied, instead_of, nodes
+from .._utils.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from .values import refusal
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from ..common.members import without
+from .._utils.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 

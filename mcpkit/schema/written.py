@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..common.members import without
+from .._utils.members import without
 from ..content.data import check_sendable
 from ..protocol.jsonrpc import SCALARS, is_array, is_object
 from . import from_schema

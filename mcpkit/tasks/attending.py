@@ -7,13 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from ..calls.asking.pending import OpenQuestions, Sender
-from ..calls.asking.questions import Question
-from ..calls.call import Call
-from ..calls.coroutines import within
-from ..common.errors import BusyError, ClientResponseError, InvalidAnswerError, MalformedError
+from .._utils.errors import BusyError, ClientResponseError, InvalidAnswerError, MalformedError
+from ..execution.coroutines import within
 from ..protocol import jsonrpc
 from ..protocol.types import Json
+from ..requests.call import Call
+from ..requests.client_requests import OpenQuestions, Sender
+from ..requests.elicitation import Question
 from .ledger import Held, UnreadableTaskError
 from .record import Record
 from .service import TaskService, unknown

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 
-from ..calls.asking.pending import OpenQuestions
-from ..calls.channel import StandaloneChannel
-from ..common.errors import ChallengeError
+from .._utils.errors import ChallengeError
+from ..identity.principal import Principal
 from ..protocol import jsonrpc
 from ..protocol.types import Json
-from ..state.principal import Principal
+from ..requests.channel import StandaloneChannel
+from ..requests.client_requests import OpenQuestions
 from .ledger import TooLargeError
 from .pen import LostError, Pen
 from .record import Record

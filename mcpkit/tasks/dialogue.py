@@ -10,10 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..calls.asking.dialogue import Dialogue
-from ..calls.asking.questions import Question, asked_again
-from ..calls.coroutines import within
-from ..common.errors import (
+from .._utils.errors import (
     INTERNAL_ERROR,
     CallEndedError,
     CallTimeoutError,
@@ -23,14 +20,17 @@ from ..common.errors import (
     ProtocolError,
     said_by,
 )
+from ..execution.coroutines import within
 from ..protocol.types import Json
+from ..requests.elicitation import Question, asked_again
+from ..requests.elicitation_state import Dialogue
 from .ledger import TooLargeError
 from .pen import LostError, Pen
 from .record import Record
 
 if TYPE_CHECKING:
-    from ..calls.call import Call
     from ..components.tools import Tool
+    from ..requests.call import Call
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class TaskDialogue(Dialogue):
         return answers
 
     def _find(self, name: str, question: Question[Any], request: Json) -> tuple[Any] | None:
-        from ..calls.asking.multi_round import digest, not_deterministic
+        from ..requests.multi_round_trip import digest, not_deterministic
 
         asked = digest(request)
         record = self._pen.record

@@ -6,12 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from ..calls.asking.dialogue import Dialogue
-from ..calls.asking.multi_round import digest
-from ..calls.asking.questions import Question
-from ..calls.call import Call
-from ..calls.runtime import Runtime
-from ..common.errors import (
+from .._utils.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -27,6 +22,11 @@ from ..protocol import content
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS_IN_CORE
 from ..protocol.types import Json
+from ..requests.call import Call
+from ..requests.elicitation import Question
+from ..requests.elicitation_state import Dialogue
+from ..requests.multi_round_trip import digest
+from ..requests.runtime import Runtime
 from .attending import Attending
 from .ids import is_of
 from .ledger import Held, UnreadableTaskError

@@ -8,7 +8,7 @@ import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from ..protocol.types import Json
-from ..state.keys import Keys
+from ..storage.keys import Keys
 
 _RANDOM = 16
 _LENGTH = 64

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
-from ..calls.coroutines import within
-from ..calls.workers import forks
-from ..state.queue import Job, Queue
+from ..execution import forks
+from ..execution.coroutines import within
+from ..storage.queue import Job, Queue
 from .trouble import Trouble
 
 logger = logging.getLogger(__name__)

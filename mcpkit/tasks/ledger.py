@@ -6,10 +6,10 @@ import json
 from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ..common.errors import BusyError
-from ..state.broker import PubSub
-from ..state.keys import Keys
-from ..state.queue import Added, Job, Message, Queue
+from .._utils.errors import BusyError
+from ..storage.broker import PubSub
+from ..storage.keys import Keys
+from ..storage.queue import Added, Job, Message, Queue
 from .record import FORMAT, Record
 
 _PURPOSE = "task record"

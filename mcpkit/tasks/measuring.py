@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from ..calls.runtime import Runtime
-from ..state.queue import Queue, QueueStats
+from ..requests.runtime import Runtime
+from ..storage.queue import Queue, QueueStats
 from .pen import LostError, Pen
 from .runner import DRAINED
 

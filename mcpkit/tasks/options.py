@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ..common.numbers import check_count, check_seconds
+from .._utils.numbers import check_count, check_seconds
 
 
 class TaskOptions(NamedTuple):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..state.queue import Job, Queue, QueueStats
+from ..storage.queue import Job, Queue, QueueStats
 from .trouble import Trouble
 
 _INTERVAL = 30.0

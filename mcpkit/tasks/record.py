@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic_core import from_json, to_json
 
+from ..identity.principal import Principal
 from ..protocol.types import Json
-from ..state.principal import Principal
 
 FORMAT = 1
 """The version of the record format. Workers skip records of another version."""

@@ -11,11 +11,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
 
-from ..calls.call import Call
-from ..calls.failures import tool_error
-from ..calls.runtime import Runtime
-from ..calls.tasks import Calls
-from ..common.errors import INTERNAL_ERROR, BusyError, OutputError
+from .._utils.errors import INTERNAL_ERROR, BusyError, OutputError
 from ..components.task import digest_of
 from ..components.tools import Tool
 from ..engine.methods import Handler
@@ -24,7 +20,11 @@ from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome
 from ..protocol.messages import Request
 from ..protocol.revisions import HANDSHAKE
-from ..state.queue import Job
+from ..requests.call import Call
+from ..requests.failures import tool_error
+from ..requests.running import Calls
+from ..requests.runtime import Runtime
+from ..storage.queue import Job
 from .channel import TaskChannel
 from .dialogue import TaskDialogue
 from .leases import Hold
@@ -36,7 +36,7 @@ from .runner import DRAINED
 from .sent_away import SentAway
 
 if TYPE_CHECKING:
-    from ..state.revocations import Revocations
+    from ..identity.revocation import Revocations
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from ..calls.workers import forks
-from ..state.broker import PubSub
-from ..state.queue import Job, Queue
+from ..execution import forks
+from ..storage.broker import PubSub
+from ..storage.queue import Job, Queue
 from .leases import Hold, Leases
 from .orphans import Giving, Orphans
 from .trouble import Trouble

@@ -11,7 +11,7 @@ from .pen import LostError, Pen
 from .record import read
 
 if TYPE_CHECKING:
-    from ..state.revocations import Revocation, Revocations
+    from ..identity.revocation import Revocation, Revocations
 
 
 class SentAway:

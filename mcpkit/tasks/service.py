@@ -9,19 +9,19 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..calls.access import Guarded, check_access
-from ..calls.call import Call, call_of
-from ..calls.runtime import Runtime
-from ..common.errors import BusyError, MalformedError, MissingCapabilityError
+from .._utils.errors import BusyError, MalformedError, MissingCapabilityError
 from ..components.tools import AnyTool, Tool
 from ..engine.registry import CompositeCatalog, Extension
 from ..engine.subscriptions.hub import Hubs
+from ..identity.change import Change
+from ..identity.owner import digest_of, owner_of
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS
 from ..protocol.types import Json
-from ..state.change import Change
-from ..state.owner import digest_of, owner_of
+from ..requests.access import Guarded, check_access
+from ..requests.call import Call, call_of
+from ..requests.runtime import Runtime
 from .dialogue import TaskDialogue
 from .ids import IDEMPOTENCY_KEY, MAX_KEY, is_of, new_id, same_id
 from .ledger import Engine, Held, Ledger, TooLargeError, UnreadableTaskError, unreachable
@@ -36,7 +36,7 @@ from .wire import detailed, handle
 from .working import Working
 
 if TYPE_CHECKING:
-    from ..components.context import Context
+    from ..context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -392,7 +392,7 @@ def _engine(runtime: Runtime) -> Engine:
             "Implement them, or use Memory(), Sqlite(...) or Redis(...)"
         )
     if engine.is_persistent:
-        from ..state.keys import aes_gcm
+        from ..storage.keys import aes_gcm
 
         try:
             aes_gcm()
@@ -422,8 +422,8 @@ async def _asked_before(call: Call, tool: Tool) -> list[Json]:
     questions = tool.questions
     if not questions:
         return []
-    from ..calls.asking.api import dialogue_of
-    from ..calls.asking.multi_round import Rounds
+    from ..requests.client_requests_api import dialogue_of
+    from ..requests.multi_round_trip import Rounds
 
     for ask in questions:
         await ask(call)

@@ -11,9 +11,9 @@ from functools import partial
 from pydantic_core import from_json
 
 from ..engine.subscriptions.hub import Changes, Hubs
-from ..state.audience import Audience
-from ..state.change import Change
-from ..state.principal import Principal
+from ..identity.audience import Audience
+from ..identity.change import Change
+from ..identity.principal import Principal
 from .ledger import Ledger, UnreadableTaskError
 from .record import Record
 from .run import Runs

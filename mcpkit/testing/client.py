@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from .._utils.errors import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
 from ..client.link.answerer import Answerer
 from ..client.link.awaited import ProgressCallback
 from ..client.options import Retries, Timeout
 from ..client.transports.memory import MemoryTransport
-from ..common.errors import METHOD_NOT_FOUND, ProtocolError
+from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST
 from ..server import Server
-from ..state.principal import ANYONE, Principal
 
 __all__ = ["ProgressCallback", "ServerRequestHandler", "TestClient", "connect"]
 

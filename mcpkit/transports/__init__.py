@@ -6,9 +6,9 @@ messages of the connection.
 
 from __future__ import annotations
 
-from ..calls.asking.pending import OpenQuestions
-from ..calls.channel import Channel
 from ..engine.connection import Connection
+from ..requests.channel import Channel
+from ..requests.client_requests import OpenQuestions
 from .framing import Framing
 
 __all__ = ["Channel", "Connection", "Framing", "OpenQuestions"]

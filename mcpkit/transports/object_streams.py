@@ -11,12 +11,12 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic_core import from_json
 
-from ..common.loops import require_loop
+from .._utils.loops import require_loop
 from ..engine.connection import Connection
 from ..engine.engine import Served
+from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.types import Json
-from ..state.principal import ANYONE, Principal
 
 _FULL = 1024 * 1024
 """Bytes waiting for the client above which input is not read, and handlers that wait for room are blocked."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
-from ..common.signatures import runs
+from .._utils.signatures import runs
+from ..identity.principal import ANYONE, Principal
 from ..options import HttpOptions
-from ..state.principal import ANYONE, Principal
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -196,7 +196,7 @@ class Serving:
         Raises:
             TypeError: `principal` is not a Principal.
         """
-        from ..state.principal import checked_principal
+        from ..identity.principal import checked_principal
         from .agent_sdk.sdk_server import SdkServer
 
         return SdkServer(self, ANYONE if principal is None else checked_principal(principal))

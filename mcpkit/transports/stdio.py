@@ -11,11 +11,11 @@ import sys
 from collections import deque
 from contextlib import suppress
 
-from ..common.errors import ProtocolError
-from ..common.loops import refuse_loop, require_loop
+from .._utils.errors import ProtocolError
+from .._utils.loops import refuse_loop, require_loop
 from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
-from ..state.principal import ANYONE, Principal, checked_principal
+from ..identity.principal import ANYONE, Principal, checked_principal
 from .framing import Framing
 from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..common.start import mcpkit_command, module_command
+from .._utils.start import mcpkit_command, module_command
 from ..engine.engine import Engine
 from ..engine.registry import CompositeCatalog
 
@@ -28,7 +28,7 @@ def heading(engine: Engine) -> str:
     Args:
         engine: Engine of the server.
     """
-    from ..common.version import __version__
+    from .._utils.version import __version__
 
     what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
     return f"{what}, is waiting for an MCP host on standard input.\n"

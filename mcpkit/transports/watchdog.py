@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..calls.workers.processes import kill_workers
-from ..common.ending import exit_now
+from .._utils.ending import exit_now
+from ..execution.processes import kill_workers
 from .pipe_input import PipeInput
 from .signals import SignalBytes
 from .standard_streams import replace_lost_stderr

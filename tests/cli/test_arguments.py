@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from mcpkit._utils.start import mcpkit_command
 from mcpkit.cli.asking.values import arguments_of
 from mcpkit.cli.output.files import decoded, saved
 from mcpkit.cli.output.written import printable
 from mcpkit.cli.statuses import CommandError, Status
 from mcpkit.cli.targets.target import target_of
-from mcpkit.common.start import mcpkit_command
 from tests.helpers.tables import each_row
 
 RUN = mcpkit_command("run")

@@ -10,6 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from mcpkit import Client, ClientGroup
+from mcpkit._utils import start
 from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.configurations.places import file_of
 from mcpkit.cli.configurations.reading import Document
@@ -21,7 +22,6 @@ from mcpkit.cli.targets.configured import configured
 from mcpkit.cli.targets.target import target_of
 from mcpkit.client.targets.configuration import Configuration
 from mcpkit.client.targets.reached import Process, Remote
-from mcpkit.common import start
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")

@@ -13,10 +13,10 @@ import pytest
 import tomlkit
 from ruamel.yaml import YAML
 
+from mcpkit._utils.start import mcpkit_command
 from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
 from mcpkit.cli.configurations.table import HOSTS
-from mcpkit.common.start import mcpkit_command
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
+from mcpkit._utils.start import module_command
 from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads
@@ -21,7 +22,6 @@ from mcpkit.client.targets.variables import Variables
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from mcpkit.common.start import module_command
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcpkit import Client, Image, ProtocolError, Server, Text, ToolError
+from mcpkit._utils.base64_text import decode_base64_text, is_plain_base64
 from mcpkit.client import RemoteTool
 from mcpkit.client.tools.schemas import ServerSchema, UnusableSchemaError
-from mcpkit.common.base64_text import decode_base64_text, is_plain_base64
 from mcpkit.exceptions import InvalidResultError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.common.errors import RegistrationError, ResourceNotFoundError
-from mcpkit.components.resource_dir import Entry, ResourceDir, resource_dir
+from mcpkit._utils.errors import RegistrationError, ResourceNotFoundError
 from mcpkit.content.values import File, to_contents
+from mcpkit.providers.directory import Entry, ResourceDir, resource_dir
 from tests.helpers.tables import each_row
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and permissions of POSIX")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mcpkit import Server
-from mcpkit.state.queue import Added, Job, LeasedJobs, Queue
-from mcpkit.state.sqlite import _tidy
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
+from mcpkit.storage.queue import Added, Job, LeasedJobs, Queue
+from mcpkit.storage.sqlite import _tidy
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
 from tests.helpers.redis_server import Dated, common_server, kept

@@ -35,9 +35,9 @@ from mcpkit.auth.authority.dev_auth import made
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
-from mcpkit.state.keys import Keys
-from mcpkit.state.memory import Memory
-from mcpkit.state.scopes import Scopes
+from mcpkit.identity.scopes import Scopes
+from mcpkit.storage.keys import Keys
+from mcpkit.storage.memory import Memory
 from tests.helpers.waiting import Clock
 
 ORIGIN = "http://127.0.0.1:8000"

@@ -12,9 +12,9 @@ from typing import Any
 from mcpkit import ProtocolError, Server
 from mcpkit.client import CallResult
 from mcpkit.engine.subscriptions.hub import Changes
+from mcpkit.identity.change import Change
+from mcpkit.identity.principal import ANYONE, Principal
 from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
-from mcpkit.state.change import Change
-from mcpkit.state.principal import ANYONE, Principal
 from mcpkit.transports import Connection
 from tests.helpers.official import META, Judge
 

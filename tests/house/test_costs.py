@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mcpkit
-import mcpkit.calls.tasks
+import mcpkit.requests.running
 from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
@@ -88,9 +88,9 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
         hops.append(package_frames(sys._getframe()))
         return original(*args, **options)
 
-    original = mcpkit.calls.tasks._start
+    original = mcpkit.requests.running._start
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        monkeypatch.setattr(mcpkit.calls.tasks, "_start", start)
+        monkeypatch.setattr(mcpkit.requests.running, "_start", start)
     stacks.clear()
     hops.clear()
     connection.receive(json.dumps(message(method, params)).encode())
@@ -220,7 +220,7 @@ def test_client_does_not_import_the_server():
 def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(program) for program in (WITH_AN_APP, SERVER))
     http = {f"mcpkit.transports.http{name}" for name in ("", ".app", ".intake", ".intake.guard", ".options")}
-    assert with_an_app - without == {"mcpkit.state.keys", "mcpkit.protocol.header_fields", *http}
+    assert with_an_app - without == {"mcpkit.storage.keys", "mcpkit.protocol.header_fields", *http}
 
 
 OPEN = """

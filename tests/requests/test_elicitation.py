@@ -12,11 +12,11 @@ import pytest
 from pydantic import AfterValidator
 
 from mcpkit import Complete, Context, ProtocolError, Server, Timeouts, user
-from mcpkit.calls.asking.pending import MOST_OPEN
-from mcpkit.calls.asking.roots import file_path
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.connection import Connection
 from mcpkit.exceptions import ClientResponseError
+from mcpkit.requests.client_requests import MOST_OPEN
+from mcpkit.requests.roots import file_path
 from mcpkit.testing import connect
 from tests.helpers.elicitation import (
     REVISIONS,
@@ -53,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of day; a page is looked at once for each acceptance."""
     clock = Clock()
     monkeypatch.setattr("time.time", clock)
-    monkeypatch.setattr("mcpkit.calls.asking.api._POLLS", ())
+    monkeypatch.setattr("mcpkit.requests.client_requests_api._POLLS", ())
     return clock
 
 

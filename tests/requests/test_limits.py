@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
-from mcpkit.calls.call import call_of
-from mcpkit.calls.shares import Anonymous, Shares
-from mcpkit.calls.turn import Slots
-from mcpkit.common.addresses import caller_at
-from mcpkit.common.errors import INTERNAL_ERROR, BusyError
-from mcpkit.common.to_the_end import to_the_end
+from mcpkit._utils.addresses import caller_at
+from mcpkit._utils.errors import INTERNAL_ERROR, BusyError
+from mcpkit._utils.to_the_end import to_the_end
+from mcpkit.execution.fair_limits import Anonymous, Shares
+from mcpkit.requests.call import call_of
+from mcpkit.requests.turn import Slots
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
-from mcpkit.common.installation import install_command
+from mcpkit._utils.installation import install_command
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.storage import Memory
 from mcpkit.testing import connect
@@ -33,7 +33,7 @@ NOT_ISSUED = "requestState is not accepted: this server did not issue it. Send t
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.calls.asking.multi_round.time.time", clock)
+    monkeypatch.setattr("mcpkit.requests.multi_round_trip.time.time", clock)
     return clock
 
 

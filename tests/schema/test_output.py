@@ -29,8 +29,8 @@ from pydantic import (
 )
 
 from mcpkit import Server
-from mcpkit.common import built
-from mcpkit.common.errors import OutputError, RegistrationError
+from mcpkit._utils import built
+from mcpkit._utils.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output
 from mcpkit.schema.parameters import empty

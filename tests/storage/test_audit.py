@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mcpkit import Principal, RegistrationError, Scope
 from mcpkit.auth import AuditEvent, AuditLog, AuditMeter
-from mcpkit.state.keys import Keys
-from mcpkit.state.principal import user
-from mcpkit.state.scopes import Scopes
+from mcpkit.identity.principal import user
+from mcpkit.identity.scopes import Scopes
+from mcpkit.storage.keys import Keys
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 

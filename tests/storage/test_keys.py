@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.state import sealed
-from mcpkit.state.keys import Keys
-from mcpkit.state.sealed import NewerRecordError, Sealed, UnreadableRecordError
 from mcpkit.storage import Memory, Sqlite
+from mcpkit.storage import encrypted as sealed
+from mcpkit.storage.encrypted import NewerRecordError, Sealed, UnreadableRecordError
+from mcpkit.storage.keys import Keys
 from tests.helpers.waiting import until
 
 OLD = "the old secret of the station"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from mcpkit import Server
-from mcpkit.state.presence import _FORGOTTEN, MISSED, Presence
 from mcpkit.storage import Memory
+from mcpkit.storage.membership import _FORGOTTEN, MISSED, Presence
 from tests.helpers.engines import delete, done, put
 from tests.helpers.waiting import Clock, over, until
 

@@ -15,8 +15,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from mcpkit.state import bulletin, database, disks, tables
-from mcpkit.storage import Sqlite
+from mcpkit.storage import Sqlite, database, disks, tables
+from mcpkit.storage import sqlite_pubsub as bulletin
 from tests.helpers.engines import done, eventually
 from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
@@ -238,7 +238,7 @@ def test_name_without_a_file_is_refused(name: str) -> None:
 
 
 def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr("mcpkit.state.bulletin._WHILE_FAILING", 0.01)
+    monkeypatch.setattr("mcpkit.storage.sqlite_pubsub._WHILE_FAILING", 0.01)
     failing = Mock(side_effect=PermissionError("not now"))
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)

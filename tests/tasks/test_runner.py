@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit.state.queue import Job, Queue
 from mcpkit.storage import Memory
+from mcpkit.storage.queue import Job, Queue
 from mcpkit.tasks.leases import Hold
 from mcpkit.tasks.orphans import Orphans
 from mcpkit.tasks.runner import Runner

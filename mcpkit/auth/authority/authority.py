@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...state.principal import Principal
-from ...state.sealed import UnreadableRecordError
+from ...storage.encrypted import UnreadableRecordError
 from ..audiences import audiences_of
 from ..discovery import authorization_server_urls
 from ..strict_json import read_object

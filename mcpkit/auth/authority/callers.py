@@ -7,7 +7,7 @@ import ipaddress
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from ...common.addresses import caller_at
+from ..._utils.addresses import caller_at
 
 _INSIDE = tuple(
     map(

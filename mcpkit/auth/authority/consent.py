@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...identity.principal import Principal
 from ...protocol import header_fields
-from ...state.keys import Keys
-from ...state.principal import Principal
+from ...storage.keys import Keys
 from .asked import Asked, opened, sealed
 from .cookies import Cookies
 from .errors import OAuthError

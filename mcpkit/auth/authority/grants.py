@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
+from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...state.keys import Keys
-from ...state.principal import Principal
-from ...state.sealed import NewerRecordError, Sealed
-from ...state.store import Store
+from ...storage.encrypted import NewerRecordError, Sealed
+from ...storage.keys import Keys
+from ...storage.store import Store
 from ..base64url import decode, encode
 from .errors import OAuthError
 

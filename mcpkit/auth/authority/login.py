@@ -9,8 +9,8 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...state.principal import Principal
 from .asked import Asked
 from .grants import GrantRecord
 

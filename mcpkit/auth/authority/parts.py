@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from ...common.to_the_end import to_the_end
-from ...state.audit import AuditLog
-from ...state.principal import Principal
-from ...state.principal import client as client_principal
-from ...state.principal import user as user_principal
-from ...state.scopes import Scopes, check_name
+from ..._utils.to_the_end import to_the_end
+from ...identity.audit import AuditLog
+from ...identity.principal import Principal
+from ...identity.principal import client as client_principal
+from ...identity.principal import user as user_principal
+from ...identity.scopes import Scopes, check_name
 from ..urls import MetadataError, canonical
 from .access_tokens import AccessTokens
 from .clients import Clients

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
-from ...state.scopes import scope_names
+from ...identity.scopes import scope_names
 from .access_tokens import RESERVED
 from .client import Client
 from .redirects import check_redirect_uri

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from ...common.errors import RegistrationError
-from ...state.principal import Principal
-from ...state.scopes import Scopes, scope_names
+from ..._utils.errors import RegistrationError
+from ...identity.principal import Principal
+from ...identity.scopes import Scopes, scope_names
 from ..verifier import InThread
 
 logger = logging.getLogger(__name__)

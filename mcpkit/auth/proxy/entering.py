@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.routing import Route
 
-from ...state.revocations import Revocations
+from ...identity.revocation import Revocations
 from ..authority.access_tokens import AccessTokens
 from ..authority.authority import Authority
 from ..authority.client_documents import ClientDocuments

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...state.audit import AuditLog
-from ...state.broker import PubSub
-from ...state.owner import digest_of
+from ...identity.audit import AuditLog
+from ...identity.owner import digest_of
+from ...storage.broker import PubSub
 from ..authority.callers import caller_of, is_unbelieved_proxy
 from ..authority.errors import NOT_KEPT
 from ..authority.look import Look

@@ -10,8 +10,8 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ...common.to_the_end import to_the_end
-from ...state.principal import Principal, user
+from ..._utils.to_the_end import to_the_end
+from ...identity.principal import Principal, user
 from ..authority.asked import Asked
 from ..authority.consent import Consent
 from ..authority.errors import NOT_KEPT, OAuthError

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...state.principal import Principal, user
+from ...identity.principal import Principal, user
 from ..authority.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..one_at_a_time import AbandonedError, OneAtATime
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...common.errors import LoginNeededError, ProviderUnavailableError
-from ...common.numbers import check_seconds
+from ..._utils.errors import LoginNeededError, ProviderUnavailableError
+from ..._utils.numbers import check_seconds
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
 from ..upstream.upstream import UpstreamProvider
@@ -18,7 +18,7 @@ from .admission import Allow, check_allow
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ...state.principal import Principal
+    from ...identity.principal import Principal
     from ..authority.grants import GrantRecord
     from .entering import Entered
     from .logins import Logins

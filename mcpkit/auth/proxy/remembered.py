@@ -25,11 +25,11 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...state.keys import Keys
-from ...state.owner import digest_of
-from ...state.principal import user
-from ...state.revocations import Revocations
-from ...state.scopes import Scopes
+from ...identity.owner import digest_of
+from ...identity.principal import user
+from ...identity.revocation import Revocations
+from ...identity.scopes import Scopes
+from ...storage.keys import Keys
 from ..authority.asked import Asked
 from ..authority.cookies import set_cookie
 from ..authority.redirects import is_local, is_web

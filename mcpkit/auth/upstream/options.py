@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from ...common.nearest import nearest
-from ...common.numbers import check_seconds
-from ...state.scopes import check_text
+from ..._utils.nearest import nearest
+from ..._utils.numbers import check_seconds
+from ...identity.scopes import check_text
 from ..claims import MAX_NAME
 from ..client_secret import Authentication, ClientSecret, check_authentication
 from ..fetching import DEFAULT_TIMEOUT

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from ..._utils.errors import ProtocolError
 from ...client.link.errors import InvalidResultError
 from ...client.link.results import CallResult
-from ...common.errors import ProtocolError
 from ..output.blocks import show
 from ..output.written import remark, write_json
 from ..statuses import CommandError, Status

@@ -12,7 +12,7 @@ from ...client.group import failures_of, servers_of
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
-from ..checking.tokens import tokens
+from ..output.tokens import tokens
 from ..output.written import printable, results, write, write_json
 from .lists import show
 from .server import Asked, asks_server

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from ..._utils.errors import INTERNAL_ERROR, ProtocolError
 from ...client.asking.questions import Questions
 from ...client.client import Client
 from ...client.group import servers_of
 from ...client.link.results import CallResult
-from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE
 from ...protocol.types import Json

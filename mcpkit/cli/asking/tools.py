@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..._utils.nearest import nearest
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult
-from ...common.nearest import nearest
 from ...protocol.definitions import ToolDefinition
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json

@@ -14,10 +14,10 @@ from typing import Final
 
 import click
 
+from ..._utils.start import mcpkit_command
 from ...client.client import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
-from ...common.start import mcpkit_command
 from ..serving.script import is_script
 from ..statuses import CommandError, Status
 from ..targets import inline

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ...identity.change import LISTS, RESOURCES
 from ...protocol.eras import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_array, is_object
 from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE
 from ...protocol.types import Json
-from ...state.change import LISTS, RESOURCES
 
 DECLARED: Final[Mapping[str, Json]] = {
     "tools": {"listChanged": True},

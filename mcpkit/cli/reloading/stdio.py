@@ -11,9 +11,9 @@ from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ...common.installation import install_command
-from ...common.start import mcpkit_command
-from ...state.keys import SECRET_VARIABLE
+from ..._utils.installation import install_command
+from ..._utils.start import mcpkit_command
+from ...storage.keys import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,
     hold_standard_descriptors,

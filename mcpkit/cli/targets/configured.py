@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ..._utils.nearest import nearest
 from ...client.targets.configuration import Configuration, load, workspace
 from ...client.targets.entry import is_disabled
 from ...client.targets.meant import Target
-from ...common.nearest import nearest
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..configurations.places import File, project_files

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
+from ..._utils.nearest import nearest
 from ...client.targets.existing import existing
-from ...common.nearest import nearest
 from ...content.wording import described
 from ..statuses import CommandError, Status
 from .folders import projects_of, root_of

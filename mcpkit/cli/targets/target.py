@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from ..._utils.start import mcpkit_command
 from ...client.targets.meant import Target
-from ...common.start import mcpkit_command
 from ..statuses import CommandError, Status
 from .configured import configured, is_at_host
 from .served import place_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from ...calls.asking.questions import ElicitationResult
-from ...common.errors import MalformedError
-from ...common.nearest import nearest
+from ..._utils.errors import MalformedError
+from ..._utils.nearest import nearest
 from ...content.data import json_value
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...requests.elicitation import ElicitationResult
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]

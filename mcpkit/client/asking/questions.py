@@ -11,12 +11,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls.asking.questions import ElicitationResult
-from ...calls.asking.roots import Root
-from ...common.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
-from ...common.functions import check_function
+from ..._utils.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
+from ..._utils.functions import check_function
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ...protocol.types import Json
+from ...requests.elicitation import ElicitationResult
+from ...requests.roots import Root
 from .visits import UrlRequest
 
 if TYPE_CHECKING:

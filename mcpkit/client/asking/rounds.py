@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ...common.errors import INTERNAL_ERROR, ProtocolError
-from ...common.members import without
+from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.members import without
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ASKING, METHODS, ROUND_PARAMS
 from ...protocol.types import Json

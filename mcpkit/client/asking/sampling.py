@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
-from ...calls.asking.sampling import SamplingResult
-from ...common.errors import MalformedError, ProtocolError
-from ...common.functions import check_function
+from ..._utils.errors import MalformedError, ProtocolError
+from ..._utils.functions import check_function
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...requests.sampling import SamplingResult
 
 _REJECTED: Final = -1
 """The error code of a rejection by the user, from the specification's example."""

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...calls.asking.questions import ElicitationResult
-from ...common.errors import MalformedError, ProtocolError
-from ...common.listeners import Listeners
+from ..._utils.errors import MalformedError, ProtocolError
+from ..._utils.listeners import Listeners
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ...requests.elicitation import ElicitationResult
 
 URL_ELICITATION_REQUIRED: Final = -32042
 """Error code: the user has to visit a page before the request can succeed (2025-11-25)."""

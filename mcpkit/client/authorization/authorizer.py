@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from ..._utils.listeners import Listeners
 from ...auth.urls import MetadataError, origin, shortened
-from ...common.listeners import Listeners
 from ..link.errors import AuthorizationError, TransportError
 from ..transports.http.authorizer import Asker, Challenged
 from ..transports.http.challenge import Challenge

@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, Protocol, TypeVar
 
-from ...common.installation import install_command
+from ..._utils.installation import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .locked import locked_meanwhile

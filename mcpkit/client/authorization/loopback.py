@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from ...calls.coroutines import within
-from ...common.functions import check_function
-from ...common.numbers import check_count, check_seconds
+from ..._utils.functions import check_function
+from ..._utils.numbers import check_count, check_seconds
+from ...execution.coroutines import within
 from .browser import check_page, open_browser
 from .errors import AuthorizationFailedError
 from .redirect_listener import RedirectListener, is_loopback_redirect

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import Self
 
-from ...calls.coroutines import within
+from ...execution.coroutines import within
 from .redirect_request import MOST, Expected, RefusedError, page, redirected
 
 _PATH: Final = re.compile(r"/[!-~]*")

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from typing_extensions import Self
 
-from ...common.loops import Home, require_loop
-from ...state.change import LIST_NAMES, ListName
+from ..._utils.loops import Home, require_loop
+from ...identity.change import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
 """One of the lists (`resources` includes the templates), or `resource` for the contents of one resource."""

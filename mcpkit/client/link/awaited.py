@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...calls.coroutines import uncancel, within
-from ...common.functions import check_function
-from ...common.numbers import check_seconds
+from ..._utils.functions import check_function
+from ..._utils.numbers import check_seconds
+from ...execution.coroutines import uncancel, within
 from ...protocol.client import Progressed
 from ...protocol.types import Json
 from .in_turn import InTurn

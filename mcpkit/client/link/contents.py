@@ -10,7 +10,7 @@ import json
 from base64 import b64encode
 from typing import Any, Final
 
-from ...common.base64_text import decode_base64_text, is_data_url, is_plain_base64
+from ..._utils.base64_text import decode_base64_text, is_data_url, is_plain_base64
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from .answers import malformed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...common.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.types import Json
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ...common.errors import INTERNAL_ERROR, ProtocolError
-from ...common.listeners import Listeners
-from ...common.loops import Home, require_loop
+from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.listeners import Listeners
+from ..._utils.loops import Home, require_loop
 from ...protocol.client import (
     NO_HEADERS,
     Answered,

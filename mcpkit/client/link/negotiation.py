@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ...calls.coroutines import within
-from ...common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
-from ...common.numbers import check_seconds
+from ..._utils.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ..._utils.numbers import check_seconds
+from ...execution.coroutines import within
 from ...protocol.eras import SERVER_INFO
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS

@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ...common.numbers import check_count, check_seconds
+from ..._utils.numbers import check_count, check_seconds
 from ...protocol.types import Json
 from .errors import OutcomeUnknownError, TransportError
 

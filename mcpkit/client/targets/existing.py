@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...common.nearest import nearest
+from ..._utils.nearest import nearest
 
 
 def existing(path: Path) -> Path:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
 
-from ...common.start import module_command
+from ..._utils.start import module_command
 from ...content.wording import described
 from ..link.transport import Transport
 from .existing import existing

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
-from ...common.signatures import unknown_option
+from ..._utils.signatures import unknown_option
 from ...content.wording import described
 from ...protocol.client import OutgoingMessage
 from ...protocol.types import Json

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...common.errors import ArgumentsError, ProtocolError, RegistrationError
+from ..._utils.errors import ArgumentsError, ProtocolError, RegistrationError
 from ...protocol.client import NO_HEADERS
 from ...protocol.jsonrpc import is_object
 from ...protocol.mirrored import MirroredParameter

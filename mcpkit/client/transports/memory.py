@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 from ...engine.connection import Connection
 from ...engine.engine import Served
+from ...identity.principal import ANYONE, Principal
 from ...protocol.client import OutgoingMessage
-from ...state.principal import ANYONE, Principal
 from ..link.transport import TransportListener
 
 

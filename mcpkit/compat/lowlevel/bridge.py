@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from ...calls.call import call_of
-from ...common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
+from ..._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
 from ...components.component import optional
 from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE
 from ...protocol.types import Incomplete, Json
+from ...requests.call import call_of
 from .. import types
 from ..types.messages import FACTS
 from ..types.unbuilt import plain

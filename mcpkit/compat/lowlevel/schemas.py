@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..._utils.installation import install_command
 from ...client.tools.schemas import ServerSchema, UnusableSchemaError
-from ...common.installation import install_command
 from ...protocol.types import Incomplete, Json
 
 

@@ -15,17 +15,17 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
-from ...calls.asking.questions import Question
-from ...calls.call import call_of
-from ...calls.coroutines import within
-from ...calls.loggable import as_text, loggable
-from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
+from ..._utils.errors import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
+from ...execution.coroutines import within
+from ...identity.change import LIST_NAMES, Change
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
 from ...protocol.types import Incomplete, Json
-from ...state.change import LIST_NAMES, Change
+from ...requests.call import call_of
+from ...requests.elicitation import Question
+from ...requests.loggable import as_text, loggable
 from .. import types
 from ..shared import McpError, differs
 from ..types.unbuilt import plain
@@ -33,8 +33,8 @@ from ..types.unbuilt import plain
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from ...calls.channel import StandaloneChannel
-    from ...components.context import Context
+    from ...context import Context
+    from ...requests.channel import StandaloneChannel
 
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT", default=object)

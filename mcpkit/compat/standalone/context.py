@@ -20,7 +20,7 @@ from .elicitation import AcceptedElicitation, Form
 from .refusing import Refuses
 
 if TYPE_CHECKING:
-    from ...components.context import Context as NativeContext
+    from ...context import Context as NativeContext
     from .resources import ResourceResult
 
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
-from ...calls.call import call_of
 from ...protocol.types import Incomplete, Json
+from ...requests.call import call_of
 from ..foreign import is_kind
 from .dependencies import Dependency, current, get_context, opened
 from .docstrings import read

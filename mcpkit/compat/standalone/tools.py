@@ -12,7 +12,7 @@ from pydantic import ValidationError as PydanticValidationError
 from pydantic_core import PydanticSerializationError
 from typing_extensions import Self
 
-from ...calls.coroutines import within
+from ...execution.coroutines import within
 from ...protocol.types import Incomplete, Json
 from ..foreign import BLOCKS, is_kind
 from ..lowlevel.session import dumped

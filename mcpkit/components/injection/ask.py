@@ -7,10 +7,10 @@ import types
 from collections.abc import Callable
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
-from ...calls.asking.api import Asking
-from ...calls.asking.questions import ElicitationResult, ElicitRequest
-from ...calls.call import Call
-from ...common.errors import MissingCapabilityError, RegistrationError
+from ..._utils.errors import MissingCapabilityError, RegistrationError
+from ...requests.call import Call
+from ...requests.client_requests_api import Asking
+from ...requests.elicitation import ElicitationResult, ElicitRequest
 from .markers import FromRequest, marking
 
 

@@ -20,8 +20,8 @@ from collections.abc import (
 )
 from typing import Annotated, Any, ClassVar, TypeVar, Union, overload
 
-from ...calls.call import Call, CallContext
-from ...common.errors import RegistrationError
+from ..._utils.errors import RegistrationError
+from ...requests.call import Call, CallContext
 from ...schema.parameters import empty
 from .principal import leaves
 

@@ -9,9 +9,9 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from ...calls.call import Call
-from ...calls.making import Make
-from ...common.errors import RegistrationError
+from ..._utils.errors import RegistrationError
+from ...requests.call import Call
+from ...requests.results import Make
 from ...schema.parameters import empty
 from ...schema.signature import head, innermost
 from .markers import Dependency, FromRequest, HeaderValue, context_type, hidden, is_hidden

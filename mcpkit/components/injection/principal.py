@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from ...common.errors import RegistrationError
-from ...state.principal import Principal
+from ..._utils.errors import RegistrationError
+from ...identity.principal import Principal
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:

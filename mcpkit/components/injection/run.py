@@ -10,13 +10,13 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...calls.call import Call
-from ...calls.coroutines import first_step, see_through
-from ...calls.iterables import collected, is_async_iterable
-from ...calls.making import Make, finish_call, make_result
-from ...calls.workers.forks import end_child
-from ...calls.workers.threads import finish_awaitable, log_late, of_a_function
-from ...common.errors import BusyError
+from ..._utils.errors import BusyError
+from ...execution.coroutines import first_step, see_through
+from ...execution.forks import end_child
+from ...execution.iterables import collected, is_async_iterable
+from ...execution.threads import finish_awaitable, log_late, of_a_function
+from ...requests.call import Call
+from ...requests.results import Make, finish_call, make_result
 
 Fills = tuple[tuple[str, int], ...]
 """Parameters by name, and the numbers of their values."""
@@ -383,7 +383,7 @@ def _settled(value: Any, call: Call) -> Any:
 
 
 def _in_loop(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
-    from ...calls.workers.in_loop import in_loop  # most threads ask nothing of their event loop
+    from ...requests.from_thread import in_loop  # most threads ask nothing of their event loop
 
     return in_loop(coroutine, call)
 

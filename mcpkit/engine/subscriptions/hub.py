@@ -11,18 +11,18 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from ...common.errors import BusyError
-from ...common.uris import normalized_template, spellings, template_spellings
+from ..._utils.errors import BusyError
+from ..._utils.uris import normalized_template, spellings, template_spellings
 from ...components.checks import is_template
-from ...state.change import Change, ListName
-from ...state.principal import Principal
+from ...identity.change import Change, ListName
+from ...identity.principal import Principal
 from ..conditional import Conditional, Guards, Hearer, may_hear
 from ..registry import CompositeCatalog
 from .mailbox import Mailbox
 from .watching import Watches
 
 if TYPE_CHECKING:
-    from ...state.broker import PubSub
+    from ...storage.broker import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ...calls.access import check_identified
-from ...calls.call import Call
-from ...common.errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ..._utils.errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ...identity.change import LISTS, RESOURCES, Change
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_array, is_object
-from ...state.change import LISTS, RESOURCES, Change
+from ...requests.access import check_identified
+from ...requests.call import Call
 from ..registry import Extension
 
 MAX_URIS = 1000
@@ -85,7 +85,7 @@ class Listen:
             wanted += [Change("resource", uri) for uri in keys[RESOURCES]]
         for extension, topic in topics:
             call.client.require(extension.capability)
-            from ...components.context import Context
+            from ...context import Context
 
             accepted = topic.accepted(keys[topic.member], Context(call))
             wanted += [Change(topic.notification, key) for key in accepted]

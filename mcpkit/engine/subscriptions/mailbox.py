@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
 
-from ...state.change import Change
+from ...identity.change import Change
 
 logger = logging.getLogger(__name__)
 

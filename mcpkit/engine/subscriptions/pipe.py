@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
-from ...calls.channel import Channel
-from ...common.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ...identity.change import LIST_NAMES, Change, ListName
+from ...identity.principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId
-from ...state.change import LIST_NAMES, Change, ListName
-from ...state.principal import Principal
+from ...requests.channel import Channel
 from .hub import Changes
 from .listen import LOST, Listen, notification
 from .mailbox import Pending

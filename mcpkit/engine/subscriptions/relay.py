@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...common.errors import ProtocolError
-from ...common.listeners import Listeners
+from ..._utils.errors import ProtocolError
+from ..._utils.listeners import Listeners
+from ...identity.audience import Audience
+from ...identity.change import LIST_NAMES, Change
+from ...identity.principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
-from ...state.audience import Audience
-from ...state.change import LIST_NAMES, Change
-from ...state.principal import Principal
 from .mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ...state.broker import PubSub
+    from ...storage.broker import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ...common.errors import ArgumentsError
-from ...common.uris import normalized
+from ..._utils.errors import ArgumentsError
+from ..._utils.uris import normalized
 from ...components.checks import is_template
-from ...state.change import Change
-from ...state.principal import Principal
+from ...identity.change import Change
+from ...identity.principal import Principal
 from ..registry import CompositeCatalog
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class _Watch:
     ) -> None:
         self._ready = ready
         self._component, self._uri, self._principal = key
-        from ...state.audience import Audience
+        from ...identity.audience import Audience
 
         self._audience = None if self._principal is None else Audience.same_as(self._principal)
         self._tell = tell

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from ...common.errors import ProtocolError
-from ...common.loops import require_loop
+from ..._utils.errors import ProtocolError
+from ..._utils.loops import require_loop
 from ...engine.connection import Connection
 from ...engine.engine import Served
+from ...identity.principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.revisions import LATEST_HANDSHAKE
 from ...protocol.types import Json
-from ...state.principal import Principal
 
 
 class Calls:

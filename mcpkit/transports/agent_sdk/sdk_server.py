@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ...engine.engine import Served
+from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...state.principal import Principal
 from ..object_streams import ObjectSink, ObjectSource
 from .calls import Calls
 from .installed import installed

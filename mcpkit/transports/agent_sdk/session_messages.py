@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...engine.engine import Served
+from ...identity.principal import ANYONE, Principal
 from ...protocol.jsonrpc import RequestId, is_id, is_object
 from ...protocol.types import Json
-from ...state.principal import ANYONE, Principal
 from ..object_streams import ObjectSink, ObjectSource, serve_objects
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from ...common.errors import RegistrationError
-from ...state.keys import check_environment
+from ..._utils.errors import RegistrationError
+from ...storage.keys import check_environment
 from .intake.guard import Guard
 from .options import Settings
 

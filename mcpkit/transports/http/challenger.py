@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..._utils.errors import ChallengeError
     from ...auth.verifier import AccessToken
-    from ...common.errors import ChallengeError
-    from ...state.principal import Principal
+    from ...identity.principal import Principal
 
 
 class Challenger(Protocol):

@@ -10,15 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from ...common.errors import BusyError, ProtocolError
-from ...common.loops import require_loop
+from ..._utils.errors import BusyError, ProtocolError
+from ..._utils.loops import require_loop
 from ...engine.routes import CustomRoute
+from ...identity.owner import owner_of
+from ...identity.principal import ANYONE
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
-from ...state.owner import owner_of
-from ...state.principal import ANYONE
-from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
+from .handshake import fail_question, serve_delete, serve_get, serve_handshake
 from .intake.authenticated import find_principal, principal_of
 from .intake.cors import Cors
 from .intake.guard import Guard
@@ -28,7 +28,7 @@ from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Routes
 from .service import Service
-from .sessions.handshake import fail_question, serve_delete, serve_get, serve_handshake
+from .sessions.environment import Environment
 from .sessions.legacy_sse import Pipe
 from .shutdown import end_on_signals
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
-    from ...state.revocations import Revocation
+    from ...identity.revocation import Revocation
     from .protection.protection import Protection, Public
 
 logger = logging.getLogger(__name__)

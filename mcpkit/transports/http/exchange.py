@@ -9,13 +9,13 @@ from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ...calls.channel import NO_HEADERS
-from ...calls.coroutines import first_step, go_on, within
-from ...calls.shares import Anonymous
-from ...common.addresses import caller_at
-from ...common.errors import ChallengeError
+from ..._utils.addresses import caller_at
+from ..._utils.errors import ChallengeError
+from ...execution.coroutines import first_step, go_on, within
+from ...execution.fair_limits import Anonymous
+from ...identity.principal import ANYONE, Principal
 from ...protocol.request_headers import JoinedHeaders
-from ...state.principal import ANYONE, Principal
+from ...requests.channel import NO_HEADERS
 from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...common.errors import MalformedError, ProtocolError
+from ..._utils.errors import MalformedError, ProtocolError
 from ...engine.subscriptions.listen import LOST, Listen
 from ...engine.subscriptions.mailbox import Pending
+from ...identity.change import Change
+from ...identity.principal import Principal
 from ...protocol import jsonrpc
-from ...state.change import Change
-from ...state.principal import Principal
-from .environment import Environment
 from .exchange import Exchange, Source, event
+from .sessions.environment import Environment
 
 
 class Listener(Source):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ...common.errors import RegistrationError
-from ...common.signatures import unknown_option
+from ..._utils.errors import RegistrationError
+from ..._utils.signatures import unknown_option
 from ...engine.routes import CustomRoute
+from ...identity.principal import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
-from ...state.principal import Principal
 
 DEFAULT_PATH = "/mcp"
 """Path of the MCP endpoint by default."""

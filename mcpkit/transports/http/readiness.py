@@ -7,10 +7,10 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ...calls.coroutines import within
+from ...execution.coroutines import within
 
 if TYPE_CHECKING:
-    from ...state.broker import PubSub
+    from ...storage.broker import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -7,26 +7,26 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ...calls.call import Call
-from ...calls.failures import error_response
-from ...calls.tasks import OVER, Calls, Reply, server_ended
-from ...common.errors import ChallengeError
+from ..._utils.errors import ChallengeError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request
-from ...state.keys import Keys
-from .environment import Environment
+from ...requests.call import Call
+from ...requests.failures import error_response
+from ...requests.running import OVER, Calls, Reply, server_ended
+from ...storage.keys import Keys
 from .exchange import ANSWERED, Exchange, Source
 from .intake.body import Bodies
 from .listener import Listener
 from .readiness import Readiness
+from .sessions.environment import Environment
 from .sessions.legacy_sse import Pipe
 from .sessions.registry import Sessions
 from .shutdown import Ending
 
 if TYPE_CHECKING:
     from ...auth.verifier import TokenVerifier
-    from ...state.revocations import Revocation
+    from ...identity.revocation import Revocation
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Processes the result of a request before it is sent."""

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 from weakref import ref
 
-from ...calls.workers.processes import kill_workers
-from ...common.ending import exit_now
+from ..._utils.ending import exit_now
+from ...execution.processes import kill_workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SLACK = 0.3

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from ...calls.call import Call
-from ...calls.failures import error_response
-from ...common.errors import ProtocolError
+from ..._utils.errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
@@ -15,6 +13,8 @@ from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.messages import Notification, Refusal, Request, invalid, is_initialize, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from ...protocol.types import Json
+from ...requests.call import Call
+from ...requests.failures import error_response
 from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service

@@ -12,7 +12,7 @@ import pytest
 from mcpkit.auth import DevClient, DevUser
 from mcpkit.auth.authority.look import Look, look_of
 from mcpkit.auth.authority.pages import error_page, page
-from mcpkit.state.audit import AuditEvent
+from mcpkit.identity.audit import AuditEvent
 from tests.helpers.oauth_flow import (
     CALLBACK,
     MCP,

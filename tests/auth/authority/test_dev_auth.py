@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
+from mcpkit._utils.errors import RegistrationError
 from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError
-from mcpkit.common.errors import RegistrationError
-from mcpkit.state.audit import AuditEvent
+from mcpkit.identity.audit import AuditEvent
 from mcpkit.storage import Sqlite
 from tests.helpers.oauth_flow import CALLBACK, ORIGIN, AuthServer, site
 from tests.helpers.tables import each_row

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.state.memory import Memory
+from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.tables import each_row
 

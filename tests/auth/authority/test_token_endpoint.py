@@ -12,7 +12,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from mcpkit.auth import DevClient, DevUser, InvalidTokenError, VerifierUnavailableError
-from mcpkit.state.memory import Memory
+from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import MCP, ORIGIN, SSE, AuthServer, Login, redirect_params, submit_login
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from mcpkit import Principal
+from mcpkit._utils.errors import LoginNeededError
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
-from mcpkit.common.errors import LoginNeededError
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS
-from mcpkit.state.memory import Memory
+from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import CALLBACK, PROXY_ORIGIN, PageForms, ProxyServer
 from tests.helpers.tables import each_row
 

@@ -10,13 +10,13 @@ import anyio
 import httpx2
 import pytest
 
+from mcpkit._utils.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import logins
 from mcpkit.auth.proxy.logins import LEASE
-from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
-from mcpkit.state.memory import Memory
-from mcpkit.state.principal import Principal
+from mcpkit.identity.principal import Principal
+from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import ProxyServer
 from tests.helpers.waiting import Clock, until
 

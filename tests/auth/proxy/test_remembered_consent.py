@@ -13,8 +13,8 @@ import pytest
 from mcpkit import Scope
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.proxy.remembered import FIELD
-from mcpkit.state.audit import AuditEvent
-from mcpkit.state.revocations import Revocations
+from mcpkit.identity.audit import AuditEvent
+from mcpkit.identity.revocation import Revocations
 from tests.helpers.oauth_flow import (
     PROXY_MCP,
     PROXY_ORIGIN,

@@ -14,8 +14,8 @@ from mcpkit import Access, Principal, Registry, Server
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import LOST
 from mcpkit.engine.subscriptions.mailbox import Pending
-from mcpkit.state.change import Change
-from mcpkit.state.memory import Memory
+from mcpkit.identity.change import Change
+from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory
 from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated
 from tests.helpers.waiting import until

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, LogHandler, RegistrationError, Server
-from mcpkit.components.context import current_context
-from mcpkit.components.resource_dir import resource_dir
+from mcpkit.context import current_context
 from mcpkit.engine.subscriptions import watching as module
+from mcpkit.identity.change import Change
 from mcpkit.middleware import CallNext, Request, Result
-from mcpkit.state.change import Change
+from mcpkit.providers.directory import resource_dir
 from mcpkit.testing import connect
 from tests.helpers.pipe import Ear, settle, updated
 from tests.helpers.tables import each_row

@@ -17,8 +17,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from mcpkit._utils.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.auth import UpstreamProvider
-from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.storage import Sqlite
 from tests.helpers.fake_idp import (
     CLIENT,

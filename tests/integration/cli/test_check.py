@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit.cli.checking import tokens as module
 from mcpkit.cli.checking.finding import Looked
 from mcpkit.cli.checking.rules.catalogue import RULES, findings
-from mcpkit.cli.checking.tokens import tokens
+from mcpkit.cli.output import tokens as module
+from mcpkit.cli.output.tokens import tokens
 from mcpkit.client.contract.changes import Change, changes
 from mcpkit.client.contract.lockfile import contract_of
 from mcpkit.client.contract.surface import Surface

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from mcpkit.cli.checking.tokens import tokens
 from mcpkit.cli.commands import COMMANDS, overview
+from mcpkit.cli.output.tokens import tokens
 from mcpkit.cli.statuses import Status
 from tests.helpers.tables import each_row
 from tests.integration.cli.workbench_server import PIXEL

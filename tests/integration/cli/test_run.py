@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client
+from mcpkit._utils.start import mcpkit_command, module_command
 from mcpkit.cli.hosts.wanted import server_at
 from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.served import found
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process
-from mcpkit.common.start import mcpkit_command, module_command
 from mcpkit.transports.http.workers import CURE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
@@ -67,7 +67,7 @@ async def test_run_imports_only_what_serving_needs(file: Path) -> None:
     packages = {name.partition(".")[0] for name in ours - least}
     assert packages - sys.stdlib_module_names == {"click", "mcpkit", "server"}
     folders = {name.rpartition(".")[0] for name in ours - least if name.startswith("mcpkit.")}
-    allowed = {"mcpkit", "mcpkit.client", "mcpkit.client.targets", "mcpkit.common"}
+    allowed = {"mcpkit", "mcpkit.client", "mcpkit.client.targets", "mcpkit._utils"}
     assert {each for each in folders if not each.startswith("mcpkit.cli")} <= allowed
     assert "mcpkit.cli.reloading" not in folders
 

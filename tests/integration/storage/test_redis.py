@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.state.queue import Job, Message
-from mcpkit.state.redis_log import LONG
 from mcpkit.storage import Redis
+from mcpkit.storage.queue import Job, Message
+from mcpkit.storage.redis_pubsub import LONG
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Limits, ProtocolError, RegistrationError, ResultOptions, Server, ToolError
-from mcpkit.calls.workers.processes import Processes, kill_workers
-from mcpkit.common.errors import ArgumentsError, ProcessEndedError
+from mcpkit._utils.errors import ArgumentsError, ProcessEndedError
 from mcpkit.exceptions import ResourceNotFoundError
+from mcpkit.execution.processes import Processes, kill_workers
 from mcpkit.testing import connect
 from tests.helpers import process_functions as work
 from tests.helpers.process_client import ROOT, call

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Context, Depends, RegistrationError, Server
-from mcpkit.calls.workers.threads import Threads
-from mcpkit.common.errors import BusyError
+from mcpkit._utils.errors import BusyError
+from mcpkit.execution.threads import Threads
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until

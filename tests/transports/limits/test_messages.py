@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcpkit import Limits, ResultOptions, Server
-from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
 from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.content.lazy import MOST_ITEMS
 from mcpkit.content.plain import DEEPEST
@@ -18,6 +17,7 @@ from mcpkit.engine.methods import _MAX_URI_LENGTH
 from mcpkit.engine.peer import MAX_BATCH
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
+from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE
 from mcpkit.testing import connect
 from tests.helpers.pipe import settle, stateless_meta
 from tests.helpers.raw_client import Answer, Client, Serve, initialize, request, standard_headers

@@ -23,13 +23,13 @@ from mcpkit import (
     Timeouts,
     resource_dir,
 )
-from mcpkit.calls.workers import processes
-from mcpkit.calls.workers.processes import Processes
-from mcpkit.common.errors import ProcessEndedError
+from mcpkit._utils.errors import ProcessEndedError
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.engine.subscriptions.relay import MOST_WAITING, Publisher
+from mcpkit.execution import processes
+from mcpkit.execution.processes import Processes
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks import ledger
 from mcpkit.testing import connect
@@ -347,7 +347,7 @@ async def test_locked_sqlite_gets_503_after_timeout(
         async with serve(Server("s", storage=shared, secret_key="s" * 32)) as client:
             other.execute("BEGIN EXCLUSIVE")
             with monkeypatch.context() as patch:
-                patch.setattr("mcpkit.state.database.DEFAULT_TIMEOUT", 0.1)
+                patch.setattr("mcpkit.storage.database.DEFAULT_TIMEOUT", 0.1)
                 assert (await client.post(initialize()).whole()).status == 503
             other.execute("ROLLBACK")
             await client.initialize()

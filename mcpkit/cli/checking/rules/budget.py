@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from ....protocol.types import Json
+from ...output.tokens import tokens
 from ..finding import Found, Looked, rule
-from ..tokens import tokens
 
 
 @rule("tool-over-budget", "warning")

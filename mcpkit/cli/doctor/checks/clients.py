@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ...._utils.errors import ProtocolError
 from ....client.link.errors import TransportError
-from ....common.errors import ProtocolError
 from ..findings.finding import Seen, quoted
 from ..patients.patient import Patient, there
 

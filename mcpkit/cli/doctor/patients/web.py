@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from ...._utils.version import __version__
 from ....auth.fetching import failure
 from ....auth.libraries import http_library
 from ....auth.urls import is_loopback
-from ....calls.coroutines import within
 from ....client.transports.http.event_stream import EventStream, TooLargeEventError
-from ....common.version import __version__
+from ....execution.coroutines import within
 from ....protocol.jsonrpc import is_object
 from ....protocol.types import Json
 
@@ -85,7 +85,7 @@ class Web:
 
     def _made(self) -> httpx2.AsyncClient:
         """Return another client, whose connections are its own."""
-        from ....common import proxies  # which needs httpx2
+        from ...._utils import proxies  # which needs httpx2
 
         parts = urlsplit(self.url)
         return proxies.client(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from ...._utils.numbers import check_seconds
 from ....auth.fetching import own_client
 from ....auth.urls import MetadataError, canonical, shortened
-from ....common.numbers import check_seconds
 from .catalogue import SEVERITIES
 from .cors import Pages
 from .endpoint import Endpoint

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ....auth.fetching import FetchError, body_of, failure, members_of
 from ....auth.libraries import http_library
 from ....auth.urls import MetadataError, check_url, leads_here, origin
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from ....protocol.jsonrpc import is_array
 from ...transports.http.challenge import Challenge, read_challenges
 

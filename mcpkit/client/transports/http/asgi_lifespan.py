@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from ....calls.coroutines import within
-from ....calls.lifespan import Lifespan, Lifespans
+from ....execution.coroutines import within
+from ....execution.lifespan import Lifespan, Lifespans
 from ....protocol.types import Json
 from ...link.errors import TransportError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....common.listeners import Listeners
+from ...._utils.listeners import Listeners
 from .http_client import HttpClient
 
 

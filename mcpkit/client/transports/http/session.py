@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from ...link.errors import TransportError
 from ...link.transport import TransportListener
 from .cancellation import unhurt

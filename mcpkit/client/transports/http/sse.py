@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Unpack
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from ....protocol.client import OutgoingMessage
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import TransportError

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from ....common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ...._utils.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ....protocol import header_fields, jsonrpc
 from ....protocol.jsonrpc import RequestId, is_object
 from ....protocol.revisions import STATELESS

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import StatusError, TransportError
 from ...link.transport import TransportListener

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from ....calls.coroutines import uncancel
-from ....common.listeners import Listeners
+from ...._utils.listeners import Listeners
+from ....execution.coroutines import uncancel
 from ....protocol.client import OutgoingMessage
 from ....protocol.headers import NAMED_BY, encode
 from ....protocol.revisions import STATELESS

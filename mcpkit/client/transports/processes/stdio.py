@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Final
 
-from ....common.errors import TooLongError
-from ....common.numbers import check_count, check_seconds
+from ...._utils.errors import TooLongError
+from ...._utils.numbers import check_count, check_seconds
 from ....protocol.client import OutgoingMessage
 from ....protocol.unreadable import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing

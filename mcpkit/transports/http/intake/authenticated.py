@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from ....calls.failures import readable
-from ....common.errors import ChallengeError
+from ...._utils.errors import ChallengeError
+from ....identity.principal import ANYONE, Principal
 from ....options import FindPrincipal
-from ....state.principal import ANYONE, Principal
+from ....requests.failures import readable
 from ..exchange import Scope
 from ..statuses import headers_of
 from .refused_body import UnreadError

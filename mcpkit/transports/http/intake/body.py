@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Mapping
 from inspect import iscoroutine
 from io import BytesIO
 
-from ....calls.coroutines import first_step, go_on, uncancel, within
-from ....calls.shares import Shares
+from ....execution.coroutines import first_step, go_on, uncancel, within
+from ....execution.fair_limits import Shares
 from ..exchange import Exchange, RefusedError
 from ..options import Settings
 from .refused_body import Message, UnreadError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from ..exchange import Receive, RefusedError, Scope, Send
 
 Message = MutableMapping[str, Any]

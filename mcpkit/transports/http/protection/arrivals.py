@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....state.owner import digest_of
+from ....identity.owner import digest_of
 
 if TYPE_CHECKING:
-    from ....state.audit import AuditLog
-    from ....state.principal import Principal
-    from ....state.revocations import Revocation
+    from ....identity.audit import AuditLog
+    from ....identity.principal import Principal
+    from ....identity.revocation import Revocation
 
 _MOST_KEPT = 10_000
 """Maximum number of remembered principals. Beyond it, the least recent logins are forgotten."""

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...._utils.addresses import caller_at
+from ...._utils.errors import ChallengeError
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
-from ....common.addresses import caller_at
-from ....common.errors import ChallengeError
+from ....identity.principal import ANYONE, Principal
 from ....protocol.revisions import HANDSHAKE
-from ....state.principal import ANYONE, Principal
 from ..exchange import RefusedError
 from ..intake.refused_body import UnreadError
 from ..statuses import headers_of
@@ -19,9 +19,9 @@ from .bearer import MalformedAuthorizationError, bearer_token, challenge
 from .verification import REVOKED, Verification
 
 if TYPE_CHECKING:
-    from ....state.audit import AuditLog
-    from ....state.revocations import Revocation, Revocations
-    from ....state.scopes import Scopes
+    from ....identity.audit import AuditLog
+    from ....identity.revocation import Revocation, Revocations
+    from ....identity.scopes import Scopes
 
 _MOST_KEPT = 10_000
 """Maximum cached tokens. Beyond it, the oldest are verified again."""

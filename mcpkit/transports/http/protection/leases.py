@@ -13,12 +13,12 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ....state.owner import owner_of
+from ....identity.owner import owner_of
 from ..exchange import Exchange, RefusedError
 
 if TYPE_CHECKING:
     from ....auth.verifier import AccessToken
-    from ....state.revocations import Revocation
+    from ....identity.revocation import Revocation
     from ..challenger import Challenger
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ....auth.verifier import TokenVerifier
     from ....engine.engine import Engine
-    from ....state.revocations import Revocation
+    from ....identity.revocation import Revocation
 
 
 class Resource(NamedTuple):

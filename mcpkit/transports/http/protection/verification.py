@@ -9,16 +9,16 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
-from ....calls.shares import Shares
-from ....state.meter import measuring
+from ....execution.fair_limits import Shares
+from ....identity.meter import measuring
 from ..intake.refused_body import UnreadError
 from .arrivals import Arrivals
 
 if TYPE_CHECKING:
-    from ....state.audit import AuditLog
-    from ....state.principal import Principal
-    from ....state.revocations import Revocation, Revocations
-    from ....state.scopes import Scopes
+    from ....identity.audit import AuditLog
+    from ....identity.principal import Principal
+    from ....identity.revocation import Revocation, Revocations
+    from ....identity.scopes import Scopes
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ....state.principal import Principal
+from ....identity.principal import Principal
 from .record import OWNER, QUESTION, Record, unreachable
 
 if TYPE_CHECKING:
-    from ....calls.runtime import Runtime
-    from ....state.revocations import Revocations
+    from ....identity.revocation import Revocations
+    from ....requests.runtime import Runtime
 
 
 async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: str) -> None:

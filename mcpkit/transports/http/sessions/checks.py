@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 from .remote import CHECK
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ....calls.coroutines import first_step, go_on, within
+from ....execution.coroutines import first_step, go_on, within
 
 if TYPE_CHECKING:
     from .record import Record

@@ -13,8 +13,8 @@ from ....protocol.types import Json
 from .events import Kept
 
 if TYPE_CHECKING:
-    from ....state.keys import Keys
-    from ....state.shared import Storage
+    from ....storage.base import Storage
+    from ....storage.keys import Keys
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Journal:
     def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
         self._records: _Records
         if shared.is_persistent:
-            from ....state.sealed import Sealed
+            from ....storage.encrypted import Sealed
 
             self._records = Sealed(shared, keys, "events")
         else:
@@ -365,7 +365,7 @@ class Journal:
         return await self._records.put(key, value, version=page.version, ttl=self._ttl)
 
     async def _get(self, key: str) -> tuple[Json, str] | None:
-        from ....state.sealed import UnreadableRecordError
+        from ....storage.encrypted import UnreadableRecordError
 
         try:
             return await self._records.get(key)

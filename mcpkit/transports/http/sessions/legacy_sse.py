@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ....engine.connection import Connection
-from ..environment import Environment
 from ..exchange import Exchange, Source, event
+from .environment import Environment
 
 if TYPE_CHECKING:
+    from ...._utils.errors import ProtocolError
     from ....auth.verifier import AccessToken
-    from ....common.errors import ProtocolError
-    from ....state.revocations import Revocation
+    from ....identity.revocation import Revocation
 
 
 class Pipe(Source):

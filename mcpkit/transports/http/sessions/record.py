@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ....common.errors import BusyError
+from ...._utils.errors import BusyError
 from .remote import CHANGED
 from .token import SessionToken
 
 if TYPE_CHECKING:
-    from ....state.broker import PubSub
+    from ....storage.broker import PubSub
     from .remote import Remote
 
 logger = logging.getLogger(__name__)

@@ -22,16 +22,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ....calls.shares import Shares
-from ....common.errors import BusyError, ChallengeError
+from ...._utils.errors import BusyError, ChallengeError
+from ....execution.fair_limits import Shares
+from ....identity.change import LIST_NAMES
+from ....identity.owner import owner_of
 from ....protocol.eras import Handshake
-from ....state.change import LIST_NAMES
-from ....state.keys import Keys
-from ....state.memory import Memory
-from ....state.owner import owner_of
-from ..environment import Environment
+from ....storage.keys import Keys
+from ....storage.memory import Memory
 from ..exchange import Exchange
 from .belonging import adopt, is_revoked
+from .environment import Environment
 from .freshness import Freshness, in_time
 from .record import OWNER, Record, unreachable
 from .remote import ENDED
@@ -40,7 +40,7 @@ from .succession import Succession
 from .token import Minted, SessionToken, issue, read
 
 if TYPE_CHECKING:
-    from ....state.revocations import Revocation
+    from ....identity.revocation import Revocation
 
 logger = logging.getLogger(__name__)
 

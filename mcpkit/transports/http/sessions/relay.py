@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ....calls.coroutines import within
-from ....common.errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ...._utils.errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ..exchange import Exchange, Source, event
 from .remote import TAKEN
 from .streams import EventId, not_kept, read_event_id
 
 if TYPE_CHECKING:
-    from ..environment import Environment
+    from .environment import Environment
     from .journal import Journal, Page
     from .record import Record
     from .streams import Streams

@@ -8,10 +8,10 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ....calls.coroutines import within
+from ....execution.coroutines import within
 
 if TYPE_CHECKING:
-    from ....state.broker import PubSub
+    from ....storage.broker import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....calls.asking.pending import OpenQuestions
-from ....calls.channel import StandaloneChannel
-from ....common.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
+from ...._utils.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
+from ....requests.channel import StandaloneChannel
+from ....requests.client_requests import OpenQuestions
 from ..exchange import Exchange, Source
 from ..statuses import headers_of, status_of
 from .streams import Stream, Streams

@@ -12,23 +12,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ....calls.asking.pending import OpenQuestions
-from ....calls.tasks import Calls, Reply, server_ended
-from ....common.errors import BusyError, ProtocolError
+from ...._utils.errors import BusyError, ProtocolError
 from ....engine.peer import Peer
+from ....identity.change import Change
+from ....identity.owner import owner_of
+from ....identity.principal import Principal
 from ....protocol import jsonrpc
 from ....protocol.eras import Envelope, Handshake
 from ....protocol.jsonrpc import is_array, is_id, is_object
 from ....protocol.messages import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY
 from ....protocol.types import Json
-from ....state.change import Change
-from ....state.owner import owner_of
-from ....state.principal import Principal
-from ..environment import Environment
+from ....requests.client_requests import OpenQuestions
+from ....requests.running import Calls, Reply, server_ended
 from ..exchange import Exchange
 from .beside import Beside
 from .checks import Checks
+from .environment import Environment
 from .record import OWNER, QUESTION, Record
 from .relay import Relay
 from .remote import ANSWERED, CANCELLED, CHANGED, CHECK, CHECKED, ENDED, SAID, TAKEN, TOLD, Refreshing

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 
-from ....state.keys import Keys
-from ....state.shared import Storage
+from ....storage.base import Storage
+from ....storage.keys import Keys
 from .record import TOKEN, key_of
 from .token import SessionToken, is_newest, is_short, read, read_known
 

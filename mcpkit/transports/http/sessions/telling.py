@@ -6,18 +6,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ....common.errors import BusyError
+from ...._utils.errors import BusyError
 from ....engine.subscriptions.hub import ChangeListener
 from ....engine.subscriptions.listen import notification
 from ....engine.subscriptions.mailbox import Pending
-from ....state.change import Change
+from ....identity.change import Change
 from ..exchange import Exchange
 from .remote import SAID
 from .streams import Stream, Streams
 
 if TYPE_CHECKING:
     from ....protocol.eras import Handshake
-    from ..environment import Environment
+    from .environment import Environment
     from .record import Record
 
 _TELLER = "teller"

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from ....identity.change import ListName
 from ....protocol.eras import Client
 from ....protocol.types import Json
-from ....state.change import ListName
-from ....state.keys import Keys
+from ....storage.keys import Keys
 
 MAX_LENGTH = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Principal, Server
-from mcpkit.state.revocations import MOST_HEARD, Revocations
+from mcpkit.identity.revocation import MOST_HEARD, Revocations
 from mcpkit.storage import Memory
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases

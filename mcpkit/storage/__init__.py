@@ -1,0 +1,40 @@
+"""Storage of a server: in memory, in an SQLite file, or in Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .base import Storage
+    from .broker import PubSub
+    from .memory import Memory
+    from .queue import Queue
+    from .redis import Redis
+    from .sqlite import Sqlite
+    from .store import Store, StoredValue
+else:
+    from .._utils.late_names import late_names
+
+    __getattr__ = late_names(
+        globals(),
+        {
+            ".broker": "PubSub",
+            ".memory": "Memory",
+            ".queue": "Queue",
+            ".redis": "Redis",
+            ".base": "Storage",
+            ".sqlite": "Sqlite",
+            ".store": "Store StoredValue",
+        },
+    )
+
+__all__ = [
+    "Memory",
+    "PubSub",
+    "Queue",
+    "Redis",
+    "Sqlite",
+    "Storage",
+    "Store",
+    "StoredValue",
+]
