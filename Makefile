@@ -44,11 +44,11 @@ help:
 	@echo 'make test-lowest  the unit tests with the lowest version of each dependency'
 	@echo 'make test-all     the suite on every CPython from 3.10 to 3.13 that this machine has'
 	@echo 'make check        formatting, lint, types, documentation, tests'
-	@echo 'make lint         formatting and lint'
+	@echo 'make lint         formatting, lint, and layers of imports'
 	@echo 'make types        mypy, on this platform and as on Windows, and pyright'
 	@echo 'make docs         the documentation, built strictly into site/'
 	@echo 'make conformance  the official conformance suite against a server over HTTP, as a table'
-	@echo 'make house        counts of the code, its picture, the tests of public names, the catalogue of messages'
+	@echo 'make house        counts of the code, the tests of public names, the catalogue of messages'
 	@echo 'make bench        the benchmark against other servers; bench/README.md lists the other benchmarks'
 	@echo 'make hosts        hosts and agents that connect, log in and call; CONTRIBUTING.md lists the other long runs'
 	@echo 'make chaos        replicas and workers that are killed, and a Redis in trouble: half an hour'
@@ -168,6 +168,7 @@ check: lint types docs test
 lint: .venv/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/lint-imports --no-logo --no-cache
 
 types: mypy pyright
 
@@ -230,8 +231,7 @@ hosts: setup .hosts/.installed $(AGENTS:%=.hosts/%/.installed)
 	@PYTHONPATH=. $(PY) tests/hosts/run.py
 
 house: .venv/.package
-	@$(PY) bench/house/counts.py
-	@$(PY) bench/house/picture.py
+	@$(PY) bench/house/plain.py --update
 	@$(PY) bench/house/public_names.py
 	@$(PY) bench/house/messages.py
 	@$(PY) bench/house/public_api.py

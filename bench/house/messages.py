@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from imports import PACKAGE, ROOT
+from plain import PACKAGE, ROOT
 
 PAGE: Final = ROOT / "docs" / "reference" / "errors.md"
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})

@@ -11,7 +11,7 @@ from typing import Final
 
 import griffe
 
-from imports import ROOT
+from plain import ROOT
 
 SNAPSHOT: Final = ROOT / "tests" / "house" / "public_api.txt"
 MODULES: Final = (

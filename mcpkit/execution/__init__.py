@@ -1,4 +1,4 @@
-"""Requests of a handler to the client: as server requests, or by repeating the call with the answers.
+"""Execution of handlers: event loop, worker threads, worker processes, and the lifespan.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Storage shared by processes, principals, scopes, and change notifications.
+"""Principals, scopes, the audit log, revocation, and recipients of change notifications.
 
 Internal: it may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Worker threads and worker processes, for functions that would block the event loop.
+"""Providers: components that are looked up at each request, and folders served as resources.
 
 Internal: it may change at any time.
 """

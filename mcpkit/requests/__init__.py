@@ -1,4 +1,4 @@
-"""Execution of one request: limits, timeouts, worker threads and processes, and requests to the client.
+"""The life of one request: limits, cancellation, notifications, results, and requests to the client.
 
 Internal: it may change at any time.
 """

@@ -67,29 +67,6 @@ def test_reference_has_every_public_name() -> None:
     assert not missing
 
 
-def test_architecture_page_has_every_file_of_the_package() -> None:
-    house = next(
-        block.text
-        for block in blocks_of((DOCS / "architecture.md").read_text())
-        if block.title == "The house"
-    )
-    package = ROOT / "mcpkit"
-    files = {
-        path.relative_to(package).as_posix() for path in package.rglob("*.py") if path.name != "__init__.py"
-    }
-
-    shown = set()
-    folder = ""
-    for line in house.splitlines():
-        name = line.split()[0]
-        if name.endswith("/"):
-            folder = name
-        elif name != "__init__.py":
-            shown.add(folder + name if line.startswith("  ") else name)
-
-    assert shown == files
-
-
 # The runner itself
 
 OUTPUT = '\n```text title="Output"\n{}\n```\n'

@@ -1,4 +1,4 @@
-"""Rules of the code that no linter knows: floors, private names, what is public, comments, paths and dependencies."""
+"""Rules of the code that no linter knows: counts, public names, comments, paths and dependencies."""
 
 from __future__ import annotations
 
@@ -16,65 +16,23 @@ from typing import Final
 import pytest
 
 import mcpkit
-from counts import counts, kept
-from floors import Floors, rooms
-from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, imports, reaches, read
 from mcpkit.testing import connect
 from messages import PAGE as MESSAGES
 from messages import page as messages
-from picture import DRAWN, draw
+from plain import PACKAGE, ROOT, counts, recorded
 from tests.typed.author import server as typed_server
 
 pytestmark = pytest.mark.slow
 
 
-MOST_ENTRIES = 26
 MOST_LINES = 500
 
 
-@pytest.fixture(scope="module")
-def trees() -> Trees:
-    """The code of the package."""
-    return read(PACKAGE)
-
-
-@pytest.fixture(scope="module")
-def graph(trees: Trees) -> Graph:
-    """The imports of its modules."""
-    return imports(trees, PACKAGE.name)
-
-
-def test_counts_do_not_grow(trees: Trees, graph: Graph) -> None:
-    now = counts(PACKAGE, trees, graph)
-    assert list(kept()) == list(now)
-    grown = {name: count for name, count in now.items() if count > kept()[name]}
-    assert not grown, "bench/house/counts.py -v lists the places"
-
-
-def test_modules_and_floors_match(trees: Trees) -> None:
-    floors = Floors.declared()
-    missing = [module for module in trees if floors.entry(module) is None]
-    assert missing == [], "add them to tests/house/floors.txt"
-    used = {floors.entry(module) for module in trees}
-    assert [entry for row in floors.rows for entry in row if entry not in used] == []
-
-
-def test_imports_run_downward_without_circles(graph: Graph) -> None:
-    assert circles(graph) == []
-    assert circles(rooms(graph)) == []
-    assert [f"{low} imports {high}" for low, high in Floors.declared().upward(graph)] == []
-
-
-def test_private_names_are_used_in_their_module_only(trees: Trees) -> None:
-    assert list(map(str, reaches(trees, PACKAGE.name))) == []
-
-
-def test_package_root_has_few_entries() -> None:
-    assert len(entries(PACKAGE)) <= MOST_ENTRIES, entries(PACKAGE)
-
-
-def test_picture_in_the_documentation_is_current(graph: Graph) -> None:
-    assert DRAWN.read_text("utf-8") == draw(graph, Floors.declared()), "run `make house`"
+def test_counts_do_not_grow() -> None:
+    now = counts()
+    assert list(recorded()) == list(now)
+    grown = {name: count for name, count in now.items() if count > recorded()[name]}
+    assert not grown, "bench/house/plain.py -v lists the places"
 
 
 def test_catalogue_of_messages_is_current() -> None:
