@@ -44,8 +44,9 @@ def check_access(call: Call, guarded: Guarded) -> None:
         raise shortfall(call, guarded.scopes)
     if principal.id is None and call.runtime.is_protected and not guarded.is_anonymous:
         check_identified(call)
-    if guarded.optional_scopes and (hold := getattr(call.channel, "hold", None)) is not None:
-        hold()
+    # A channel of the author's own need not know of HTTP.
+    if guarded.optional_scopes and (defer := getattr(call.channel, "defer_response", None)) is not None:
+        defer()
 
 
 def check_identified(call: Call) -> None:

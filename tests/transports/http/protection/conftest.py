@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -66,6 +67,8 @@ def make(table: Table, done: list[str]) -> Callable[..., Server]:
                 await ctx.report_progress(1, 2)
             if once:
                 await ctx.once("add", lambda: done.append("once"))
+            if late:
+                await asyncio.sleep(0.05)
             if pinned:
                 ctx.require_scopes("notes:admin", "mail")
             done.append("added")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Access, CacheHint, Context, RegistrationError, Server, ServerOptions, tool
+from mcpkit import Access, CacheHint, Context, HttpOptions, RegistrationError, Server, ServerOptions, tool
 from mcpkit.auth import AuditEvent
 from mcpkit.storage import Memory
 from tests.helpers.engines import make_engine
@@ -228,6 +228,18 @@ async def test_require_challenges_for_all_scopes_at_once(client: Client, done: l
     assert done == []
     assert (await client.call_tool("add", {"pinned": True}, headers=ADMIN).whole()).status == 200
     assert done == ["added"]
+
+
+async def test_require_challenges_after_sse_delay(server: Server, serve: Serve) -> None:
+    arguments = {"pinned": True, "late": True}
+    async with serve(server, http=HttpOptions(sse_after=0.01)) as client:
+        session = await session_of(client, WRITER)
+        for call in (client.call_tool, session.call_tool):
+            answer = await call("add", arguments, headers=WRITER).whole()
+            assert (answer.status, answer.headers["www-authenticate"]) == (
+                403,
+                challenge_for("notes:admin mail"),
+            )
 
 
 async def test_require_after_output_is_error_result(client: Client, done: list[str]) -> None:
