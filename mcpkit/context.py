@@ -15,7 +15,7 @@ from .requests.reporting import HttpContext, Reporting
 
 if TYPE_CHECKING:
     from .requests.sync_context import SyncContext
-    from .storage.store import Store
+    from .storage.base import Store
 
 State = TypeVar("State", default=Any)
 

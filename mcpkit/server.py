@@ -148,9 +148,9 @@ class Server(Serving, Registry, ServerBase):
         check_group("options", options, ServerOptions)
         timeouts = Timeouts.of(timeouts)
         if storage is not None:
-            from .storage.base import check_shared
+            from .storage.base import check_storage
 
-            check_shared(storage, secret_key)
+            check_storage(storage, secret_key)
         if options.encrypt_state:
             from .storage.keys import aes_gcm
 
@@ -230,7 +230,7 @@ class Server(Serving, Registry, ServerBase):
             self.engine.lead_to(self.engine.methods.dispatch)
             return
         from .engine.chain import through
-        from .storage.task_meter import TaskMeter
+        from .storage.base import TaskMeter
 
         self.engine.runtime.task_meters = tuple(hook for _, hook in hooks if isinstance(hook, TaskMeter))
 

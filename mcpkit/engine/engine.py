@@ -162,9 +162,9 @@ class Engine:
             stack.callback(self.hubs.here().publish())
             if self.runtime.storage.is_persistent and not self._has_looked:
                 self._has_looked = True
-                from ..storage.encrypted import tell_unreadable
+                from ..storage.keys import log_unreadable_records
 
-                looking = asyncio.create_task(tell_unreadable(self.runtime.storage, self.runtime.keys))
+                looking = asyncio.create_task(log_unreadable_records(self.runtime.storage, self.runtime.keys))
                 stack.callback(looking.cancel)
             await stack.enter_async_context(
                 self.lifespans.serving(family(self.catalog), self.entrance.guard, self.runtime.end_detached)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..storage.task_meter import TaskMeter
+    from ..storage.base import TaskMeter
     from .access_log import AccessLog
     from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
     from .rate_limit import RateLimit, RateLimitError

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from time import monotonic
 
-from ..storage.gcra import take_tokens
+from ..storage.base import take_tokens
 
 
 class Buckets:

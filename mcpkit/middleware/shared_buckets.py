@@ -13,7 +13,7 @@ from ..identity.owner import digest_of
 from .buckets import Buckets
 
 if TYPE_CHECKING:
-    from ..storage.broker import PubSub
+    from ..storage.base import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from ..storage.task_meter import TaskMeter
+from ..storage.base import TaskMeter
 
 if TYPE_CHECKING:
     from opentelemetry import metrics
 
+    from ..storage.base import Waits
     from ..storage.queue import QueueStats
-    from ..storage.task_meter import Waits
 
 _BUCKETS = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400)
 """Seconds: a task takes what it takes."""

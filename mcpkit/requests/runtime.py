@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from ..identity.principal import Principal
     from ..identity.scopes import Scopes
     from ..options import Limits, ServerOptions, Timeouts
-    from ..storage.base import Storage
+    from ..storage.base import Storage, TaskMeter
     from ..storage.keys import Keys
-    from ..storage.membership import Presence
-    from ..storage.task_meter import TaskMeter
+    from ..storage.membership import Membership
 
 
 class Runtime:
@@ -105,7 +104,7 @@ class Runtime:
         self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
         self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Alone]] = WeakKeyDictionary()
         self.task_meters: tuple[TaskMeter, ...] = ()
-        self.presences: set[Presence] = set()
+        self.presences: set[Membership] = set()
         self._make_keys = make_keys
 
     @cached_property

@@ -5,26 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .base import Storage
-    from .broker import PubSub
+    from .base import PubSub, Storage, Store, StoredValue
     from .memory import Memory
     from .queue import Queue
     from .redis import Redis
     from .sqlite import Sqlite
-    from .store import Store, StoredValue
 else:
     from .._utils.late_names import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            ".broker": "PubSub",
+            ".base": "PubSub Storage Store StoredValue",
             ".memory": "Memory",
             ".queue": "Queue",
             ".redis": "Redis",
-            ".base": "Storage",
             ".sqlite": "Sqlite",
-            ".store": "Store StoredValue",
         },
     )
 

@@ -12,13 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 from weakref import finalize
 
 from .._utils.installation import install_command
-from .gcra import slack_of
+from .base import StoredValue, bucket_slack, check_put
 from .redis_link import Link
 from .redis_options import check_options
 from .redis_pubsub import Log, decoded, encoded
 from .redis_queue import RedisQueue
 from .redis_scripts import CLAIM, DELETE, ERASE, ITEMS, PUT, SPEND, WRITE
-from .store import StoredValue, check_put
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -150,7 +149,7 @@ class Redis(RedisQueue):
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take `cost` tokens from the bucket `key`; return 0.0, or the seconds to wait."""
         link, _ = self._opened()
-        args = (repr(every), burst, cost, repr(slack_of(every)))
+        args = (repr(every), burst, cost, repr(bucket_slack(every)))
         wait = await link.run(link.script(SPEND, (self._key(b"b:", key),), *args))
         assert isinstance(wait, bytes), "SPEND must return a number"
         return float(wait)

@@ -7,11 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .queue import Added, Job, LeasedJobs, Message, QueueStats, check_job, server_of
+from .queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
 from .redis_link import Link, Reply, Text
 from .redis_pubsub import LONG, MOST_MESSAGES, Log, decoded, encoded
 from .redis_queue_scripts import ADD, CHANGE, OWNED, RENEW, TAKE, WAITING
-from .turns import Turns
 
 _SHARD = b"q{0}:"
 """Beginning of the keys of all jobs, with a hash tag. There is one shard; others would be chosen by the owner."""
@@ -34,7 +33,7 @@ class RedisQueue(ABC):
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
         self._jobs = prefix + _SHARD
-        self._turns = Turns()
+        self._turns = RoundRobin()
 
     @abstractmethod
     def _opened(self) -> tuple[Link, Log]:
@@ -114,7 +113,7 @@ class RedisQueue(ABC):
             assert isinstance(each, list), "TAKE must return each job as a list"
             jobs.append(_job(each[:4]))
             assert isinstance(each[4], bytes), "TAKE must return the queue of each job"
-            self._turns.serve(decoded(each[4]))
+            self._turns.served(decoded(each[4]))
         return LeasedJobs(int(now) / 1e6, jobs)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:

@@ -14,11 +14,10 @@ from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from . import gcra
+from .base import StoredValue, check_put, take_tokens
 from .database import Database
 from .sqlite_pubsub import Bulletin, post, trim
 from .sqlite_queue import SMALL, SqliteQueue
-from .store import StoredValue, check_put
 from .tables import Synchronous
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -131,7 +130,7 @@ class Sqlite(SqliteQueue):
             def look() -> tuple[bool, float, float]:
                 row, now = connection.execute(_FULL_AT, (key,)).fetchone(), self._clock()
                 before = now if row is None else row[0]
-                full_at, wait = gcra.take_tokens(before, now, every=every, burst=burst, cost=cost)
+                full_at, wait = take_tokens(before, now, every=every, burst=burst, cost=cost)
                 return full_at != before, full_at, wait
 
             is_other, full_at, wait = look()

@@ -9,9 +9,8 @@ from math import inf
 from typing import TypeVar
 
 from .database import Database
-from .queue import Added, Job, LeasedJobs, Message, QueueStats, check_job, server_of
+from .queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
 from .sqlite_pubsub import Bulletin, post
-from .turns import Turns
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class SqliteQueue:
         self._database = database
         self._bulletin = bulletin
         self._clock = clock
-        self._turns = Turns()
+        self._turns = RoundRobin()
 
     async def add(
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
@@ -122,7 +121,7 @@ class SqliteQueue:
         def take(connection: sqlite3.Connection) -> LeasedJobs:
             now = self._clock()
             jobs: list[Job] = []
-            for number in self._turns.deal(ready(connection, now - ready_for), limit):
+            for number in self._turns.choose(ready(connection, now - ready_for), limit):
                 connection.execute(_TAKE, (now + lease, number))
                 jobs.append(_job(connection.execute(_TAKEN, (number,)).fetchone()))
             return LeasedJobs(now, jobs)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from .._utils.errors import BusyError
-from ..storage.broker import PubSub
+from ..storage.base import PubSub
 from ..storage.keys import Keys
 from ..storage.queue import Added, Job, Message, Queue
 from .record import FORMAT, Record

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from ..execution import forks
-from ..storage.broker import PubSub
+from ..storage.base import PubSub
 from ..storage.queue import Job, Queue
 from .leases import Hold, Leases
 from .orphans import Giving, Orphans

@@ -15,10 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.storage import Memory, Sqlite
-from mcpkit.storage import encrypted as sealed
-from mcpkit.storage.encrypted import NewerRecordError, Sealed, UnreadableRecordError
-from mcpkit.storage.keys import Keys
+from mcpkit.storage import Memory, Sqlite, keys
+from mcpkit.storage.keys import (
+    EncryptedRecords,
+    Keys,
+    NewerRecordError,
+    UnreadableRecordError,
+    log_unreadable_records,
+)
 from tests.helpers.waiting import until
 
 OLD = "the old secret of the station"
@@ -119,8 +123,8 @@ def store() -> Memory:
     return Memory()
 
 
-def sealed_with(store: Any, *secrets: str, name: str = "notes", prefix: str = "grants") -> Sealed:
-    return Sealed(store, Keys(secrets, name), prefix)
+def sealed_with(store: Any, *secrets: str, name: str = "notes", prefix: str = "grants") -> EncryptedRecords:
+    return EncryptedRecords(store, Keys(secrets, name), prefix)
 
 
 async def stored_values(store: Memory) -> dict[str, Any]:
@@ -167,7 +171,7 @@ async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(
 
 
 @pytest.mark.anyio
-async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory) -> None:
+async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory, caplog) -> None:
     first = await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
     both, new = sealed_with(store, NEW, OLD), sealed_with(store, NEW)
     found = await both.get("a")
@@ -175,20 +179,22 @@ async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory) -> 
     assert found[0] == RECORD
     assert found[1] != first
     assert await both.get("a") == await new.get("a") == found
-    assert await new.unreadable() == 0
+    await log_unreadable_records(store, Keys([NEW], "notes"))
+    assert "cannot decrypt" not in caplog.text
 
 
 @pytest.mark.anyio
-async def test_get_of_a_later_format_fails_and_keeps_the_record(store: Memory, monkeypatch) -> None:
+async def test_get_of_a_later_format_fails_and_keeps_the_record(store: Memory, monkeypatch, caplog) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(sealed, "_FORMAT", 2)
+        patch.setattr(keys, "_FORMAT", 2)
         await sealed_with(store, NEW).put("a", RECORD, version=None, ttl=60)
     before = await stored_values(store)
     message = r"'notes/sealed/grants/a' was written by a later version.*Update mcpkit"
     with pytest.raises(NewerRecordError, match=message):
         await sealed_with(store, NEW, OLD).get("a")
     assert await sealed_with(store, NEW).put("a", {}, version=None, ttl=60) is None
-    assert await sealed_with(store, NEW).unreadable() == 0
+    await log_unreadable_records(store, Keys([NEW], "notes"))
+    assert "cannot decrypt" not in caplog.text
     assert await stored_values(store) == before
 
 
@@ -198,7 +204,7 @@ async def test_server_start_logs_unreadable_records_once(tmp_path: Path, caplog,
     for number in range(3):
         await sealed_with(shared, OLD).put(str(number), RECORD, version=None, ttl=60)
     with monkeypatch.context() as patch:
-        patch.setattr(sealed, "_FORMAT", 2)
+        patch.setattr(keys, "_FORMAT", 2)
         await sealed_with(shared, NEW, prefix="clients").put("a", RECORD, version=None, ttl=60)
     servers = [Server("notes", storage=Sqlite(tmp_path / "notes.db"), secret_key=NEW) for _ in range(2)]
     with caplog.at_level(logging.WARNING, "mcpkit"):

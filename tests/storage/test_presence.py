@@ -10,15 +10,15 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from mcpkit.storage.membership import _FORGOTTEN, MISSED, Presence
+from mcpkit.storage.membership import _FORGOTTEN, MISSED, Membership
 from tests.helpers.engines import delete, done, put
 from tests.helpers.waiting import Clock, over, until
 
 
-def beat(*members: Presence, times: int = 1) -> None:
+def beat(*members: Membership, times: int = 1) -> None:
     for _ in range(times):
         for each in members:
-            done(each.look())
+            done(each.poll())
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def engine() -> Memory:
 
 
 @pytest.fixture
-def processes(engine: Memory) -> list[Presence]:
+def processes(engine: Memory) -> list[Membership]:
     """Three processes that have seen each other, the first two the latest beat of the third."""
-    present = [Presence(engine, "s", process) for process in "abc"]
+    present = [Membership(engine, "s", process) for process in "abc"]
     beat(*present, *present, *present[:2])
     return present
 
@@ -71,15 +71,15 @@ class FailingStore(Memory):
 @pytest.mark.anyio
 async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(caplog) -> None:
     store = FailingStore()
-    here, there = (Presence(store, "s", process, beat=0.001) for process in "ab")
+    here, there = (Membership(store, "s", process, beat=0.001) for process in "ab")
     tasks = [asyncio.create_task(each.run()) for each in (here, there)]
     await until(lambda: here.count() == there.count() == 2)
     store.fails = True
     await until(lambda: "cannot see which other processes are running" in caplog.text)
     await over(tasks[1])
-    looks = here._looks
+    polls = here._polls
     await asyncio.sleep(0.02)
-    assert here._looks == looks
+    assert here._polls == polls
     assert not here.is_gone("b")
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 2, (
         "each process logs it once"

@@ -12,9 +12,8 @@ from hashlib import sha256
 
 from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...storage.encrypted import NewerRecordError, Sealed
-from ...storage.keys import Keys
-from ...storage.store import Store
+from ...storage.base import Store
+from ...storage.keys import EncryptedRecords, Keys, NewerRecordError
 from ..base64url import decode, encode
 from .errors import OAuthError
 
@@ -100,8 +99,8 @@ class Grants:
     def __init__(
         self, store: Store, keys: Keys, clock: Callable[[], float] = time.time, place: str = ""
     ) -> None:
-        self._records = Sealed(store, keys, f"grants/{place}" if place else "grants")
-        self._answered = Sealed(store, keys, "answered")
+        self._records = EncryptedRecords(store, keys, f"grants/{place}" if place else "grants")
+        self._answered = EncryptedRecords(store, keys, "answered")
         self._keys = keys
         self._clock = clock
 

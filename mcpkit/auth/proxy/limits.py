@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...identity.audit import AuditLog
 from ...identity.owner import digest_of
-from ...storage.broker import PubSub
+from ...storage.base import PubSub
 from ..authority.callers import caller_of, is_unbelieved_proxy
 from ..authority.errors import NOT_KEPT
 from ..authority.look import Look

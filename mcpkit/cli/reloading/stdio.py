@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..._utils.installation import install_command
 from ..._utils.start import mcpkit_command
-from ...storage.keys import SECRET_VARIABLE
+from ...storage.base import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,
     hold_standard_descriptors,

@@ -22,7 +22,7 @@ from .mailbox import Mailbox
 from .watching import Watches
 
 if TYPE_CHECKING:
-    from ...storage.broker import PubSub
+    from ...storage.base import PubSub
 
 logger = logging.getLogger(__name__)
 

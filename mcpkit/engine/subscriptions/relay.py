@@ -19,7 +19,7 @@ from ...protocol.types import Json
 from .mailbox import Mailbox
 
 if TYPE_CHECKING:
-    from ...storage.broker import PubSub
+    from ...storage.base import PubSub
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from .events import Shelf
 from .remote import Remote
 
 if TYPE_CHECKING:
-    from ....storage.broker import PubSub
-    from ....storage.membership import Presence
+    from ....storage.base import PubSub
+    from ....storage.membership import Membership
     from ..exchange import Exchange
     from ..protection.leases import Leases
     from .journal import Journal
@@ -65,11 +65,11 @@ class Environment:
         self.process = os.urandom(4).hex()
         self.is_shared = not engine.runtime.is_alone
         self.remote = Remote(self.broker, engine.runtime.name, self.process)
-        self.presence: Presence | None = None
+        self.presence: Membership | None = None
         if self.is_shared:
-            from ....storage.membership import Presence
+            from ....storage.membership import Membership
 
-            self.presence = Presence(self.broker, engine.runtime.name, self.process)
+            self.presence = Membership(self.broker, engine.runtime.name, self.process)
         self.journal: Journal | None = None
         if self.is_shared and not settings.stateless:
             from .journal import Journal

@@ -139,9 +139,9 @@ class Journal:
     def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
         self._records: _Records
         if shared.is_persistent:
-            from ....storage.encrypted import Sealed
+            from ....storage.keys import EncryptedRecords
 
-            self._records = Sealed(shared, keys, "events")
+            self._records = EncryptedRecords(shared, keys, "events")
         else:
             self._records = _Plain(shared, f"{keys.name}/events/")
         self._ttl = ttl
@@ -365,7 +365,7 @@ class Journal:
         return await self._records.put(key, value, version=page.version, ttl=self._ttl)
 
     async def _get(self, key: str) -> tuple[Json, str] | None:
-        from ....storage.encrypted import UnreadableRecordError
+        from ....storage.keys import UnreadableRecordError
 
         try:
             return await self._records.get(key)

@@ -15,7 +15,7 @@ from .remote import CHANGED
 from .token import SessionToken
 
 if TYPE_CHECKING:
-    from ....storage.broker import PubSub
+    from ....storage.base import PubSub
     from .remote import Remote
 
 logger = logging.getLogger(__name__)

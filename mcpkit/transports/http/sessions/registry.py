@@ -85,7 +85,7 @@ class Sessions:
         self._shares = Shares()  # of those that live here, or are about to
         self._revocations = environment.engine.revocations
         if environment.presence is not None:
-            environment.presence.on_look = self.mend
+            environment.presence.on_poll = self.mend
         self._leaving: set[Session] = set()  # which were nobody's, and whose calls have still to be answered
         self._is_over = False
         self._sweeping: asyncio.TimerHandle | None = None

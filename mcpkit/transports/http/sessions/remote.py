@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ....execution.coroutines import within
 
 if TYPE_CHECKING:
-    from ....storage.broker import PubSub
+    from ....storage.base import PubSub
 
 logger = logging.getLogger(__name__)
 
