@@ -18,7 +18,7 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            "..storage.task_meter": "TaskMeter",
+            "..storage.base": "TaskMeter",
             ".access_log": "AccessLog",
             ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
             ".rate_limit": "RateLimit RateLimitError",

@@ -155,10 +155,10 @@ class Keys:
 
 
 def aes_gcm() -> type[AESGCM]:
-    """Import the cipher, and return it.
+    """Import and return the cipher.
 
     Raises:
-        ImportError: The package cryptography is not installed; the message says how to install it.
+        ImportError: The package cryptography is not installed. The message contains the command that installs it.
     """
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

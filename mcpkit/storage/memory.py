@@ -171,7 +171,7 @@ class Memory:
     # Queue
 
     def _jobs(self) -> MemoryQueue:
-        """Return the queue, whose module is imported on first use: most servers have no tasks."""
+        """Return the queue, importing its module on first use: most servers have no tasks."""
         if self._queue is None:
             from .queue import MemoryQueue
 

@@ -229,8 +229,8 @@ async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None
         await until(lambda: not journal._dirty and journal._task is None)
         back = there.listen(after=first.id)
         assert texts_of([await back.message()]) == ["one"]
-        presence._changed[environment_of(here).process] = presence._looks - MISSED  # seen as dead
-        presence._since = min(presence._since, presence._looks - MISSED)
+        presence._changed[environment_of(here).process] = presence._polls - MISSED  # seen as dead
+        presence._first_poll = min(presence._first_poll, presence._polls - MISSED)
         last = await back.message()
         assert (last["id"], last["error"]["code"]) == ("lost", -32603)
         assert "has ended" in last["error"]["message"]
