@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .components.custom_methods import CustomMethod
-    from .components.included import Inclusion
     from .content.values import ExtensionResult
     from .engine.base_tool import BaseTool
     from .engine.error_hooks import ErrorEvent
+    from .engine.registry import Inclusion
     from .engine.topic import SubscriptionTopic
     from .protocol.mirrored import ParamHeader
 else:
@@ -19,7 +19,7 @@ else:
         globals(),
         {
             ".components.custom_methods": "CustomMethod",
-            ".components.included": "Inclusion",
+            ".engine.registry": "Inclusion",
             ".content.values": "ExtensionResult",
             ".engine.base_tool": "BaseTool",
             ".engine.error_hooks": "ErrorEvent",

@@ -15,7 +15,7 @@ from ._utils.to_the_end import to_the_end
 from .components.catalog import ServerBase
 from .components.checks import check_icons, check_text
 from .components.component import optional
-from .engine.engine import Engine, family
+from .engine.engine import Engine
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import Declared
 from .engine.registry import Registry
@@ -37,7 +37,6 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
-    from .engine.registry import CompositeCatalog
     from .engine.task_keeper import TaskKeeper
     from .identity.audit import AuditLog
     from .identity.revocation import Revocations
@@ -216,7 +215,7 @@ class Server(Serving, Registry, ServerBase):
         )
         self.catalog.is_protected = self.engine.auth is not None
         self.middleware = Middlewares(self.catalog.methods, self._lead)
-        self.catalog.extension_listeners.add(self._lead)
+        self.catalog.structure_listeners.add(self._follow_structure)
 
     def _lead(self) -> None:
         """Rebuild the chain of middleware: that of the server outside, that of its extensions inside."""
@@ -367,10 +366,10 @@ class Server(Serving, Registry, ServerBase):
         if needed := (*component.scopes, *component.optional_scopes):
             self._scopes.check(f"{component.kind} {component.key!r} needs", needed)
 
-    def _follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
-        take_back = super()._follow(source, prefix)
-        self.engine.lifespans.begin(family(source))
-        return take_back
+    def _follow_structure(self) -> None:
+        """Follow what is included: its middleware, and its lifespans if this server runs."""
+        self._lead()
+        self.engine.lifespans.begin(self.catalog.family())
 
 
 def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:

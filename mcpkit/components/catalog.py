@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .._utils.errors import RegistrationError
+from .._utils.errors import RegistrationError, UnresolvedHint
 from .._utils.listeners import Listeners
-from .._utils.uris import spellings, template_spellings
+from .._utils.uris import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
 from ..identity.change import Change, ListName
 from ..identity.principal import Principal
-from .collection import Components
 from .component import Component
 
 if TYPE_CHECKING:
@@ -24,8 +22,247 @@ if TYPE_CHECKING:
     from .resources import Resource, ResourceTemplate
     from .tools import AnyTool
 
-Listener = Callable[["Components[Any]", str, Component], None]
-"""Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
+C = TypeVar("C", bound=Component)
+T = TypeVar("T")
+
+_positions = itertools.count(1)
+"""One count for all catalogs: a cursor contains a position, so a position is never used twice."""
+
+
+class Components(Generic[C]):
+    """The components of one kind, in order of registration. Thread-safe.
+
+    Args:
+        catalog: The catalog; its lock is held during changes.
+        name: Name of the attribute of the catalog, such as `resource_templates`.
+        kind: `kind` of the components, such as `resource template`.
+        list_name: List of the protocol that clients are notified about; None for kinds without a list.
+        spellings: Returns the normalized spellings of a URI or URI template; None for kinds with one spelling.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        name: str,
+        kind: str,
+        list_name: ListName | None,
+        spellings: Callable[[str], tuple[str, ...]] | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.list_name: ListName | None = list_name
+        self._catalog = catalog
+        self._by_key: dict[str, C] = {}
+        self._all: tuple[C, ...] | None = ()
+        self._spellings = spellings
+        self._keys: dict[str, str] = {}  # by normalized spelling
+        self._is_resolved = False
+
+    def add(self, component: C, *, replace: bool = False) -> C:
+        """Add a component, or a copy of it if it is registered elsewhere.
+
+        Args:
+            component: The component.
+            replace: Whether it may replace a component with the same name or URI.
+
+        Returns:
+            The component that was added.
+
+        Raises:
+            RegistrationError: The name or URI is in use, and the message has both places; or the kind is different.
+        """
+        if not self.takes(component):
+            raise RegistrationError(
+                f"{component!r} is not a {self.kind}. Use add(...) of the server for other kinds, and register a "
+                "function with tool(...), resource(...), prompt(...) or method(...)"
+            )
+        if component.position:  # it may be served elsewhere, and be disabled there alone
+            component = component.renamed(component.key)
+        component.home = self._catalog.lifespans
+        self.prepare(component)
+        with self._catalog.lock:
+            self.insert(component, replace=replace)
+            self._changed()
+        return component
+
+    def takes(self, component: object) -> bool:
+        """Return whether an object is a component of this kind."""
+        return isinstance(component, Component) and component.kind == self.kind
+
+    def prepare(self, component: C) -> None:
+        """Check a component and build its schemas, which may take long, so that the lock need not be held.
+
+        Raises:
+            RegistrationError: The component cannot be served here.
+        """
+        if self._catalog.check is not None:
+            self._catalog.check(component)
+        try:
+            component.resolve()
+        except UnresolvedHint:
+            if self._is_resolved:
+                raise
+            # A class that is defined further down: `resolve` tries again, and raises then.
+
+    def insert(self, component: C, *, replace: bool) -> None:
+        """Add a prepared component that belongs to this catalog alone, without a notification.
+
+        Args:
+            component: The component. It keeps the place in the order of one that it replaces.
+            replace: Whether it may replace a component with the same name or URI.
+
+        Raises:
+            RegistrationError: The name or URI is in use.
+        """
+        with self._catalog.lock:
+            present = self._by_key.get(component.key)
+            if present is not None and not replace:
+                raise RegistrationError(
+                    f"two {component.kind}s are named {component.key!r}: {present.origin} and {component.origin}. "
+                    "Rename one, or replace the first with add(..., replace=True), or for all components with "
+                    'ServerOptions(on_duplicate="replace")'
+                )
+            forms = () if self._spellings is None else self._spellings(component.key)
+            for form in forms:
+                other = self._keys.get(form, component.key)
+                if other != component.key:
+                    raise RegistrationError(
+                        f"the {component.kind}s {other!r} ({self._by_key[other].origin}) and {component.key!r} "
+                        f"({component.origin}) are two spellings of the same URI. Rename one of them"
+                    )
+            self._keys.update(dict.fromkeys(forms, component.key))
+            component.position = present.position if present is not None else next(_positions)
+            component.is_enabled = component.is_enabled and not self.hides(component)
+            self._by_key[component.key] = component
+            self._all = None
+
+    def remove(self, key: str) -> C:
+        """Remove a component and return it.
+
+        Args:
+            key: Name or URI.
+
+        Raises:
+            KeyError: There is no component of this name or URI.
+        """
+        with self._catalog.lock:
+            component = self._by_key[key]
+            self.delete(component)
+            self._changed()
+        return component
+
+    def discard(self, component: Component) -> None:
+        """Remove a component, unless it has been removed or replaced."""
+        with self._catalog.lock:
+            if self.holds(component):
+                self.remove(component.key)
+
+    def delete(self, component: Component) -> None:
+        """Remove a component without a notification, unless it has been removed or replaced."""
+        with self._catalog.lock:
+            if self.holds(component):
+                del self._by_key[component.key]
+                for form in () if self._spellings is None else self._spellings(component.key):
+                    self._keys.pop(form, None)
+                self._all = None
+
+    def holds(self, component: Component) -> bool:
+        """Return whether a component has neither been removed nor replaced."""
+        return self._by_key.get(component.key) is component
+
+    def enable(self, key: str) -> None:
+        """Show a component to clients again.
+
+        Args:
+            key: Name or URI.
+
+        Raises:
+            KeyError: There is no component of this name or URI.
+        """
+        self.switch(key, is_enabled=True)
+
+    def disable(self, key: str) -> None:
+        """Hide a component: it is neither listed nor served until it is enabled again.
+
+        Args:
+            key: Name or URI.
+
+        Raises:
+            KeyError: There is no component of this name or URI.
+        """
+        self.switch(key, is_enabled=False)
+
+    def switch(self, key: str, *, is_enabled: bool) -> None:
+        """Enable or disable a component.
+
+        Raises:
+            KeyError: There is no component of this name or URI.
+        """
+        with self._catalog.lock:
+            component = self._by_key[key]
+            if component.is_enabled is not is_enabled:
+                component.is_enabled = is_enabled
+                self._changed(component)
+
+    def hides(self, component: Component) -> bool:
+        """Return whether a component has a tag that is disabled."""
+        return not self._catalog.hidden_tags.isdisjoint(component.tags)
+
+    def resolve(self) -> None:
+        """Resolve the type hints that could not be resolved at registration.
+
+        Components that are added later and cannot be resolved are refused.
+
+        Raises:
+            RegistrationError: A type hint cannot be resolved. The message has the component.
+        """
+        for component in self:
+            component.resolve()
+        self._is_resolved = True
+
+    def get(self, key: str) -> C | None:
+        """Return the enabled component of a name or URI, or None."""
+        component = self._by_key.get(key)
+        return component if component is not None and component.is_enabled else None
+
+    def spelled(self, key: str) -> C | None:
+        """Return the enabled component of a name or URI, or of another spelling of the URI, or None."""
+        component = self.get(key)
+        if component is None and self._spellings is not None and key not in self._by_key:
+            component = self.get(self._keys.get(normalized_template(key), ""))
+        return component
+
+    def shown(self, key: str, principal: Principal) -> C | None:
+        """Return the component of a name or URI if it is enabled and visible to the principal, else None."""
+        component = self.spelled(key)
+        return component if component is not None and component.is_visible(principal) else None
+
+    def snapshot(self) -> tuple[C, ...]:
+        """Return all components, including disabled ones; the same tuple until one is added or removed."""
+        found = self._all
+        if found is None:
+            with self._catalog.lock:
+                found = self._all = tuple(self._by_key.values())
+        return found
+
+    def __getitem__(self, key: str) -> C:
+        """Return the component of a name or URI, enabled or not. KeyError if there is none."""
+        return self._by_key[key]
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether there is a component of a name or URI, enabled or not."""
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[C]:
+        """Iterate over a snapshot of all components, including disabled ones."""
+        return iter(self.snapshot())
+
+    def __len__(self) -> int:
+        """Return the number of components, including disabled ones."""
+        return len(self._by_key)
+
+    def _changed(self, switched: C | None = None) -> None:
+        self._catalog.part_changed(self, switched)
 
 
 class Catalog:
@@ -47,7 +284,11 @@ class Catalog:
         changes: Number of changes so far.
         lifespans: The lifespan of the handlers, or None.
         lock: Lock that each change holds.
+        hidden_tags: Tags that are disabled.
         listeners: Functions that get each change of which clients may be notified, in the thread that makes it.
+        followers: Catalogs that include this one: functions that get the name of the collection that changed, and the
+            component that was enabled or disabled (None if components were added or removed). They are called before
+            `listeners`, with the lock held.
     """
 
     replaces_duplicates = False
@@ -56,30 +297,22 @@ class Catalog:
         self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
     ) -> None:
         self.changes = 0
+        self._derived: dict[Hashable, tuple[int, Any]] = {}
         self.lifespans = lifespans
+        self.check = check
         self.lock = threading.RLock()
+        self.hidden_tags: frozenset[str] = frozenset()
         self.listeners: Listeners[[Change]] = Listeners()
-
-        def part(
-            kind: str, list_name: ListName | None, spellings: Callable[[str], tuple[str, ...]] | None = None
-        ) -> Components[Any]:
-            return Components(
-                kind,
-                list_name,
-                lock=self.lock,
-                home=lifespans,
-                on_change=self._changed,
-                check=check,
-                spellings=spellings,
-            )
-
-        self.tools: Components[AnyTool] = part("tool", "tools")
-        self.resources: Components[Resource] = part("resource", "resources", spellings)
-        self.resource_templates: Components[ResourceTemplate] = part(
-            "resource template", "resources", template_spellings
+        self.followers: Listeners[[str, Component | None]] = Listeners()
+        self.tools: Components[AnyTool] = Components(self, "tools", "tool", "tools")
+        self.resources: Components[Resource] = Components(
+            self, "resources", "resource", "resources", spellings
         )
-        self.prompts: Components[Prompt] = part("prompt", "prompts")
-        self.methods: Components[CustomMethod] = part("method", None)
+        self.resource_templates: Components[ResourceTemplate] = Components(
+            self, "resource_templates", "resource template", "resources", template_spellings
+        )
+        self.prompts: Components[Prompt] = Components(self, "prompts", "prompt", "prompts")
+        self.methods: Components[CustomMethod] = Components(self, "methods", "method", None)
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
@@ -102,9 +335,13 @@ class Catalog:
         """Hide or show all components with one of these tags, see `CatalogOwner.disable`."""
         if isinstance(tags, str):
             raise TypeError(f"tags must be a set of words, got one string. Write tags={{{tags!r}}}")
+        changed = frozenset(tags)
         with self.lock:
+            self.hidden_tags = self.hidden_tags | changed if is_hidden else self.hidden_tags - changed
             for part in self.parts:
-                part.switch_tags(frozenset(tags), is_hidden=is_hidden)
+                for component in part:
+                    if component.tags & changed:
+                        part.switch(component.key, is_enabled=not part.hides(component))
 
     def resolve(self) -> None:
         """Resolve the type hints that could not be resolved when their function was registered.
@@ -117,19 +354,19 @@ class Catalog:
         for part in self.parts:
             part.resolve()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call a function at each change, in the thread that makes the change and before the change is complete.
+    def derived(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """Return a value that is computed from the components, once for each state of the catalog.
 
         Args:
-            listener: Gets the collection that changed, `added`, `removed` or `switched`, and the component.
-
-        Returns:
-            A function that removes the listener.
+            name: Name of the value.
+            compute: Computes it.
         """
-        ends = ExitStack()
-        for part in self.parts:
-            ends.callback(part.listeners.add(partial(listener, part)))
-        return ends.close
+        changes = self.changes  # first: what changes meanwhile is computed again
+        found = self._derived.get(name)
+        if found is None or found[0] != changes:
+            found = self._derived[name] = changes, compute()
+        value: T = found[1]
+        return value
 
     def part_of(self, component: Any) -> Components[Any]:
         """Return the collection to which a component belongs.
@@ -145,10 +382,20 @@ class Catalog:
             "Register a function with tool(...), resource(...), prompt(...) or method(...)"
         )
 
-    def _changed(self, list_name: ListName | None) -> None:
-        self.changes += 1
-        if list_name is not None:
-            self.listeners.tell(Change(list_name))
+    def part_changed(self, part: Components[Any], switched: Component | None = None) -> None:
+        """Update the catalogs that include this one, and notify the clients.
+
+        Args:
+            part: The collection that changed.
+            switched: The component that was enabled or disabled; None if components were added or removed.
+        """
+        with self.lock:
+            self.changes += 1
+            try:
+                self.followers.tell(part.name, switched)
+            finally:
+                if part.list_name is not None:
+                    self.listeners.tell(Change(part.list_name))
 
 
 class CatalogOwner(ABC):

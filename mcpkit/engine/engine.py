@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from .._utils.listeners import Listeners
@@ -105,7 +106,6 @@ class Engine:
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
-        self._openness: tuple[int, bool] | None = None  # by the state of the registry
         self._has_looked = False
         self._lock = threading.Lock()
 
@@ -121,13 +121,10 @@ class Engine:
 
     def is_open(self) -> bool:
         """Return True if an enabled component allows anonymous clients."""
-        changes = self.catalog.changes
-        if self._openness is None or self._openness[0] != changes:
-            is_open = any(
-                each.is_anonymous and each.is_enabled for part in self.catalog.parts for each in part
-            )
-            self._openness = changes, is_open
-        return self._openness[1]
+        components = chain.from_iterable(self.catalog.parts)
+        return self.catalog.derived(
+            "is open", lambda: any(each.is_anonymous and each.is_enabled for each in components)
+        )
 
     def listen(self, call: Call) -> Listen:
         """Parse a `subscriptions/listen` request. The transport opens the stream.
@@ -142,7 +139,7 @@ class Engine:
         if self.declared.has("tasks"):
             extensions = (*extensions, self.methods.tasks.extension)
         listen = Listen(call, is_offered, extensions)
-        self.listing.conditional.check_hearing(
+        self.listing.visibility.check_subscriptions(
             call, (each.uri for each in listen.wanted if each.uri is not None)
         )
         return listen
@@ -167,7 +164,7 @@ class Engine:
                 looking = asyncio.create_task(log_unreadable_records(self.runtime.storage, self.runtime.keys))
                 stack.callback(looking.cancel)
             await stack.enter_async_context(
-                self.lifespans.serving(family(self.catalog), self.entrance.guard, self.runtime.end_detached)
+                self.lifespans.serving(self.catalog.family(), self.entrance.guard, self.runtime.end_detached)
             )
             await stack.enter_async_context(
                 keeping(
@@ -182,7 +179,7 @@ class Engine:
         Raises:
             BaseException: Any exception that a lifespan raised when it was entered.
         """
-        for lifespans in family(self.catalog):
+        for lifespans in self.catalog.family():
             await lifespans.ready()
 
     async def entered(self) -> bool:
@@ -191,7 +188,7 @@ class Engine:
         `ready` raises the exception instead.
         """
         loop = asyncio.get_running_loop()
-        stays = [stay for each in family(self.catalog) if (stay := each.stay(loop)) is not None]
+        stays = [stay for each in self.catalog.family() if (stay := each.stay(loop)) is not None]
         if stays:
             await asyncio.wait([stay.started for stay in stays])
         return all(stay.started.exception() is None for stay in stays)
@@ -206,13 +203,3 @@ class Engine:
         """
         if self.declared.has("tasks"):
             self.methods.tasks.drain(grace)
-
-
-def family(catalog: CompositeCatalog) -> list[Lifespans]:
-    """Return the lifespans of a catalog and of all that it includes, once each, innermost first."""
-    found: dict[Lifespans, None] = {}
-    for included in catalog.included:
-        found.update(dict.fromkeys(family(included)))
-    if catalog.lifespans is not None:
-        found[catalog.lifespans] = None
-    return list(found)

@@ -37,7 +37,6 @@ class Declared:
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}
         self._names = set(offers)
-        self._looked: int | None = None  # in which state of the registry there were no tasks
         catalog.listeners.add(lambda change: self.add(change.kind))
 
     def identity(self, revision: str) -> Identity:
@@ -63,9 +62,10 @@ class Declared:
             is_offered = any(item.completers for part in completable for item in part) or any(
                 not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in catalog.providers
             )
-        elif capability == "tasks" and self._looked != catalog.changes:  # of which there may be thousands
-            self._looked = catalog.changes
-            is_offered = any(tool.task is not None for tool in catalog.tools)
+        elif capability == "tasks":
+            is_offered = catalog.derived(
+                "has tasks", lambda: any(tool.task is not None for tool in catalog.tools)
+            )
         elif capability == "logging":
             is_offered = bool(catalog.providers) or any(
                 item.takes_context for part in catalog.parts for item in part

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from operator import attrgetter
+import logging
+from collections.abc import Coroutine, Iterator, Sequence
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .._utils.errors import INVALID_PARAMS, ProtocolError
@@ -14,17 +15,19 @@ from ..components.security_schemes import listed
 from ..execution.lifespan import Lifespans
 from ..identity.change import ListName
 from ..identity.principal import Principal
-from ..protocol.eras import CacheHint
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
+from ..providers.base import Kind, lists_of
 from ..requests.call import Call
 from ..requests.runtime import Runtime
-from .conditional import Conditional
 from .registry import CompositeCatalog
+from .visibility import Visibility
 
 if TYPE_CHECKING:
     from ..components.resources import ResourceTemplate
-    from ..providers.base import Kind, Position, Provided
+    from ..providers.lookup import Lookup, Offer
+
+logger = logging.getLogger(__name__)
 
 MEMBER = {
     "tools/list": "tools",
@@ -34,25 +37,29 @@ MEMBER = {
 }
 """The member of the result that holds the list."""
 
-_PART: dict[str, Kind] = {
+_KIND: dict[str, Kind] = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resource_templates",
     "prompts/list": "prompts",
 }
 
-_PARTS = {method: (part,) for method, part in _PART.items()} | {
+_KINDS = {method: (kind,) for method, kind in _KIND.items()} | {
     "resources/list": ("resources", "resource_templates")
 }
-"""Kinds of components in each list."""
+"""Kinds of components with entries in each list."""
 
-_MOST_KEPT = 256
+_MAX_PAGES = 256
 """Maximum number of cached pages. A client may request any position, so it must be limited."""
 
-Shown = frozenset["Component"]
-"""The restricted components that the principal of a request may see. Components added later stay hidden."""
+_MAX_POSITION = 512
+"""Maximum length of the text in the position of a cached page, as it comes from the client."""
 
-_NOTHING: Shown = frozenset()
+Position = tuple[int, str]
+"""Position of an entry in a list: that of its component or provider, and the position within its entries."""
+
+_AFTER_REGISTERED = 10**15
+"""First position of dynamic providers, after all registered components."""
 
 _position = attrgetter("position")
 
@@ -67,7 +74,7 @@ class Listing:
         page_size: Entries in one page; None puts all in one.
 
     Attributes:
-        conditional: The components that only some users see.
+        visibility: The access rules of the components.
     """
 
     def __init__(
@@ -77,8 +84,11 @@ class Listing:
         self._runtime = runtime
         self._lifespans = lifespans
         self._page_size = page_size
-        self._pages: dict[tuple[str, str, Position | None, Shown, bool], tuple[int, bytes]] = {}
-        self.conditional = Conditional(catalog, is_closed=runtime.is_protected)
+        # By method, revision, position, components that only some users see, whether the user is known, and what
+        # dynamic providers offered: the state of the catalog, and the page.
+        self._pages: dict[tuple[Any, ...], tuple[int, bytes]] = {}
+        self._logged: set[tuple[str, str]] = set()
+        self.visibility = Visibility(catalog, is_closed=runtime.is_protected)
 
     def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the rendered result of a list method, or an awaitable of it if functions must be called for entries.
@@ -91,142 +101,157 @@ class Listing:
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
         changes = self._catalog.changes  # first: what changes meanwhile is not in what is kept
-        conditional = self.conditional.among(*_PARTS[call.method])
-        shown: Shown = _NOTHING
-        cache = None
-        if conditional:
-            shown = frozenset(each for each in conditional if each.is_visible(call.principal))
-            cache = self._runtime.cache[call.method].private
-        kind = _PART[call.method]
-        provided = [each for each in self._catalog.providers if kind in each.kinds]
-        listing = _with_entries(self._catalog) if kind == "resources" else []
-        if provided or any(template.entries_parameter for template in listing):
-            cache = self._runtime.cache[call.method].private
-        if provided or listing:
-            return self._collect(call, after, shown, cache, provided)
+        kind = _KIND[call.method]
+        lookups = [each for each in self._catalog.providers if kind in each.kinds]
+        templates = self._templates_with_entries() if kind == "resources" else ()
+        if lookups or templates:
+            return self._collect(call, after, changes, lookups, templates)
         if after is not None:
-            after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        is_private = (
-            self._runtime.is_protected and call.channel.principal.id is not None
-        )  # as `render` has it
-        key = (call.method, call.envelope.revision, after, shown, is_private)
-        kept = self._pages.get(key)
-        if kept is not None and kept[0] == changes:
-            return kept[1]
-        page = self._render(
-            call, after, _components(self._catalog, call.method, call.revision, shown, self._runtime), cache
-        )
-        if len(self._pages) >= _MOST_KEPT:
-            self._pages.clear()
-        self._pages[key] = (changes, page)
+            after = (after[0], "")  # components have no entries within them
+        return self._page(call, after, changes)
+
+    async def _collect(
+        self,
+        call: Call,
+        after: Position | None,
+        changes: int,
+        lookups: Sequence[Lookup],
+        templates: Sequence[ResourceTemplate],
+    ) -> bytes:
+        """Return a page with entries of `list_entries=` functions and of dynamic providers."""
+        entries: list[tuple[Position, Json]] | None = None
+        if templates:
+            visible = [each for each in templates if each.is_visible(call.principal)]
+            arguments = {"templates": visible, "principal": call.principal, "revision": call.revision}
+            entries = await self._runtime.threads.run(_template_entries, arguments)
+        offers = [await each.list(_KIND[call.method], call, self._lifespans) for each in lookups]
+        return self._page(call, after, changes, lookups, offers, entries)
+
+    def _page(
+        self,
+        call: Call,
+        after: Position | None,
+        changes: int,
+        lookups: Sequence[Lookup] = (),
+        offers: Sequence[Offer] = (),
+        template_entries: list[tuple[Position, Json]] | None = None,
+    ) -> bytes:
+        """Return a page, which is rendered unless one of the same components is in the cache."""
+        method, revision = call.method, call.envelope.revision
+        restricted = self.visibility.restricted(*_KINDS[method])
+        is_for_all = not (restricted or offers)
+        for offer in offers:
+            restricted += offer.restricted
+        visible = frozenset(each for each in restricted if each.is_visible(call.principal))
+        is_known = self._runtime.is_protected and call.channel.principal.id is not None  # as `render` has it
+        position = after
+        key = (method, revision, position, visible, is_known, *offers)
+        is_reusable = template_entries is None and all(each.is_reusable for each in offers)
+        if is_reusable:
+            kept = self._pages.get(key)
+            if kept is not None and kept[0] == changes:
+                return kept[1]
+        entries = [
+            ((each.position, ""), listed(each, revision, self._runtime))
+            for each in getattr(self._catalog, _KIND[method])
+            if each.is_enabled and (each.visible is None or each in visible)
+        ]
+        if template_entries is not None:
+            entries = sorted((*entries, *template_entries), key=itemgetter(0))
+            is_for_all = is_for_all and not any(
+                template.entries_parameter for template in self._templates_with_entries()
+            )
+        if offers:
+            served = {entry["uri"] for _, entry in template_entries or ()}
+            for lookup, offer in zip(lookups, offers, strict=True):
+                entries += self._offered(call, lookup, offer, visible, served)
+            if after is not None:
+                after = _resumed(after, entries)
+        if after is not None:
+            entries = [entry for entry in entries if entry[0] > after]
+        result: Json = {}
+        size = self._page_size
+        if size is not None and len(entries) > size:
+            del entries[size:]
+            result["nextCursor"] = encode_cursor(entries[-1][0])
+        result = {MEMBER[method]: [entry for _, entry in entries], **result}
+        page = call.render(result, None if is_for_all else self._runtime.cache[method].private)
+        if is_reusable and (position is None or len(position[1]) <= _MAX_POSITION):
+            if len(self._pages) >= _MAX_PAGES:
+                self._pages.clear()
+            self._pages[key] = (changes, page)
         return page
+
+    def _offered(
+        self, call: Call, lookup: Lookup, offer: Offer, visible: frozenset[Component], served: set[str]
+    ) -> Iterator[tuple[Position, Json]]:
+        """Yield the entries of a dynamic provider, without those of a name or URI that comes before: it is served."""
+        registered = getattr(self._catalog, _KIND[call.method])
+        for number, each in enumerate(offer.components):
+            if each.visible is not None and each not in visible:
+                continue
+            if each.key in registered or each.key in served:
+                if len(self._logged) < _MAX_PAGES and (each.kind, each.key) not in self._logged:
+                    self._logged.add((each.kind, each.key))
+                    logger.warning(
+                        "two %ss are named %r: the second is of %s, and is not served. Rename one of them",
+                        each.kind,
+                        each.key,
+                        lookup.name,
+                    )
+                continue
+            served.add(each.key)
+            position = (_AFTER_REGISTERED + lookup.position, f"{number:09}:{each.key}")
+            yield position, listed(each, call.revision, self._runtime)
+
+    def _templates_with_entries(self) -> tuple[ResourceTemplate, ...]:
+        templates = self._catalog.resource_templates
+        return self._catalog.derived(
+            "templates with entries",
+            lambda: tuple(each for each in templates if each.list_entries is not None and each.is_enabled),
+        )
 
     def shown(self, name: ListName, revision: str, principal: Principal) -> list[Json] | None:
         """Return all entries of a list that a user sees, with templates among resources.
 
         It returns None if functions provide some of the entries.
         """
-        catalog = self._catalog
-        from ..providers.base import lists_of
-
-        if name in lists_of(catalog.providers) or (name == "resources" and _with_entries(catalog)):
+        dynamic = {kind for each in self._catalog.providers for kind in each.kinds}
+        if name in lists_of(dynamic) or (name == "resources" and self._templates_with_entries()):
             return None
         components: list[Listed] = [
             component
-            for part in _PARTS[f"{name}/list"]
-            for component in getattr(catalog, part)
+            for kind in _KINDS[f"{name}/list"]
+            for component in getattr(self._catalog, kind)
             if component.is_enabled and component.is_visible(principal)
         ]
         return [component.listed(revision) for component in sorted(components, key=_position)]
 
-    async def _collect(
-        self,
-        call: Call,
-        after: Position | None,
-        shown: Shown,
-        cache: CacheHint | None,
-        provided: Sequence[Provided],
-    ) -> bytes:
-        """Return the result with registered components, entries of `list_entries=` and entries of providers.
 
-        It is not cached.
-        """
-        catalog, kind = self._catalog, _PART[call.method]
-        part: Iterable[Listed] = getattr(catalog, kind)
-        taken = {each.key: each.origin for each in part if each.is_enabled}
-        entries: list[tuple[Position, Json]]
-        if kind == "resources":
-            given = {
-                "catalog": catalog,
-                "shown": shown,
-                "principal": call.principal,
-                "runtime": self._runtime,
-            }
-            entries = await self._runtime.threads.run(_all_resources, {**given, "revision": call.revision})
-            taken = {entry["uri"]: "one of list_entries=" for _, entry in entries} | taken
-        else:
-            entries = list(_components(catalog, call.method, call.revision, shown, self._runtime))
-        if provided:
-            from ..providers import base as provider
-
-            entries += await provider.entries(provided, self._lifespans, call, kind, taken)
-            if after is not None:
-                after = provider.resumed(after, entries)
-        return self._render(call, after, entries, cache)
-
-    def _render(
-        self,
-        call: Call,
-        after: Position | None,
-        entries: Iterable[tuple[Position, Json]],
-        cache: CacheHint | None,
-    ) -> bytes:
-        if after is not None:
-            entries = (entry for entry in entries if entry[0] > after)
-        page = list(entries)
-        size = self._page_size
-        result: Json = {}
-        if size is not None and len(page) > size:
-            del page[size:]
-            result["nextCursor"] = encode_cursor(page[-1][0])
-        result = {MEMBER[call.method]: [entry for _, entry in page], **result}
-        return call.render(result, cache)
-
-
-def _components(
-    catalog: CompositeCatalog, method: str, revision: str, shown: Shown, runtime: Runtime
-) -> Iterator[tuple[Position, Json]]:
-    components: list[Listed] = sorted(getattr(catalog, _PART[method]), key=_position)
-    for component in components:
-        if component.is_enabled and _is_shown(component, shown):
-            yield (component.position, ""), listed(component, revision, runtime)
-
-
-def _is_shown(component: Component, shown: Shown) -> bool:
-    return component.visible is None or component in shown
-
-
-def _with_entries(catalog: CompositeCatalog) -> list[ResourceTemplate]:
-    return [
-        template
-        for template in catalog.resource_templates
-        if template.list_entries is not None and template.is_enabled
-    ]
-
-
-def _all_resources(
-    catalog: CompositeCatalog, revision: str, shown: Shown, principal: Principal, runtime: Runtime
+def _template_entries(
+    templates: Sequence[ResourceTemplate], revision: str, principal: Principal
 ) -> list[tuple[Position, Json]]:
-    found = list(_components(catalog, "resources/list", revision, shown, runtime))
-    for template in _with_entries(catalog):
-        if not _is_shown(template, shown):
-            continue
-        entries = sorted(template.listed_entries(principal), key=lambda entry: str(entry["uri"]))
-        found += [
-            ((template.position, entry["uri"]), narrow("Resource", entry, revision)) for entry in entries
-        ]
-    found.sort(key=lambda entry: entry[0])
-    return found
+    """Return what `list_entries=` functions return; runs in a worker thread."""
+    entries = [
+        ((template.position, entry["uri"]), narrow("Resource", entry, revision))
+        for template in templates
+        for entry in template.listed_entries(principal)
+    ]
+    return sorted(entries, key=itemgetter(0))
+
+
+def _resumed(after: Position, entries: Sequence[tuple[Position, object]]) -> Position:
+    """Return the position of the entry after which a list continues.
+
+    The order of a provider may change between pages. If the entry that a cursor names has moved, the list continues
+    after its new position. If it is gone, the list continues at its old position.
+    """
+    place, text = after
+    if place < _AFTER_REGISTERED:
+        return after
+    number, _, key = text.partition(":")
+    moved = (each for each, _ in entries if each[0] == place and each[1].partition(":")[2] == key)
+    return next(moved, (place, number))
 
 
 def encode_cursor(position: Position) -> str:

@@ -150,7 +150,7 @@ class Methods:
         session, uri = _session(call), _text(call.params, "uri")
         if uri not in session.subscriptions:
             check_keys((*session.subscriptions, uri))
-            self._listing.conditional.check_hearing(call, (uri,))
+            self._listing.visibility.check_subscriptions(call, (uri,))
             if (listening := session.subscribe(uri, True)) is not None:
                 return _subscribed(session, uri, listening)
         return {}
@@ -252,7 +252,7 @@ class Methods:
             return resource, {}, resource.visible is None
         principal = call.principal
         # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
-        is_for_all = not self._listing.conditional.among("resources", "resource_templates")
+        is_for_all = not self._listing.visibility.restricted("resources", "resource_templates")
         templates = [each for each in catalog.resource_templates if each.is_enabled]
         for template in templates:
             values = template.template.match_exactly(uri)
@@ -279,12 +279,10 @@ class Methods:
         if found is not None:
             return found
         if catalog.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
-            from ..providers import base as provider
+            from ..providers.lookup import find
 
-            found = await provider.find(catalog.providers, self._lifespans, call, kind, key)
-            if found is None and kind in ("resources", "resource_templates"):
-                found = await provider.find_spelled(catalog.providers, self._lifespans, call, kind, key)
-            if found is not None and found.is_visible(call.principal):
+            found = await find(catalog.providers, self._lifespans, call, kind, key)
+            if found is not None:
                 return found
         if kind == "resources":
             raise not_found(call, key)

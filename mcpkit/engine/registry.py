@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from typing_extensions import Self
+
 from .._utils.errors import MissingCapabilityError, RegistrationError
 from .._utils.listeners import Listeners
-from ..components.catalog import Catalog, CatalogOwner
+from ..components.catalog import Catalog, CatalogOwner, Components
 from ..components.checks import capabilities, check_is_function, json_object
 from ..components.component import Component
 from ..components.decorators import Build, Decorators
 from ..components.options import Access, MethodOptions, access_of
-from ..identity.change import Change, ListName
+from ..execution.lifespan import Lifespans
+from ..identity.change import Change
 from ..middleware.base import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..protocol.types import Json
+from ..providers.base import (
+    KINDS,
+    HiddenTags,
+    Kind,
+    Prefix,
+    Provider,
+    Transform,
+    check_kinds,
+    check_provided,
+    transformed,
+)
 from ..requests.call import call_of
 
 if TYPE_CHECKING:
-    from ..components.included import Inclusion
     from ..content.values import ExtensionResult
-    from ..execution.lifespan import Lifespans
-    from ..providers.base import Provided, Provider
+    from ..providers.lookup import Lookup
     from ..requests.call import CallContext
     from .topic import Accept, SubscriptionTopic
 
@@ -40,38 +52,110 @@ _REVISIONS = tuple(each for each in ALL if knows(each, "ServerCapabilities", "ex
 """The revisions in which extensions are negotiated."""
 
 
-class CompositeCatalog(Catalog):
-    """Components of a registry or server, and those that it includes.
+class _Included:
+    """A provider in a catalog, and the copies of its static components that the catalog serves.
 
     Attributes:
-        included: The catalogs that are included, with their later changes.
+        source: The provider, or the catalog of a registry or server.
+        transforms: Its transforms, innermost first.
+        snapshots: The last snapshot of each static kind; `methods` counts as one.
+        copies: By kind, the copy of each component of the snapshot; None for one that is hidden or was refused.
+        lookup: The provider as it is looked up at each request; None if it is static.
+        lifespans: The lifespan of the provider; None if it has none.
+    """
+
+    def __init__(self, source: Provider, transforms: tuple[Transform, ...], home: Lifespans | None) -> None:
+        self.source = source
+        self.transforms = transforms
+        kinds: list[Any] = [*source.kinds, *(["methods"] if isinstance(source, CompositeCatalog) else [])]
+        dynamic = frozenset(kind for kind in kinds if source.snapshot(kind) is None)
+        self.snapshots: dict[Any, tuple[Component, ...]] = {kind: () for kind in kinds if kind not in dynamic}
+        self.copies: dict[Any, dict[Component, Component | None]] = {kind: {} for kind in self.snapshots}
+        has_lifespan = type(source).lifespan is not Provider.lifespan
+        self.lifespans = Lifespans(source.lifespan) if has_lifespan else None
+        self.lookup: Lookup | None = None
+        if dynamic:
+            from ..providers.lookup import Lookup
+
+            self.lookup = Lookup(source, dynamic, transforms, home, self.lifespans)
+
+    @property
+    def kinds(self) -> set[Any]:
+        """Kinds that clients are notified of when it is included or removed: all kinds of a provider."""
+        if not isinstance(self.source, CompositeCatalog):
+            return set(self.source.kinds)
+        dynamic = {kind for lookup in self.source.providers for kind in lookup.kinds}
+        return dynamic | {kind for kind, copies in self.copies.items() if copies}
+
+    def difference(self, kind: Any) -> tuple[Sequence[Component], Sequence[Component]]:
+        """Read the snapshot of a kind again, and return the components that are new, and those that are gone."""
+        snapshot, before = tuple(self.source.snapshot(kind) or ()), self.snapshots[kind]
+        self.snapshots[kind] = snapshot
+        if snapshot[: len(before)] == before:  # the usual change: some were added, as by decorators
+            return snapshot[len(before) :], ()
+        copies = self.copies[kind]
+        return [each for each in snapshot if each not in copies], list(copies.keys() - set(snapshot))
+
+    def lookups(self) -> Iterator[Lookup]:
+        """Yield the dynamic providers, with the transforms."""
+        if self.lookup is not None:
+            yield self.lookup
+        elif isinstance(self.source, CompositeCatalog):
+            yield from (each.within(self.transforms, None) for each in self.source.providers)
+
+
+class CompositeCatalog(Catalog, Provider):
+    """Components of a registry or server, with those of the providers, registries and servers that it includes.
+
+    Static components are in one dict for each kind, so that a call is one look-up, however deep they were included.
+    Dynamic ones are looked up in `providers`.
+
+    Attributes:
+        providers: The dynamic providers in order of inclusion, those of included catalogs too.
         attached: The extensions in the order of registration, duplicates of one identifier included.
         extensions: The extensions by identifier, those of included catalogs too.
-        extension_listeners: Called when an extension is added or removed, or its middleware changes.
+        structure_listeners: Called when an extension or a provider is added or removed, or the middleware of an
+            extension changes.
         is_protected: Whether access tokens are verified over HTTP for these components.
-        providers: The providers, those of included catalogs too.
-        provider_listeners: Called with each list that a provider changes.
     """
+
+    kinds = frozenset(KINDS)
 
     def __init__(
         self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
     ) -> None:
         super().__init__(lifespans, check)
-        self.included: list[CompositeCatalog] = []
         self.is_protected = False
-        self.extension_listeners: Listeners[[]] = Listeners()
+        self.structure_listeners: Listeners[[]] = Listeners()
+        self.providers: tuple[Lookup, ...] = ()
         self.attached: tuple[Extension, ...] = ()
         self.extensions: Mapping[str, Extension] = {}
-        self.providers: tuple[Provided, ...] = ()
-        self.provider_listeners: Listeners[[ListName]] = Listeners()
         self._own_extension: Extension | None = None
-        self._own_providers: list[Provided] = []
-        self._followed: list[tuple[CompositeCatalog, str]] = []
+        self._included: list[_Included] = []
+
+    @property
+    def included(self) -> list[CompositeCatalog]:
+        """The catalogs that are included, with their later changes."""
+        return [each.source for each in self._included if isinstance(each.source, CompositeCatalog)]
 
     @property
     def includes_protected(self) -> bool:
         """True if an included catalog, at any depth, belongs to a server that verifies access tokens."""
         return any(each.is_protected or each.includes_protected for each in self.included)
+
+    def family(self) -> list[Lifespans]:
+        """Return the lifespans of this catalog and of all that it includes, once each, innermost first."""
+        found: dict[Lifespans | None, None] = {}
+        for each in self._included:
+            if isinstance(each.source, CompositeCatalog):
+                found.update(dict.fromkeys(each.source.family()))
+            found[each.lifespans] = None
+        found[self.lifespans] = None
+        return [each for each in found if each is not None]
+
+    def snapshot(self, kind: Kind) -> tuple[Component, ...]:
+        """Return the static components of a kind, or the methods."""
+        return self._part(kind).snapshot()
 
     def add_all(self, components: Iterable[Component]) -> Callable[[], None]:
         """Add components together, and return a function that removes them.
@@ -89,83 +173,152 @@ class CompositeCatalog(Catalog):
                 undo.callback(part.discard, part.add(component, replace=self.replaces_duplicates))
             return _at_once(undo.pop_all(), self.lock)
 
-    def follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
-        """Include another catalog and its later changes, and return a function that removes it.
+    def include(self, source: Provider, transforms: Iterable[Transform] = ()) -> Callable[[], None]:
+        """Include a provider or another catalog with its later changes, and return a function that removes it.
+
+        Args:
+            source: The provider or catalog.
+            transforms: Transforms of its components, innermost first.
 
         Raises:
-            RegistrationError: A name is taken, an extension exists with other settings, or a catalog would include
-                itself.
+            RegistrationError: A name is taken, an extension exists with other settings, a catalog would include itself,
+                a provider is included already, or its kinds are missing or unknown. Then nothing is included.
         """
-        from ..components.prefix import prefixed, prefixed_uri
-        from ..providers.base import lists_of
-
-        if source is self or _includes(source, self):
-            raise RegistrationError(
-                "a server or router cannot include itself, directly or through another one"
-            )
-
-        def forward(change: Change) -> None:
-            if change.uri is not None:
-                self.listeners.tell(Change(change.kind, prefixed_uri(change.uri, prefix), change.audience))
-            elif change.key is not None:
-                self.listeners.tell(change)
-
-        with (
-            source.lock,
-            self.lock,
-            ExitStack() as undo,
-        ):  # so that no change falls between copying and listening
-            self.included.append(source)
-            undo.callback(self.attach)
-            undo.callback(self.included.remove, source)
-            undo.callback(source.extension_listeners.add(self.attach))
-            self.attach()
-            for mine, theirs in zip(self.parts, source.parts, strict=True):
-                undo.callback(mine.mirror(theirs, partial(prefixed, prefix=prefix)))
-            undo.callback(source.listeners.add(forward))
-            undo.callback(lambda: self._gather(*lists_of(source.providers)))
-            undo.callback(self._followed.remove, (source, prefix))
-            undo.callback(source.provider_listeners.add(self._gather))
-            self._followed.append((source, prefix))
-            self._gather(*lists_of(source.providers))
-            return _at_once(undo.pop_all(), source.lock, self.lock)
-
-    def provide(self, provider: Provider, prefix: str) -> Callable[[], None]:
-        """Include a provider, and return a function that removes it.
-
-        Raises:
-            RegistrationError: The provider is included already, or its kinds are missing or unknown.
-        """
-        from ..providers.base import Provided, check_kinds, lists_of
-
-        check_kinds(provider)
-        with self.lock, ExitStack() as undo:
-            if any(each.shows(provider, prefix) for each in self._own_providers):
+        transforms = tuple(transforms)
+        locks: list[AbstractContextManager[Any]] = [self.lock]
+        if isinstance(source, CompositeCatalog):
+            if source is self or _includes(source, self):
                 raise RegistrationError(
-                    f"{provider!r} is already included with this prefix. Remove one include(...), or use another prefix"
+                    "a server or router cannot include itself, directly or through another one"
                 )
-            provided = Provided(provider, self, prefix)
-            undo.callback(self._gather, *lists_of([provided]))
-            undo.callback(self._own_providers.remove, provided)
-            undo.callback(provider.listeners.add(self._gather))
-            self._own_providers.append(provided)
-            self._gather(*lists_of([provided]))
-            return _at_once(undo.pop_all(), self.lock)
+            # The inner lock first, as for changes: no change falls between the copy and the listening.
+            locks = [source.lock, self.lock]
+        else:
+            check_kinds(source)
+            if any(each.source is source and each.transforms == transforms for each in self._included):
+                raise RegistrationError(
+                    f"{source!r} is already included with this prefix. Remove one include(...), or use another prefix"
+                )
+        with ExitStack() as within, ExitStack() as undo:
+            for lock in locks:
+                within.enter_context(lock)
+            included = _Included(source, transforms, self.lifespans)
+            self._included.append(included)
+            undo.callback(self._exclude, included)
+            self.collect()
+            if isinstance(source, CompositeCatalog):
+                undo.callback(source.followers.add(partial(self._follow, included)))
+                undo.callback(source.structure_listeners.add(self.collect))
+            undo.callback(source.listeners.add(partial(self._forward, included)))
+            for kind in included.snapshots:
+                self._update(included, kind)
+            self._notify(included.kinds)
+            return _at_once(undo.pop_all(), *locks)
 
-    def _gather(self, *lists: ListName) -> None:
-        """Collect the providers of the included catalogs again, and notify listeners of the lists that have changed."""
-        from ..providers.base import Provided
+    def _exclude(self, included: _Included) -> None:
+        kinds = included.kinds
+        self._included.remove(included)
+        for kind, copies in included.copies.items():
+            for copy in filter(None, copies.values()):
+                self._part(kind).delete(copy)
+        self.collect()
+        self._notify(kinds)
 
+    def _update(self, included: _Included, kind: Kind) -> bool:
+        """Copy what is new in the snapshot of a provider, and remove what is gone. Returns whether that was anything.
+
+        A copy that was removed or replaced here is not added again.
+
+        Raises:
+            RegistrationError: A component cannot be served, or its name is taken. The others are served.
+            TypeError: The snapshot has something else.
+        """
+        part, source, copies = self._part(kind), included.source, included.copies[kind]
+        fresh, gone = included.difference(kind)
+        errors: list[Exception] = []
+        replaced: dict[str, tuple[Component, Component]] = {}
+        for each in gone:
+            copy = copies.pop(each)
+            if copy is not None and part.holds(copy):
+                replaced[copy.key] = each, copy
+        new: list[tuple[Component, Component]] = []
+        for each in fresh:
+            copies[each] = None
+            try:
+                if not isinstance(source, CompositeCatalog):
+                    check_provided(type(source).__qualname__, kind, each)
+                copy = transformed(each, included.transforms)
+                if copy is not None:
+                    part.prepare(copy)
+                    new.append((each, copy))
+            except (RegistrationError, TypeError) as error:
+                errors.append(error)
+        for key in replaced.keys() - {copy.key for _, copy in new}:
+            part.delete(replaced[key][1])
+        for each, copy in new:
+            original, old = replaced.pop(copy.key, (None, None))
+            if old is not None and original is not None and original.is_enabled and not old.is_enabled:
+                copy.is_enabled = part.hides(
+                    old
+                )  # it was disabled here: by its tag, which is checked again, or its key
+            copy.home = copy.home or self.lifespans
+            try:
+                part.insert(copy, replace=old is not None)
+                copies[each] = copy
+            except RegistrationError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return bool(fresh or gone)
+
+    def _follow(self, included: _Included, kind: Any, switched: Component | None) -> None:
+        """Follow a change of an included catalog."""
         with self.lock:
-            theirs = [
-                Provided(each, self, prefix) for source, prefix in self._followed for each in source.providers
-            ]
-            self.providers = tuple(
-                sorted([*self._own_providers, *theirs], key=lambda provided: provided.position)
-            )
-            for each in lists:
-                self._changed(each)
-                self.provider_listeners.tell(each)
+            part = self._part(kind)
+            if switched is None:
+                try:
+                    self._update(included, kind)
+                finally:
+                    self.part_changed(part)
+                return
+            copy = included.copies[kind].get(switched)
+            if copy is not None and part.holds(copy):
+                part.switch(copy.key, is_enabled=switched.is_enabled and not part.hides(copy))
+
+    def _forward(self, included: _Included, change: Change) -> None:
+        """Pass on a change of an included provider or catalog to clients."""
+        if change.uri is not None:
+            uri = change.uri
+            for transform in included.transforms:
+                uri = transform.rename("resources", uri)
+            self.listeners.tell(Change(change.kind, uri, change.audience))
+        elif change.key is not None:
+            self.listeners.tell(change)
+        elif not isinstance(included.source, CompositeCatalog):  # else `_follow` gets it
+            with self.lock:
+                for kind in included.source.kinds:
+                    part = self._part(kind)
+                    if part.list_name == change.kind and (
+                        kind not in included.snapshots or self._update(included, kind)
+                    ):
+                        self.part_changed(part)
+
+    def _notify(self, kinds: Iterable[Any]) -> None:
+        for part in self.parts:
+            if part.name in kinds:
+                self.part_changed(part)
+
+    def _part(self, kind: str) -> Components[Any]:
+        part: Components[Any] = getattr(self, kind)
+        return part
+
+    def switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
+        """Hide or show all components with one of these tags, see `CatalogOwner.disable`."""
+        with self.lock:
+            super().switch(tags, is_hidden=is_hidden)
+            if self.providers:
+                self.collect()
+                self._notify({kind for lookup in self.providers for kind in lookup.kinds})
 
     def declare(self, extension: Extension) -> None:
         """Make this the catalog of an extension."""
@@ -173,8 +326,8 @@ class CompositeCatalog(Catalog):
         self.attached = (extension,)
         self.extensions = {extension.identifier: extension}
 
-    def attach(self) -> None:
-        """Collect the extensions of the included catalogs again.
+    def collect(self) -> None:
+        """Collect the extensions and the dynamic providers of the included catalogs again.
 
         Raises:
             RegistrationError: Two extensions have one identifier and different settings, or two extensions have topics
@@ -187,6 +340,7 @@ class CompositeCatalog(Catalog):
                 | found
             )
             extensions: dict[str, Extension] = {}
+            members: dict[str, str] = {}
             for each in attached:
                 present = extensions.setdefault(each.identifier, each)
                 if present.settings != each.settings:
@@ -194,8 +348,6 @@ class CompositeCatalog(Catalog):
                         f"two extensions are named {each.identifier!r}, with the settings {present.settings!r} "
                         f"and {each.settings!r}. Create one, and include it where it is needed"
                     )
-            members: dict[str, str] = {}
-            for each in attached:
                 for topic in each.topics:
                     owner = members.setdefault(topic.member, each.identifier)
                     if owner != each.identifier:
@@ -204,7 +356,49 @@ class CompositeCatalog(Catalog):
                             "Rename one of them"
                         )
             self.attached, self.extensions = tuple(attached), extensions
-            self.extension_listeners.tell()
+            hidden = [HiddenTags(self.hidden_tags)] if self.hidden_tags else []
+            lookups = [
+                lookup.within(hidden, self.lifespans) for each in self._included for lookup in each.lookups()
+            ]
+            self.providers = tuple(sorted(lookups, key=lambda lookup: lookup.position))
+            self.structure_listeners.tell()
+
+
+class Inclusion:
+    """The result of `include`. `remove()`, or the end of a `with` block, undoes it.
+
+    Args:
+        source: The included object.
+        on_remove: Function that undoes the inclusion; further calls have no effect.
+
+    Attributes:
+        source: The included object.
+    """
+
+    def __init__(self, source: object, on_remove: Callable[[], None]) -> None:
+        self.source = source
+        self._on_remove = on_remove
+
+    def remove(self) -> None:
+        """Remove in one step what was included: components, extensions with their middleware, later changes.
+
+        Components that were removed or replaced meanwhile stay as they are, and running calls continue. The lifespan of
+        an included server is left when the outer server ends. It may be called from any thread; further calls have no
+        effect.
+        """
+        self._on_remove()
+
+    def __enter__(self) -> Self:
+        """Return this object; the components are included within the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was included."""
+        self.remove()
+
+    def __repr__(self) -> str:
+        """Return the included object."""
+        return f"<Included {self.source!r}>"
 
 
 class Registry(Decorators, CatalogOwner):
@@ -283,27 +477,21 @@ class Registry(Decorators, CatalogOwner):
             RegistrationError: The source has no components, a name is taken, an extension exists with other settings,
                 or the kinds of a provider are missing or unknown. Then nothing is included.
         """
-        from ..components.included import Inclusion
         from ..components.marking import marked
-        from ..components.prefix import prefixed
-        from ..providers.base import Provider
 
-        if isinstance(source, Registry):
-            return Inclusion(source, self._follow(source.catalog, prefix))
-        if isinstance(source, Provider):
-            return Inclusion(source, self.catalog.provide(source, prefix))
+        transforms = [Prefix(prefix)] if prefix else []
+        provider = source.catalog if isinstance(source, Registry) else source
+        if isinstance(provider, Provider):
+            return Inclusion(source, self.catalog.include(provider, transforms))
         is_component = isinstance(source, Component)
         found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
             raise RegistrationError(
                 f"{source!r} contains nothing to include. Decorate functions with @tool, @resource or @prompt"
             )
-        if prefix:
-            found = [component.renamed(prefixed(component, prefix)) for component in found]
+        for transform in transforms:
+            found = [transform.apply(component) for component in found]
         return Inclusion(source, self.catalog.add_all(found))
-
-    def _follow(self, source: CompositeCatalog, prefix: str) -> Callable[[], None]:
-        return self.catalog.follow(source, prefix)
 
 
 class Extension(Registry):
@@ -349,7 +537,7 @@ class Extension(Registry):
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
         self.capability = f"extensions.{identifier}"
-        self.middleware = Middlewares(self.catalog.methods, self.catalog.extension_listeners.tell)
+        self.middleware = Middlewares(self.catalog.methods, self.catalog.structure_listeners.tell)
         self.catalog.declare(self)
 
     def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> SubscriptionTopic:
@@ -387,10 +575,10 @@ class Extension(Registry):
                 )
             self.topics = (*before, topic)
             try:
-                self.catalog.attach()
+                self.catalog.collect()
             except RegistrationError:
                 self.topics = before
-                self.catalog.attach()
+                self.catalog.collect()
                 raise
         return topic
 

@@ -1,53 +1,42 @@
-"""Providers: components that are looked up at each request, for example in a database."""
+"""Providers, which offer components, and transforms, which shape them."""
 
 from __future__ import annotations
 
-import inspect
-import itertools
-import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from typing_extensions import Self
 
-from .._utils.errors import INTERNAL_ERROR, ProtocolError, RegistrationError
+from .._utils.errors import RegistrationError
 from .._utils.listeners import Listeners
-from .._utils.uris import normalized_template, spellings, template_spellings
-from ..components.catalog import Catalog
-from ..components.component import Listed
-from ..components.prefix import prefixed, without_prefix
-from ..components.security_schemes import listed
-from ..content.wording import described
-from ..execution.lifespan import Lifespans
-from ..identity.change import ListName
-from ..protocol.types import Json
-from ..requests.call import NO_STATE, Call
-from ..requests.limits import run_limited
+from ..components.component import Component, Listed
+from ..identity.change import Change, ListName
 
 if TYPE_CHECKING:
     from ..context import Context
-
-logger = logging.getLogger(__name__)
+    from ..identity.principal import Principal
 
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 """Kinds of components that a provider can have."""
 
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Position = tuple[int, str]
-"""Position of an entry in a list: that of its component or provider, and the position within its entries."""
+KIND_OF: dict[str, Kind] = {
+    "tool": "tools",
+    "resource": "resources",
+    "resource template": "resource_templates",
+    "prompt": "prompts",
+}
+"""Kind by `Component.kind`."""
 
-_BEHIND = 10**15
-"""First position of providers, after all registered components."""
-
-_positions = itertools.count(1)
-"""A cursor names a position, so a position is never given twice."""
+C = TypeVar("C", bound=Component)
 
 
 class Provider:
-    """Base class for components that are looked up at each request, for example in a database.
+    """A source of components, such as a database, a folder or another server: `server.include(provider)`.
 
-    A subclass implements `list` and `find`, and `server.include(provider)` adds it:
+    A *dynamic* provider looks components up at each request. A subclass implements `list` and `find`:
 
         class Notes(Provider):
             kinds = frozenset({"resources"})
@@ -59,23 +48,37 @@ class Provider:
                 row = await ctx.state.row(key, ctx.principal.id)
                 return None if row is None else note_resource(row)
 
-    Lists contain registered components first, then those of providers. `find` is called only for names and URIs that
-    are not registered. Both methods run in the event loop, within `Timeouts.call`.
+    Lists contain registered components first, then those of dynamic providers. `find` is called only for names and URIs
+    that are not registered. Both methods run in the event loop, within `Timeouts.call`.
+
+    A *static* provider has the same components for all users, and implements `snapshot` instead. The server reads it
+    when the provider is included, and after each `changed()`. These components are served like registered ones.
 
     Attributes:
         kinds: Kinds of components that it provides, of `tools`, `resources`, `resource_templates` and `prompts`. The
             server declares their capabilities, and calls the provider for no other kind.
-        listeners: Internal: functions that get the name of each list that has changed.
+        listeners: Internal: functions that get each change of a list or a resource.
     """
 
     kinds: ClassVar[Collection[Kind]] = frozenset()
-    listeners: Listeners[[ListName]]
+    listeners: Listeners[[Change]]
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Create an instance with listeners, even if a subclass does not call `super().__init__()`."""
-        made = super().__new__(cls)
-        object.__setattr__(made, "listeners", Listeners())
-        return made
+        provider = super().__new__(cls)
+        object.__setattr__(provider, "listeners", Listeners())
+        return provider
+
+    def snapshot(self, kind: Kind) -> tuple[Component, ...] | None:
+        """Return the components of a kind that all users get; None (default) for a kind that `list` and `find` look up.
+
+        It is called in any thread, without a request. Return the same objects again for components that have not
+        changed.
+
+        Args:
+            kind: One of `kinds`.
+        """
+        return None
 
     async def list(self, kind: Kind, ctx: Context) -> Sequence[Listed]:
         """Return all components of a kind that the user of the request may see. The default returns none.
@@ -85,12 +88,13 @@ class Provider:
             ctx: The request.
 
         Returns:
-            Components of this kind with distinct names or URIs, in the order in which clients get them.
+            Components of this kind with distinct names or URIs, in the order in which clients get them. If nothing has
+            changed for this user, return the same tuple object as before: its rendered pages are used again.
         """
         return ()
 
     async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
-        """Return the component with a name or URI; None if there is none for this user. The default returns None.
+        """Return the component with a name or URI; None if there is none for this user. The default searches `list`.
 
         Args:
             kind: One of `kinds`. For `resources`, the URI may belong to a template: return a `Resource` for this URI.
@@ -101,112 +105,60 @@ class Provider:
         Returns:
             The component, or None.
         """
-        return None
+        return next((each for each in await self.list(kind, ctx) if each.key == key), None)
 
-    def changed(self, kind: Kind) -> None:
-        """Notify the listening clients that a list has changed, from any thread: `provider.changed("tools")`.
+    def watch(self, uri: str) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that is open while a client is subscribed to a URI. The default does nothing.
+
+        Within it, call `resource_updated(uri)` at each update.
 
         Args:
-            kind: One of `kinds`.
+            uri: A URI of this provider.
+        """
+        return nullcontext()
+
+    def lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Return a context manager that is open while a server with this provider runs. The default does nothing.
+
+        It is entered once for each event loop, before requests are served.
+        """
+        return nullcontext()
+
+    def changed(self, *kinds: Kind) -> None:
+        """Update the lists after a change, and notify the clients, from any thread: `provider.changed("tools")`.
+
+        Args:
+            kinds: Some of `kinds`; none for all of them.
 
         Raises:
-            ValueError: `kind` is not one of `kinds`.
+            ValueError: A kind is not one of `kinds`.
+            RegistrationError: A component of a snapshot cannot be served, or its name is in use. The others are.
         """
-        if kind not in self.kinds:
-            kinds = ", ".join(self.kinds)
-            raise ValueError(
-                f"{self!r} does not provide {kind!r}, but {kinds}. Add it to its `kinds`, or pass one of these"
-            )
-        self.listeners.tell(_list_of(kind))
+        for kind in kinds:
+            if kind not in self.kinds:
+                known = ", ".join(self.kinds)
+                raise ValueError(
+                    f"{self!r} does not provide {kind!r}, but {known}. Add it to its `kinds`, or pass one of these"
+                )
+        for name in lists_of(kinds or self.kinds):
+            self.listeners.tell(Change(name))
 
+    def resource_updated(
+        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
+    ) -> None:
+        """Notify the subscribers of a resource that its data have changed, from any thread.
 
-class Provided:
-    """The components of a provider in a registry: with the prefix, and without hidden ones.
-
-    Args:
-        source: The provider, or its components in an included registry.
-        catalog: The catalog of the registry.
-        prefix: Prefix of names and URIs.
-
-    Attributes:
-        kinds: Kinds that are provided.
-        position: Position among all providers.
-        name: Name in messages: the class of the provider.
-        home: The lifespan that provides the state; None for that of the server that serves the component.
-    """
-
-    def __init__(self, source: Provider | Provided, catalog: Catalog, prefix: str) -> None:
-        self._source = source
-        self._catalog = catalog
-        self._prefix = prefix
-        self.kinds: frozenset[Kind] = frozenset(source.kinds)
-        self.home: Lifespans | None = catalog.lifespans
-        if isinstance(source, Provided):
-            self.position: int = source.position
-            self.name: str = source.name
-            self.home = source.home or self.home
-        else:
-            self.position = next(_positions)
-            self.name = type(source).__qualname__
-
-    def shows(self, provider: Provider, prefix: str) -> bool:
-        """Return True if it has the components of a provider under a prefix."""
-        return self._source is provider and self._prefix == prefix
-
-    async def list(self, kind: Kind, ctx: Context) -> Iterable[Listed]:
-        """Return all components of a kind that are not hidden.
+        Args:
+            uri: The URI as this provider knows it.
+            to: The subscribed users to notify, see `Server.notify_resource_updated`; None for all.
 
         Raises:
-            TypeError: The provider returned something else.
-            RegistrationError: A component cannot be served.
-            Exception: Any exception of the provider.
+            TypeError: `to` is neither a Principal nor callable.
+            ValueError: `to` is a Principal without an id.
         """
-        found = await self._awaited("list", self._source.list(kind, ctx))
-        if isinstance(found, str) or not hasattr(found, "__iter__"):
-            raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}. Return a list")
-        return [shown for each in found if (shown := self._shown(kind, each)) is not None]
+        from ..identity.audience import Audience
 
-    async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
-        """Return the component with a name or URI in this registry; None if there is none or it is hidden.
-
-        Raises:
-            Exception: The same as in `list`.
-        """
-        plain = without_prefix(key, self._prefix, is_uri=kind.startswith("resource"))
-        if plain is None:
-            return None
-        found = await self._awaited("find", self._source.find(kind, plain, ctx))
-        if found is None or (shown := self._shown(kind, found)) is None:
-            return None
-        if shown.key != key:
-            raise TypeError(
-                f"{self.name}.find({kind!r}, {plain!r}) returned {found!r}, which has a different name"
-            )
-        return shown
-
-    async def _awaited(self, method: str, answer: Awaitable[Any]) -> Any:
-        if not inspect.isawaitable(answer):
-            raise TypeError(f"{self.name}.{method} returned {described(answer)}. Write `async def {method}`")
-        return await answer
-
-    def _shown(self, kind: Kind, component: Any) -> Listed | None:
-        part = getattr(self._catalog, kind)
-        if not part.takes(component):
-            raise TypeError(f"{self.name} returned {component!r} for {kind}, which is not a {part.kind}")
-        from ..components.tools import Tool
-
-        if isinstance(component, Tool) and component.task is not None:
-            raise TypeError(
-                f"{self.name} returned {component!r} with task=, which providers do not support: the process that runs "
-                "a task needs its tool outside a request. Register the tool with the server"
-            )
-        component.resolve()  # this one and not its twin, as the author may keep it
-        if not component.is_enabled or part.hides(component):
-            return None
-        twin: Listed = component.renamed(prefixed(component, self._prefix))
-        if twin.home is None:
-            twin.home = self.home
-        return twin
+        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 
 
 def check_kinds(provider: Provider) -> None:
@@ -219,125 +171,134 @@ def check_kinds(provider: Provider) -> None:
     if (
         type(kinds) not in (frozenset, set, tuple, list)
         or not kinds
-        or not all(map(_KINDS.__contains__, kinds))
+        or not all(map(KINDS.__contains__, kinds))
     ):
         raise RegistrationError(
-            f"{type(provider).__qualname__}.kinds must be a set of some of {', '.join(_KINDS)}, such as "
+            f"{type(provider).__qualname__}.kinds must be a set of some of {', '.join(KINDS)}, such as "
             f"`kinds = frozenset({{'tools'}})`, got {kinds!r}"
         )
 
 
-def lists_of(providers: Iterable[Provided]) -> Iterable[ListName]:
-    """Return the names of the protocol's lists that contain components of these providers."""
-    return dict.fromkeys(_list_of(kind) for each in providers for kind in _KINDS if kind in each.kinds)
-
-
-def _list_of(kind: Kind) -> ListName:
-    return "resources" if kind == "resource_templates" else kind
-
-
-async def find(
-    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
-) -> Listed | None:
-    """Return the component with a name or URI from the first provider that has it, or None.
+def check_provided(name: str, kind: Kind, component: Any) -> None:
+    """Check that a provider returned a component of the right kind.
 
     Args:
-        providers: The providers, in order.
-        lifespans: The lifespan that provides the state.
-        call: The request.
-        kind: Kind of the component.
-        key: The name or URI.
+        name: Name of the provider in messages.
+        kind: The kind.
+        component: The component.
 
     Raises:
-        Exception: Any exception of a provider.
+        TypeError: It is something else.
     """
-    for provided in providers:
-        if kind in provided.kinds:
-            found: Listed | None = await _ask(provided, lifespans, call, provided.find, kind, key)
-            if found is not None:
-                return found
-    return None
+    if not isinstance(component, Component) or KIND_OF.get(component.kind) != kind:
+        what = kind[:-1].replace("_", " ")
+        raise TypeError(f"{name} returned {component!r} for {kind}, which is not a {what}")
 
 
-async def find_spelled(
-    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
-) -> Listed | None:
-    """Return the component that a provider lists under an equivalent spelling of a URI.
+def lists_of(kinds: Iterable[Kind]) -> Iterable[ListName]:
+    """Return the names of the protocol's lists that contain components of these kinds."""
+    return dict.fromkeys("resources" if kind == "resource_templates" else kind for kind in kinds)
 
-    Arguments and exceptions are those of `find`.
+
+class Transform:
+    """A change of the components that a provider offers, such as a prefix. The default changes nothing.
+
+    Transforms are synchronous and have no state. They are applied to a snapshot once, and to a dynamic component at
+    each look-up. A transform may hide a component from users, and never shows one that is hidden.
+    `original(kind, rename(kind, key)) == key` must hold for every key.
     """
-    form = normalized_template(key)
-    for provided in providers:
-        if kind in provided.kinds:
-            for each in await _ask(provided, lifespans, call, provided.list, kind):
-                if form in (template_spellings if kind == "resource_templates" else spellings)(each.key):
-                    found: Listed = each
-                    return found
-    return None
+
+    def apply(self, component: C) -> C | None:
+        """Return a component in its new form, with the name or URI of `rename`; None hides it.
+
+        Args:
+            component: The component. It may be served elsewhere: return a copy, such as `component.renamed(key)`, or
+                the component itself.
+        """
+        return component
+
+    def rename(self, kind: Kind, key: str) -> str:
+        """Return the new name or URI; also for URIs in results and in notifications.
+
+        Args:
+            kind: Kind of the component.
+            key: Name, URI or URI template.
+        """
+        return key
+
+    def original(self, kind: Kind, key: str) -> str | None:
+        """Return the name or URI that becomes `key`; None if none does.
+
+        Args:
+            kind: Kind of the component.
+            key: Name, URI or URI template.
+        """
+        return key
 
 
-async def entries(
-    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, taken: Mapping[str, str]
-) -> list[tuple[Position, Json]]:
-    """Return the list entries of providers that the user of the request may see, in the form of the call's revision.
+def transformed(component: C, transforms: Iterable[Transform]) -> C | None:
+    """Return a copy of a component after transforms, the first one innermost; None if one of them hides it."""
+    shown: C | None = component
+    for transform in transforms:
+        if shown is None:
+            return None
+        shown = transform.apply(shown)
+    return component.renamed(component.key) if shown is component else shown
+
+
+class Prefix(Transform):
+    """A prefix of names (`weather_get_forecast`), and of the part after the scheme of URIs (`data://weather/x`).
 
     Args:
-        providers: The providers of this kind.
-        lifespans: The lifespan that provides the state.
-        call: The request.
-        kind: Kind of the components.
-        taken: Origin of each registered name or URI.
-
-    Raises:
-        ProtocolError: -32603 if two components have one name.
-        Exception: Any exception of a provider.
+        prefix: The prefix, without the underscore or the slash.
     """
-    origins = dict(taken)
-    found: list[tuple[Position, Json]] = []
-    for provided in providers:
-        for number, each in enumerate(await _ask(provided, lifespans, call, provided.list, kind)):
-            if not each.is_visible(call.principal):
-                continue
-            mine = f"one of {provided.name}"
-            other = origins.setdefault(each.key, mine)
-            if other is not mine:
-                two_with_one_name = f"two {each.kind}s are named {each.key!r}"
-                logger.error("%s: %s and %s", two_with_one_name, other, mine)
-                raise ProtocolError(
-                    INTERNAL_ERROR,
-                    f"{two_with_one_name}, one of them from {provided.name}. Rename one on the server",
-                )
-            position = (_BEHIND + provided.position, f"{number:09}:{each.key}")
-            found.append((position, listed(each, call.revision, call.runtime)))
-    return found
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def apply(self, component: C) -> C:
+        """Return a copy under the prefix; methods keep their names."""
+        kind = KIND_OF.get(component.kind)
+        return component if kind is None else component.renamed(self.rename(kind, component.key))
+
+    def rename(self, kind: Kind, key: str) -> str:
+        """Return a name or URI under the prefix."""
+        if kind in ("tools", "prompts"):
+            return f"{self.prefix}_{key}"
+        scheme, separator, rest = key.partition("://" if "://" in key else ":")
+        return f"{scheme}{separator}{self.prefix}/{rest}" if separator else key
+
+    def original(self, kind: Kind, key: str) -> str | None:
+        """Return the name or URI without the prefix; None if it does not have it."""
+        if kind in ("tools", "prompts"):
+            return key[len(self.prefix) + 1 :] if key.startswith(f"{self.prefix}_") else None
+        for separator in ("://", ":"):
+            scheme, found, rest = key.partition(separator)
+            if found and rest.startswith(f"{self.prefix}/"):
+                plain = f"{scheme}{found}{rest[len(self.prefix) + 1 :]}"
+                if self.rename(kind, plain) == key:
+                    return plain
+        return None if ":" in key else key
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same prefix."""
+        return isinstance(other, Prefix) and other.prefix == self.prefix
+
+    def __hash__(self) -> int:
+        """Return the hash of the prefix."""
+        return hash(self.prefix)
 
 
-async def _ask(
-    provided: Provided,
-    lifespans: Lifespans,
-    call: Call,
-    method: Callable[..., Coroutine[Any, Any, Any]],
-    *args: Any,
-) -> Any:
-    """Call a method of a provider within the time limit of the call, with the state of the server that included it."""
-    from ..context import Context
+class HiddenTags(Transform):
+    """Hides the components that have one of some tags, see `Server.disable`.
 
-    call.state = await lifespans.state_of(provided.home or lifespans)
-    try:
-        return await run_limited(method(*args, Context(call)), call, None)
-    finally:
-        call.state = NO_STATE
-
-
-def resumed(after: Position, entries: Iterable[tuple[Position, object]]) -> Position:
-    """Return the position of the entry after which a list continues.
-
-    The order of a provider may change between pages. If the entry that a cursor names has moved, the list continues
-    after its new position. If it is gone, the list continues at its old position.
+    Args:
+        tags: The tags.
     """
-    place, text = after
-    if place < _BEHIND:
-        return after
-    number, _, key = text.partition(":")
-    moved = (each for each, _ in entries if each[0] == place and each[1].partition(":")[2] == key)
-    return next(moved, (place, number))
+
+    def __init__(self, tags: frozenset[str]) -> None:
+        self._tags = tags
+
+    def apply(self, component: C) -> C | None:
+        """Return the component, or None if it has one of the tags."""
+        return component if self._tags.isdisjoint(component.tags) else None

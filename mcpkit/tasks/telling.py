@@ -198,7 +198,7 @@ def _audience(needs: Sequence[str]) -> Audience | None:
     if not needs:
         return None
 
-    def may_hear(principal: Principal) -> bool:
+    def may_receive(principal: Principal) -> bool:
         return principal.scopes.issuperset(needs)
 
-    return Audience.of(may_hear)
+    return Audience.of(may_receive)

@@ -16,8 +16,8 @@ from ..._utils.uris import normalized_template, spellings, template_spellings
 from ...components.checks import is_template
 from ...identity.change import Change, ListName
 from ...identity.principal import Principal
-from ..conditional import Conditional, Guards, Hearer, may_hear
 from ..registry import CompositeCatalog
+from ..visibility import Guards, Subscriber, Visibility, may_receive
 from .mailbox import Mailbox
 from .watching import Watches
 
@@ -33,7 +33,7 @@ _RESOURCES = Change("resources")
 """A change that also concerns subscribers of a URI: another component may serve it now."""
 
 
-class ChangeListener(Hearer, Protocol):
+class ChangeListener(Subscriber, Protocol):
     """A listener for changes, such as a session or a stream."""
 
     def changed(self, change: Change) -> None:
@@ -83,7 +83,7 @@ class Changes:
         self._broker = broker
         self._topic = topic
         self._mailbox = Mailbox(self._deliver)
-        self._conditional = Conditional(catalog, is_closed=is_closed)
+        self._visibility = Visibility(catalog, is_closed=is_closed)
         self._sources = ExitStack()
         self._forget_all()
 
@@ -122,7 +122,7 @@ class Changes:
         listeners[listener] = None
         if change in self._watches:
             self._watches.update(change)
-        elif may_hear(listener, self._guards(change)):
+        elif may_receive(listener, self._guards(change)):
             self._watches.want(change)
 
     def listening(self) -> Coroutine[object, object, None] | None:
@@ -234,7 +234,7 @@ class Changes:
 
     def _told(self, change: Change, listeners: Iterable[ChangeListener]) -> set[Principal]:
         guards = self._guards(change)
-        return {listener.principal for listener in listeners if may_hear(listener, guards)}
+        return {listener.principal for listener in listeners if may_receive(listener, guards)}
 
     def all_wanted(self, kind: str) -> list[Change]:
         """Return the subscribed changes of a kind."""
@@ -283,14 +283,14 @@ class Changes:
         guards, audience = self._guards(change), change.audience
         for listener, as_wanted in self._interested(change).items():
             # What another one did about this change may have ended it.
-            if listener not in self._wants or not may_hear(listener, guards):
+            if listener not in self._wants or not may_receive(listener, guards):
                 continue
             if audience is None or audience.holds(listener.principal):
                 for each in as_wanted:
                     listener.changed(each)
 
     def _guards(self, change: Change) -> Guards | None:
-        return None if change.uri is None else self._conditional.guards(change.uri)
+        return None if change.uri is None else self._visibility.guards(change.uri)
 
     def _interested(self, change: Change) -> dict[ChangeListener, list[Change]]:
         """Return the listeners of a change, each with the change under the URIs that it subscribed to."""

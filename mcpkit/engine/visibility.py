@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Protocol
 
 from ..components.component import Component
@@ -12,8 +13,8 @@ from ..requests.call import Call
 from .registry import CompositeCatalog
 
 
-class Conditional:
-    """The components of a registry that only some users see.
+class Visibility:
+    """The access rules of the components of a catalog.
 
     Args:
         catalog: The catalog; it must outlive this object.
@@ -24,29 +25,21 @@ class Conditional:
     def __init__(self, catalog: CompositeCatalog, *, is_closed: bool) -> None:
         self._catalog = catalog
         self._is_closed = is_closed
-        self._guarded: tuple[int, bool] | None = None  # by the state of the registry
-        self._found: dict[tuple[str, ...], tuple[int, tuple[Component, ...]]] = {}
 
-    def among(self, *parts: str) -> tuple[Component, ...]:
-        """Return the enabled components with a `visible=` predicate; computed once for each state of the catalog.
+    def restricted(self, *parts: str) -> tuple[Component, ...]:
+        """Return the enabled components that only some users see.
 
         Args:
             parts: Kinds of components: attributes of the catalog.
         """
-        changes = self._catalog.changes
-        found = self._found.get(parts)
-        if found is None or found[0] != changes:
-            components: Iterable[Component] = (
-                each for name in parts for each in getattr(self._catalog, name)
-            )
-            found = (
-                changes,
-                tuple(each for each in components if each.is_enabled and each.visible is not None),
-            )
-            self._found[parts] = found
-        return found[1]
 
-    def check_hearing(self, call: Call, uris: Iterable[str]) -> None:
+        def find() -> tuple[Component, ...]:
+            components = chain.from_iterable(getattr(self._catalog, part) for part in parts)
+            return tuple(each for each in components if each.is_enabled and each.visible is not None)
+
+        return self._catalog.derived(("restricted", *parts), find)
+
+    def check_subscriptions(self, call: Call, uris: Iterable[str]) -> None:
         """Check that a user may subscribe to URIs.
 
         A URI that only hidden components serve is accepted, so that the response does not reveal them.
@@ -55,10 +48,8 @@ class Conditional:
             ChallengeError: The client must authenticate or get more scopes; the challenge has the scopes of all URIs.
             InsufficientScopeError: The client needs more scopes, and no HTTP status can report it.
         """
-        principal, is_closed = (
-            call.principal,
-            self._is_closed and not getattr(call.channel, "is_local", False),
-        )
+        principal = call.principal
+        is_closed = self._is_closed and not getattr(call.channel, "is_local", False)
         refused: list[Component] = []
         for uri in uris if self._has_guards else ():
             serving = [each for each in self._serving(uri) if each.is_visible(principal)]
@@ -87,32 +78,20 @@ class Conditional:
 
     @property
     def _has_guards(self) -> bool:
-        if self._is_closed:
-            return True
-        changes = self._catalog.changes
-        if self._guarded is None or self._guarded[0] != changes:
-            parts = (self._catalog.resources, self._catalog.resource_templates)
-            is_guarded = any(
-                each.is_enabled and (each.visible is not None or each.scopes)
-                for part in parts
-                for each in part
-            )
-            self._guarded = changes, is_guarded
-        return self._guarded[1]
+        """False if every user may get the notifications of every URI."""
+
+        def find() -> bool:
+            components = chain(self._catalog.resources, self._catalog.resource_templates)
+            return any(each.is_enabled and (each.visible is not None or each.scopes) for each in components)
+
+        return self._is_closed or self._catalog.derived("has guards", find)
 
     def _serving(self, uri: str) -> tuple[Component, ...]:
-        catalog = self._catalog
-        serving: list[Component] = [
-            each
-            for part in (catalog.resources, catalog.resource_templates)
-            if (each := part.spelled(uri)) is not None
-        ]
-        serving += (
-            template
-            for template in catalog.resource_templates
-            if template.is_enabled and template.template.match(uri) is not None
-        )
-        return tuple(serving)
+        """Return the components that serve a URI, or that have it as their template."""
+        templates = self._catalog.resource_templates
+        by_key = (self._catalog.resources.spelled(uri), templates.spelled(uri))
+        matching = (each for each in templates if each.is_enabled and each.template.match(uri) is not None)
+        return tuple(each for each in (*by_key, *matching) if each is not None)
 
 
 class Guards:
@@ -130,7 +109,7 @@ class Guards:
         self.is_closed = is_closed
 
 
-class Hearer(Protocol):
+class Subscriber(Protocol):
     """A subscriber to changes."""
 
     @property
@@ -144,25 +123,25 @@ class Hearer(Protocol):
         ...
 
 
-def may_hear(hearer: Hearer, guards: Guards | None) -> bool:
+def may_receive(subscriber: Subscriber, guards: Guards | None) -> bool:
     """Return True if a subscriber may be notified of changes of a URI.
 
     Every authenticated user may subscribe to a URI that no component serves, so that the response reveals nothing.
 
     Args:
-        hearer: The subscriber.
-        guards: The return value of `Conditional.guards` for the URI.
+        subscriber: The subscriber.
+        guards: The return value of `Visibility.guards` for the URI.
     """
     if guards is None:
         return True
-    principal = hearer.principal
-    is_closed = guards.is_closed and not hearer.is_local
+    principal = subscriber.principal
+    is_closed = guards.is_closed and not subscriber.is_local
     if not guards.serving:
         return not is_closed or principal.id is not None
     return any(each.is_visible(principal) and _may_use(principal, each, is_closed) for each in guards.serving)
 
 
 def _may_use(principal: Principal, component: Component, is_closed: bool) -> bool:
-    """Return True if `check_access` lets a user pass who can see the component."""
+    """Return True if `check_access` permits a user who can see the component."""
     is_known = principal.id is not None or component.is_anonymous or not is_closed
     return is_known and principal.scopes.issuperset(component.scopes)

@@ -1,0 +1,222 @@
+"""Static providers, whose components are served like registered ones; transforms; life and updates of providers."""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit import Provider, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
+from mcpkit.providers.base import KINDS, Kind, Prefix, Transform
+from mcpkit.testing import connect
+from tests.helpers.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+def tool(name: str, **options: Any) -> Tool:
+    async def text() -> str:
+        return name
+
+    return Tool(text, name=name, **options)
+
+
+class Shelf(Provider):
+    """A static provider of components that can be replaced."""
+
+    kinds = frozenset({"tools", "resources"})
+
+    def __init__(self, *tools: Tool, resources: Any = ()) -> None:
+        self.shown: Any = {"tools": tools, "resources": resources}
+
+    def snapshot(self, kind: Kind) -> Any:
+        return self.shown[kind]
+
+    def show(self, *tools: Tool) -> None:
+        self.shown["tools"] = tools
+        self.changed("tools")
+
+
+class Only(Transform):
+    """Hides all tools but some."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def apply(self, component: Any) -> Any:
+        return component if component.key in self.names else None
+
+
+def tool_names(owner: Registry) -> list[str]:
+    return [each.key for each in owner.catalog.tools]
+
+
+async def test_static_provider_is_listed_and_called_like_registered_components() -> None:
+    server, shelf = (
+        Server("s"),
+        Shelf(tool("a"), tool("b"), resources=(Resource(lambda: "x", "note://x", name="x"),)),
+    )
+    server.tool(lambda: "", name="own")
+    server.include(shelf, prefix="shelf")
+    server.tool(lambda: "", name="late")
+    async with connect(server, protocol_version="2025-11-25") as client:
+        assert [each["name"] for each in await client.list_tools()] == ["own", "shelf_a", "shelf_b", "late"]
+        assert (await client.call_tool("shelf_b")).text == "b"
+        assert (await client.read_resource("note://shelf/x"))[0]["uri"] == "note://shelf/x"
+        client.notifications.clear()
+        await asyncio.to_thread(shelf.show, tool("c"))
+        await until(lambda: bool(client.notifications))
+        assert [each["name"] for each in await client.list_tools()] == ["own", "late", "shelf_c"]
+        assert client.notifications[0]["method"] == "notifications/tools/list_changed"
+    assert server.catalog.providers == ()
+
+
+def test_static_provider_changes_keep_order_and_what_is_disabled() -> None:
+    server = Server("s")
+    a, b, c = (tool(name) for name in "abc")
+    shelf = Shelf(a, b, c)
+    with server.include(shelf):
+        kept = server.catalog.tools["c"]
+        server.catalog.tools.disable("b")
+        server.catalog.tools.remove("a")
+        shelf.show(a, tool("b"), c)
+        assert tool_names(server) == [
+            "b",
+            "c",
+        ]  # what was removed here stays so until its provider replaces it
+        assert server.catalog.tools["c"] is kept
+        assert not server.catalog.tools["b"].is_enabled
+        shelf.show(c, tool("a"))
+        assert tool_names(server) == ["c", "a"]
+    assert tool_names(server) == []
+
+
+def test_static_provider_name_that_is_taken_is_refused() -> None:
+    server, shelf = Server("s"), Shelf(tool("a"))
+    server.tool(lambda: "", name="a")
+    with pytest.raises(RegistrationError, match="two tools are named 'a'"):
+        server.include(shelf)
+    assert server.catalog.tools["a"].position == min(each.position for each in server.catalog.tools)
+    server.include(shelf, prefix="p")
+    with pytest.raises(RegistrationError, match="is already included"):
+        server.include(shelf, prefix="p")
+    server.tool(lambda: "", name="p_b")
+    with pytest.raises(RegistrationError, match="two tools are named 'p_b'"):
+        shelf.show(tool("b"), tool("c"))
+    assert tool_names(server) == ["a", "p_b", "p_c"]  # the others are served
+    shelf.show(*shelf.shown["tools"], tool("d"))
+    assert tool_names(server) == ["a", "p_b", "p_c", "p_d"]
+
+
+def test_static_provider_wrong_component_is_refused() -> None:
+    for wrong in ("add", Resource(lambda: "x", "note://x", name="x")):
+        with pytest.raises(TypeError, match=r"Shelf returned .* for tools, which is not a tool"):
+            Server("s").include(Shelf(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_transforms_hide_and_rename_static_and_dynamic_components() -> None:
+    class Dynamic(Shelf):
+        def snapshot(self, kind: Kind) -> None:
+            return None
+
+        async def list(self, kind: Kind, ctx: Any) -> Any:
+            return self.shown[kind]
+
+    server = Server("s")
+    for name, provider in {"s": Shelf(tool("a"), tool("b")), "d": Dynamic(tool("a"), tool("b"))}.items():
+        server.catalog.include(provider, [Only("a"), Prefix("in"), Prefix(name)])
+    async with connect(server) as client:
+        assert [each["name"] for each in await client.list_tools()] == ["s_in_a", "d_in_a"]
+        for name in ("s_in_a", "d_in_a"):
+            assert (await client.call_tool(name)).text == "a"
+        for name in ("s_in_b", "d_in_b", "d_a", "in_a"):
+            with pytest.raises(Exception, match="Unknown tool"):
+                await client.call_tool(name)
+
+
+async def test_included_registry_of_registry_follows_switches_at_each_depth() -> None:
+    inner, middle, outer = Registry(), Registry(), Server("outer")
+    inner.tool(lambda: "", name="a", tags={"old"})
+    middle.include(inner, prefix="in")
+    outer.include(middle)
+    copy = outer.catalog.tools["in_a"]
+    for switch, is_enabled in (
+        (inner.disable, False), (inner.enable, True), (middle.disable, False), (inner.disable, False),
+        (inner.enable, False), (middle.enable, True), (outer.disable, False),
+    ):  # fmt: skip
+        switch(tags={"old"})
+        assert copy.is_enabled is is_enabled, switch
+    assert outer.catalog.tools["in_a"] is copy
+
+
+async def test_provider_lifespan_is_open_while_the_server_runs() -> None:
+    events: list[str] = []
+
+    class Living(Shelf):
+        @asynccontextmanager
+        async def lifespan(self) -> AsyncIterator[None]:
+            events.append("open")
+            yield
+            events.append("closed")
+
+    registry, server = Registry(), Server("s")
+    registry.include(Living(tool("a")))
+    server.include(registry)
+    async with connect(server) as client:
+        assert (await client.call_tool("a")).text == "a"
+        assert events == ["open"]
+        registry.include(Living(tool("b")))  # while the server runs
+        await until(lambda: len(events) == 2)
+    assert events == ["open", "open", "closed", "closed"]
+
+
+async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
+    shelf, inner, server = (
+        Shelf(resources=[Resource(lambda: "x", "note://x", name="x")]),
+        Registry(),
+        Server("s"),
+    )
+    inner.include(shelf, prefix="in")
+    server.include(inner, prefix="out")
+    async with (
+        connect(server) as client,
+        client.listen(resource_subscriptions=["note://out/in/x"]) as changes,
+    ):
+        await asyncio.to_thread(shelf.resource_updated, "note://x")
+        assert (await anext(changes)).uri == "note://out/in/x"
+
+
+_PREFIXES = st.text(string.ascii_letters + string.digits + "._-/:{}", min_size=1, max_size=6)
+_KEYS = st.one_of(st.text(max_size=20), st.from_regex(r"[a-z]+:(//)?[a-z/:{}+]*", fullmatch=True))
+
+
+@given(st.sampled_from(KINDS), _KEYS, st.lists(_PREFIXES, max_size=4))
+def test_original_is_the_inverse_of_rename(kind: Kind, key: str, prefixes: list[str]) -> None:
+    transforms = [Transform(), *map(Prefix, prefixes)]
+    renamed = key
+    for transform in transforms:
+        renamed = transform.rename(kind, renamed)
+    found: str | None = renamed
+    for transform in reversed(transforms):
+        assert found is not None
+        found = transform.original(kind, found)
+    assert found == key
+
+
+@given(st.sampled_from(KINDS), _KEYS, _PREFIXES)
+def test_original_of_a_key_without_the_prefix_is_none(kind: Kind, key: str, prefix: str) -> None:
+    transform = Prefix(prefix)
+    original = transform.original(kind, key)
+    assert original is None or transform.rename(kind, original) == key
+
+
+def test_prefix_of_a_template_keeps_its_expressions() -> None:
+    template = Prefix("p").apply(ResourceTemplate(lambda name: name, "data://{name}", name="t"))
+    assert template.key == "data://p/{name}"
+    assert template.template.match("data://p/x") == {"name": "x"}
