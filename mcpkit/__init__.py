@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from .engine.registry import Extension, Registry
     from .identity.principal import Principal
     from .identity.scopes import Scope
-    from .options import HttpOptions, Limits, ServerOptions, Timeouts
+    from .options import HttpOptions, Limits, ServerOptions, TaskOptions, Timeouts
     from .protocol.eras import CacheHint
     from .protocol.types import Annotations, Icon, ToolAnnotations
     from .providers.base import Provider
     from .providers.directory import resource_dir
     from .requests.log_handler import LogHandler
     from .server import Server
-    from .tasks.options import TaskOptions
 else:
     from ._utils.late_names import late_names
 
@@ -72,13 +71,12 @@ else:
             ".content.values": "Audio EmbeddedResource File Image ResourceLink Text ToolResult",
             ".providers.base": "Provider",
             ".engine.registry": "Extension Registry",
-            ".options": "HttpOptions Limits ServerOptions Timeouts",
+            ".options": "HttpOptions Limits ServerOptions TaskOptions Timeouts",
             ".protocol.eras": "CacheHint",
             ".protocol.types": "Annotations Icon ToolAnnotations",
             ".server": "Server",
             ".identity.principal": "Principal",
             ".identity.scopes": "Scope",
-            ".tasks.options": "TaskOptions",
         },
     )
 

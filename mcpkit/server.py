@@ -26,7 +26,7 @@ from .execution.threads import Threads
 from .identity.principal import Principal, checked_principal
 from .identity.scopes import Scope, Scopes, scope_names
 from .middleware.base import Middlewares
-from .options import Limits, ServerOptions, Timeouts, check_group
+from .options import Limits, ServerOptions, TaskOptions, Timeouts, check_group, task_options
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .identity.revocation import Revocations
     from .storage.base import Storage
     from .storage.keys import Keys
-    from .tasks.options import TaskOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,16 +153,12 @@ class Server(Serving, Registry, ServerBase):
             from .storage.keys import aes_gcm
 
             aes_gcm()
-        if tasks is not None:
-            from .tasks.options import options_of
-
-            tasks = options_of(tasks)
-            if tasks.by == "workers" and storage is None:
-                raise ValueError(
-                    'tasks="workers" runs tasks in other processes, which cannot read the storage of this one. Pass a '
-                    'shared storage, for example storage=Sqlite("tasks.db"), or remove tasks='
-                )
-        self._tasks = tasks
+        self._task_options = task_options(tasks)
+        if self._task_options.by == "workers" and storage is None:
+            raise ValueError(
+                'tasks="workers" runs tasks in other processes, which cannot read the storage of this one. Pass a '
+                'shared storage, for example storage=Sqlite("tasks.db"), or remove tasks='
+            )
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
         self._scopes = Scopes(scopes)
         super().__init__(lifespans, self._adopt)
@@ -236,11 +231,9 @@ class Server(Serving, Registry, ServerBase):
         self.engine.lead_to(through(hooks, self.engine.methods.dispatch))
 
     def _make_tasks(self) -> TaskKeeper:
-        from .tasks.handshake import TasksOfBoth
-        from .tasks.options import options_of
+        from .tasks.legacy import LegacyTaskService
 
-        engine = self.engine
-        return TasksOfBoth(self.catalog, engine.runtime, engine, engine.hubs, options_of(self._tasks))
+        return LegacyTaskService(self.engine, self._task_options)
 
     # Life
 

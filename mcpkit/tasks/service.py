@@ -1,59 +1,109 @@
-"""Creation of tasks from calls, and the requests of clients about tasks."""
+"""Creation of tasks from calls, and the requests of clients about tasks (ext-tasks, 2026-07-28)."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._utils.errors import BusyError, MalformedError, MissingCapabilityError
 from ..components.tools import AnyTool, Tool
-from ..engine.registry import CompositeCatalog, Extension
-from ..engine.subscriptions.hub import Hubs
+from ..engine.registry import Extension
 from ..identity.change import Change
 from ..identity.owner import digest_of, owner_of
+from ..options import TaskOptions
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS
 from ..protocol.types import Json
 from ..requests.access import Guarded, check_access
 from ..requests.call import Call, call_of
-from ..requests.runtime import Runtime
 from .dialogue import TaskDialogue
-from .ids import IDEMPOTENCY_KEY, MAX_KEY, is_of, new_id, same_id
-from .ledger import Engine, Held, Ledger, TooLargeError, UnreadableTaskError, unreachable
-from .measuring import Watched
-from .options import TaskOptions
-from .polls import Polls
-from .record import Record, read, written
-from .run import Runs, Serving
+from .notifications import TaskNotifications
 from .runner import Runner
-from .telling import Telling
-from .wire import detailed, handle
-from .working import Working
+from .runs import TaskRuns
+from .store import (
+    StoredTask,
+    TaskRecord,
+    TaskStore,
+    TooLargeError,
+    UnreadableTaskError,
+    is_task_id,
+    new_task_id,
+)
 
 if TYPE_CHECKING:
     from ..context import Context
+    from ..engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 50
-"""How often a change is tried that others get ahead of."""
+IDEMPOTENCY_KEY = "mcpkit/idempotencyKey"
+"""Member of a request's `_meta`; a client that repeats a request with the same key gets the same task."""
+
+MAX_KEY = 200
+"""Characters of an idempotency key."""
+
+# Number of times that a change is tried again after concurrent changes
+_MAX_TRIES = 50
+
+# Polls per second in one process above which clients get a longer `pollInterval`
+_POLLS_PER_SECOND = 200
 
 _CAPABILITY = f"extensions.{TASKS}"
+
+_PROTOCOL_META = "io.modelcontextprotocol/"
+
+
+@dataclass
+class LoopTasks:
+    """Tasks in one event loop: its runs, its notifications, and the runner that takes tasks.
+
+    Runs and notifications hold asyncio objects, so they are used in that event loop only.
+
+    Attributes:
+        runs: Runs of tasks.
+        notifications: Notifications of changes.
+        users: Number of open contexts of `TaskService.running`.
+        runner: Takes tasks; None if this process runs none.
+    """
+
+    runs: TaskRuns
+    notifications: TaskNotifications
+    users: int = 0
+    runner: Runner | None = None
+
+
+class PollCounter:
+    """Counts polls of tasks in this process.
+
+    Attributes:
+        load: Factor for the poll interval, at least 1.
+    """
+
+    def __init__(self) -> None:
+        self.load = 1.0
+        self._since = time.monotonic()
+        self._count = 0
+
+    def count(self) -> None:
+        """Count a poll."""
+        self._count += 1
+        if (passed := time.monotonic() - self._since) >= 1:
+            self.load = max(1.0, self._count / passed / _POLLS_PER_SECOND)
+            self._since, self._count = time.monotonic(), 0
 
 
 class TaskService:
     """The tasks of one server.
 
     Args:
-        catalog: Components of the server.
-        runtime: Shared objects of the server.
-        serving: Parts of the server that answer calls.
-        hubs: Notify clients of changes, in each event loop.
+        engine: The engine of the server.
         options: Options of tasks.
 
     Attributes:
@@ -62,59 +112,83 @@ class TaskService:
         runtime: Shared objects of the server.
         polls: Counter of polls.
         extension: The tasks extension of 2026-07-28, with its subscription topic.
-        ledger: Storage of task records.
-        runs: Runs of tasks in this process.
+        store: The task records.
 
     Raises:
-        TypeError: The engine of the server lacks methods that tasks need.
+        TypeError: The storage of the server lacks methods that tasks need.
         ImportError: Tasks outlive the process, and the package for their encryption is not installed.
     """
 
-    def __init__(
-        self,
-        catalog: CompositeCatalog,
-        runtime: Runtime,
-        serving: Serving,
-        hubs: Hubs,
-        options: TaskOptions,
-    ) -> None:
-        self.options = options
-        self.ledger = Ledger(
-            _engine(runtime),
-            runtime.keys,
-            max_open=options.max_open,
-            max_open_per_owner=options.max_open_per_owner,
-        )
-        self.runs = Runs(self.ledger, catalog, runtime, serving, options.lease)
-        self.extension = Extension(TASKS)
-        self.telling = Telling(self.ledger, hubs, lambda record: self.needs(record).scopes)
+    def __init__(self, engine: Engine, options: TaskOptions) -> None:
         self.slots = options.slots
-        self._is_working_here = options.by == "replicas"
-        self._working = Working(self._runner, serving.entered)
-        catalog.listeners.add(self._changed)
-        self._topic = self.extension.topic("taskIds", "notifications/tasks", accept=self._accepted)
-        self.catalog = catalog
-        self.runtime = runtime
-        self.polls = Polls()
-        self._watched = Watched(self.ledger.engine, self.ledger.server, self.ledger.tool_of)
+        self.catalog = engine.catalog
+        self.runtime = runtime = engine.runtime
+        self.polls = PollCounter()
+        self.store = TaskStore(runtime.storage, runtime.keys, options)
+        self.extension = Extension(TASKS)
+        self.extension.topic("taskIds", "notifications/tasks", accept=self._accept)
+        self._engine = engine
+        self._options = options
+        self._runs_here = options.by == "replicas"
+        self._loops: dict[asyncio.AbstractEventLoop, LoopTasks] = {}
+        self.catalog.listeners.add(self._on_catalog_change)
 
-    # Life
+    # Event loops
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Run tasks and send notifications in this event loop while the context is active."""
-        async with AsyncExitStack() as stack:
-            stack.callback(self.telling.begin(self.runs))
-            stack.callback(self.runs.sent_away.listen())
-            for each in self.runtime.task_meters:
-                each.attach_tasks(self._watched)
-            if self._is_working_here:
-                await stack.enter_async_context(self._working.running())
-            yield
+        loop = asyncio.get_running_loop()
+        here = self._loops.get(loop)
+        if here is None:
+            runs = TaskRuns(self.store, self._engine, self._options.lease)
+            notifications = TaskNotifications(
+                self.store, self._engine.hubs.here(), runs, lambda record: self.access_rules(record).scopes
+            )
+            here = self._loops[loop] = LoopTasks(runs, notifications)
+        for meter in self.runtime.task_meters:
+            meter.attach_tasks(self.store)
+        here.users += 1
+        try:
+            async with AsyncExitStack() as stack:
+                if self._runs_here:
+                    if here.runner is None or here.runner.is_draining:
+                        here.runner = Runner(
+                            self.store.storage,
+                            here.runs,
+                            slots=self.slots,
+                            lease=self._options.lease,
+                            ready=self._engine.entered,
+                        )
+                    await stack.enter_async_context(here.runner.running())
+                yield
+        finally:
+            here.users -= 1
+            if here.users == 0:
+                del self._loops[loop]
+                here.notifications.close()
+
+    @property
+    def here(self) -> LoopTasks:
+        """The tasks of the running event loop.
+
+        Raises:
+            RuntimeError: `running` has not been entered in this event loop.
+        """
+        here = self._loops.get(asyncio.get_running_loop())
+        if here is None:
+            raise RuntimeError("this event loop does not serve tasks. Enter server.running() in it first")
+        return here
 
     def drain(self, grace: float | None) -> None:
-        """Hand back the tasks that run in this event loop, before a context of `running` ends."""
-        self._working.drain(grace)
+        """Release the tasks that run in this event loop, before a context of `running` ends.
+
+        Args:
+            grace: Seconds that running tasks may take to end; None for no limit.
+        """
+        here = self._loops.get(asyncio.get_running_loop())
+        if here is not None and here.runner is not None:
+            here.runner.drain(grace)
 
     def work_here(self, slots: int | None) -> None:
         """Run tasks in this process, whatever `TaskOptions.by` is. Call it before `running`.
@@ -122,26 +196,24 @@ class TaskService:
         Args:
             slots: Number of tasks that run at a time; None for the options' number.
         """
-        self._is_working_here = True
+        self._runs_here = True
         self.slots = slots or self.slots
 
-    def _changed(self, change: Change) -> None:
-        if change.kind == "tools":  # there may be tasks of one that nobody has run yet
-            self._working.wake()
+    def _on_catalog_change(self, change: Change) -> None:
+        if change.kind == "tools":  # there may be tasks of a new tool
+            for here in tuple(self._loops.values()):
+                if here.runner is not None:
+                    here.runner.wake()
 
-    def _runner(self) -> Runner:
-        engine = self.ledger.engine
-        return Runner(engine, engine, self.runs, slots=self.slots, lease=self.options.lease)
-
-    # Making tasks
+    # Creation
 
     async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
         """Create a task, if the client supports it, or call the tool; see `TaskKeeper`."""
         assert isinstance(tool, Tool), "the tool must be a Tool"
         if isinstance(call.dialogue, TaskDialogue):
             return await call.dialogue.run(tool, arguments)
-        begun = await self.begin(call, tool, arguments)
-        return await tool.call(arguments, call) if begun is None else begun
+        created = await self.begin(call, tool, arguments)
+        return await tool.call(arguments, call) if created is None else created
 
     async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
         """Create a task for a call, and return the result for the client; None if the tool is to be called instead.
@@ -155,69 +227,82 @@ class TaskService:
                 raise MissingCapabilityError([_CAPABILITY], tree([_CAPABILITY]))
             return None
         tool.arguments.validate(arguments)
-        record = await self.create(call, tool, await _asked_before(call, tool))
-        return call.render({"resultType": "task", **handle(record, self.polls.load)})
+        responses: list[Json] = []
+        if tool.questions:  # the client answers the requests of the function's parameters first
+            from ..requests.client_requests_api import dialogue_of
+            from ..requests.multi_round_trip import Rounds
 
-    async def create(self, call: Call, tool: Tool, before: list[Json], keep: float | None = None) -> Record:
+            for ask in tool.questions:
+                await ask(call)
+            dialogue = dialogue_of(call)
+            responses = dialogue.answers if isinstance(dialogue, Rounds) else []
+        record = await self.create(call, tool, responses)
+        return call.render({"resultType": "task", **record.to_task(self.polls.load)})
+
+    async def create(
+        self, call: Call, tool: Tool, earlier_responses: list[Json], result_ttl: float | None = None
+    ) -> TaskRecord:
         """Create a task for a call, or return the existing one with the same idempotency key.
 
         Args:
             call: The call.
             tool: Its tool, with `task=`.
-            before: Requests that the client has answered before: digests and results.
-            keep: Seconds for which its result is kept; None for the tool's number.
+            earlier_responses: Responses of the client: digests of the requests, and results.
+            result_ttl: Seconds for which its result is stored; None for the tool's number.
 
         Raises:
-            BusyError: Too many tasks are open, or the engine does not respond.
+            BusyError: Too many tasks are open, or the storage does not respond.
             MalformedError: The idempotency key is invalid, or the arguments are too large.
         """
         task = tool.task
         assert task is not None, "the tool must have task="
+        params = call.params if call.sent is None else call.sent  # as a run passes the middleware again
+        arguments: Json = params.get("arguments") or {}
+        meta: Json = params.get("_meta") or {}
+        key: object = meta.get(IDEMPOTENCY_KEY)
+        if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY):
+            raise MalformedError(f"_meta.{IDEMPOTENCY_KEY}: expected a string of 1 to {MAX_KEY} characters")
         owner = owner_of_call(call)
-        whose = owner or _stranger(call)
-        keys = self.runtime.keys
-        sent = call.params if call.sent is None else call.sent  # as a run passes the middleware again
-        arguments: Json = sent.get("arguments") or {}
-        meta: Json = sent.get("_meta") or {}
-        key = _idempotency_key(meta)
+        # Limits and idempotency keys of anonymous clients are separate for each address.
+        address = call.channel.caller
+        client = owner or ("" if address is None else f"~{digest_of(address)[:31]}")
+        request = None if key is None else [client, tool.name, arguments, key]
         now = time.time()
-        record = Record(
-            id=new_id(keys, owner) if key is None else same_id(keys, owner, whose, tool.name, arguments, key),
+        record = TaskRecord(
+            id=new_task_id(self.runtime.keys, owner, request),
             tool=tool.name,
             arguments=arguments,
             owner=owner,
-            needs=list(tool.scopes),
-            principal=written(call.principal),
+            scopes=list(tool.scopes),
+            principal=call.principal,
             call_id=os.urandom(12).hex() if call.dialogue is None else call.dialogue.call_id,
             revision=call.revision,
-            info=call.client.info,
+            client_info=call.client.info,
             capabilities=call.client.capabilities,
-            meta={name: value for name, value in meta.items() if not name.startswith(_PROTOCOL)},
+            meta={name: value for name, value in meta.items() if not name.startswith(_PROTOCOL_META)},
             headers={name: call.headers[name] for name in tool.headers if name in call.headers},
             created=now,
             updated=now,
-            keep=task.result_ttl if keep is None else keep,
-            left=task.timeout,
+            result_ttl=task.result_ttl if result_ttl is None else result_ttl,
+            time_left=task.timeout,
             rerun=task.reruns(tool.annotations),
             attempts=task.attempts,
-            before=before,
+            earlier_responses=earlier_responses,
         )
         try:
-            added = await self.ledger.add(record, self.runs.digest(tool), whose)
+            added = await self.store.add(record, tool, client)
             if added == "exists":
-                held = await self.ledger.look(record.id)
-                if held is not None:
-                    return held.record
-                added = await self.ledger.add(record, self.runs.digest(tool), whose)  # it has just expired
-        except OSError as error:
-            raise unreachable_by(error) from None
+                existing = await self.store.get(record.id)
+                if existing is not None:
+                    return existing.record
+                added = await self.store.add(record, tool, client)  # the task has just expired
+        except (OSError, UnreadableTaskError) as error:
+            raise unavailable(error) from None
         except TooLargeError as error:
             raise MalformedError(f"arguments: {error}") from None
-        except UnreadableTaskError as error:
-            raise unreachable_by(error) from None
         if added == "owner_full":
             raise BusyError(
-                f"You have {self.options.max_open_per_owner:,} open tasks, the limit. Wait until one ends, or "
+                f"You have {self._options.max_open_per_owner:,} open tasks, the limit. Wait until one ends, or "
                 "cancel one",
                 retry_after=10,
             )
@@ -225,153 +310,149 @@ class TaskService:
             raise BusyError("The server has too many open tasks. Try again later", retry_after=10)
         return record
 
-    # What is asked of them
+    # Requests about tasks
 
     async def serve(self, call: Call) -> Outcome:
-        """Answer `tasks/get`, `tasks/update` or `tasks/cancel` (ext-tasks)."""
+        """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
         call.client.require(_CAPABILITY)
         if call.method == "tasks/get":
             self.polls.count()
-            held = await self.find(call)
-            return call.render(detailed(held.record, self.polls.load))
+            task = await self.find(call)
+            return call.render(task.record.to_detailed_task(self.polls.load))
         if call.method == "tasks/update":
             responses: object = call.params.get("inputResponses")
             if not is_object(responses):
                 raise MalformedError("inputResponses: expected an object")
-            held = await self.find(call)
-            await self.answer(held, responses)
+            await self.respond(await self.find(call), responses)
         else:
             await self.cancel(await self.find(call))
         return call.render({})
 
-    async def find(self, call: Call) -> Held:
+    async def find(self, call: Call) -> StoredTask:
         """Return the task of a request, if its client may access it.
 
         Raises:
             MalformedError: The client has no such task.
             ChallengeError: The client needs more scopes.
             InsufficientScopeError: The client needs more scopes.
-            BusyError: The engine does not respond.
+            BusyError: The storage does not respond.
         """
         id_: object = call.params.get("taskId")
         if not isinstance(id_, str):
             raise MalformedError("taskId: expected a string")
-        if not is_of(self.runtime.keys, owner_of_call(call), id_):
-            raise unknown(id_)
+        if not is_task_id(self.runtime.keys, owner_of_call(call), id_):
+            raise unknown_task(id_)
         try:
-            held = await self.ledger.look(id_)
+            task = await self.store.get(id_)
         except (OSError, UnreadableTaskError) as error:
-            raise unreachable_by(error) from None
-        if held is None:
-            raise unknown(id_)
-        self.check(call, held.record)
-        return held
+            raise unavailable(error) from None
+        if task is None:
+            raise unknown_task(id_)
+        check_access(call, self.access_rules(task.record))
+        return task
 
-    def check(self, call: Call, record: Record) -> None:
-        """Reject a client that lacks the scopes that the task needs today.
+    def access_rules(self, record: TaskRecord) -> Guarded:
+        """Return the access rules that apply to a task today: those of its tool, if that still exists."""
+        return self.catalog.tools.get(record.tool) or _StoredScopes(record.scopes)
 
-        Raises:
-            ChallengeError: The client needs more scopes.
-            InsufficientScopeError: The client needs more scopes.
-        """
-        check_access(call, self.needs(record))
-
-    def needs(self, record: Record) -> Guarded:
-        """Return the access rules that apply to a task today."""
-        return self.catalog.tools.get(record.tool) or _Needs(record.needs)
-
-    async def answer(self, held: Held, responses: Json) -> Held:
+    async def respond(self, task: StoredTask, responses: Json) -> StoredTask:
         """Store the client's responses in a task, and return it afterwards. Unknown keys are ignored.
 
         Raises:
             MalformedError: A response is not an object.
-            BusyError: The engine does not respond.
+            BusyError: The storage does not respond.
         """
 
-        def take(record: Record) -> bool:
-            known = [key for key in responses if key in record.asked]
+        def store(record: TaskRecord) -> bool:
+            known = [key for key in responses if key in record.requests]
             for key in known:
                 if not is_object(responses[key]):
                     raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
             for key in known:
-                asked = record.asked.pop(key)
-                record.answered[asked["name"]] = {"digest": asked["digest"], "result": responses[key]}
-            if known and not record.asked:
-                record.status = "working"
+                request = record.requests.pop(key)
+                record.responses[request["name"]] = {"digest": request["digest"], "result": responses[key]}
             return bool(known)
 
         try:
-            return await self._change(held, take, _due_when_answered)
+            return await self._change(task, store)
         except TooLargeError as error:
             raise MalformedError(f"inputResponses: {error}") from None
 
-    async def refuse(self, held: Held, key: str, why: str) -> Held:
-        """Store in a task that its client will not respond to a request, and return it afterwards.
+    async def refuse(self, task: StoredTask, key: str, error: str) -> StoredTask:
+        """Store the client's error for a request in a task, and return it afterwards.
 
         Raises:
-            BusyError: The engine does not respond.
+            BusyError: The storage does not respond.
         """
 
-        def take(record: Record) -> bool:
-            asked = record.asked.pop(key, None)
-            if asked is None:
-                return False
-            record.refused[asked["name"]] = why
-            if not record.asked:
-                record.status = "working"
-            return True
+        def store(record: TaskRecord) -> bool:
+            request = record.requests.pop(key, None)
+            if request is not None:
+                record.errors[request["name"]] = error
+            return request is not None
 
-        return await self._change(held, take, _due_when_answered)
+        return await self._change(task, store)
 
-    async def cancel(self, held: Held) -> Held:
+    async def cancel(self, task: StoredTask) -> StoredTask:
         """Cancel a task, unless it has ended, and return it afterwards.
 
         Raises:
-            BusyError: The engine does not respond.
+            BusyError: The storage does not respond.
         """
+        ended: list[TaskRecord] = []
 
-        def cancel(record: Record) -> bool:
+        def cancel(record: TaskRecord) -> bool:
             record.end("cancelled", time.time())
             ended.append(record)
             return True
 
-        ended: list[Record] = []
-        now = await self._change(held, cancel, lambda _: None)
-        if any(now.record is each for each in ended):
-            who = read(now.record.principal)
-            self.runtime.audit.emit("cancellation", who, detail=f"a task of {now.record.tool}")
-        return now
+        task = await self._change(task, cancel)
+        record = task.record
+        if any(record is each for each in ended):
+            self.runtime.audit.emit("cancellation", record.principal, detail=f"a task of {record.tool}")
+        return task
 
-    async def _change(
-        self, held: Held, change: Callable[[Record], bool], due: Callable[[Record], float | None]
-    ) -> Held:
-        """Change a task, with retries after concurrent changes. A task that has ended stays unchanged."""
+    async def _change(self, task: StoredTask, change: Callable[[TaskRecord], bool]) -> StoredTask:
+        """Change a task, with retries after concurrent changes. A task that has ended stays unchanged.
+
+        A task without open requests goes on: at once in another run, if no run waits for the responses.
+
+        Args:
+            task: The task.
+            change: Changes a record; returns False if there is nothing to change.
+        """
         try:
-            for _ in range(_TRIES):
-                record = held.record.copy()
-                if record.is_over or not change(record):
-                    return held
+            for _ in range(_MAX_TRIES):
+                record = TaskRecord.load(task.record.dump())
+                if task.record.is_over or not change(record):
+                    return task
+                due = None
+                if not record.is_over and not record.requests:
+                    record.status = "working"
+                    due = 0.0 if record.run_deadline is None else None
                 record.updated = max(record.updated, time.time())
-                changed = await self.ledger.change(held, record, due=due(record))
+                changed = await self.store.change(task, record, due=due)
                 if changed is not None:
                     return changed
-                seen = await self.ledger.look(record.id)
-                if seen is None:
-                    raise unknown(record.id)
-                held = seen
+                latest = await self.store.get(record.id)
+                if latest is None:
+                    raise unknown_task(record.id)
+                task = latest
         except (OSError, UnreadableTaskError) as error:
-            raise unreachable_by(error) from None
+            raise unavailable(error) from None
         raise BusyError("The task was changed by other requests at the same time. Try again")
 
-    def _accepted(self, keys: list[str], ctx: Context) -> list[str]:
+    def _accept(self, keys: list[str], ctx: Context) -> list[str]:
         """Return the ids of the subscriber's own tasks. Their current state is sent soon."""
         owner = owner_of_call(call_of(ctx))
-        accepted = [key for key in keys if is_of(self.runtime.keys, owner, key)]
-        self.telling.tell_soon(accepted)
+        accepted = [key for key in keys if is_task_id(self.runtime.keys, owner, key)]
+        here = self._loops.get(asyncio.get_running_loop())
+        if here is not None:
+            here.notifications.schedule(accepted)
         return accepted
 
 
-class _Needs:
+class _StoredScopes:
     """Access rules of a task when its tool does not exist any more."""
 
     optional_scopes: tuple[str, ...] = ()
@@ -381,76 +462,17 @@ class _Needs:
         self.scopes = tuple(scopes)
 
 
-_PROTOCOL = "io.modelcontextprotocol/"
-
-
-def _engine(runtime: Runtime) -> Engine:
-    engine: object = runtime.storage
-    if not isinstance(engine, Engine):
-        raise TypeError(
-            f"tasks need an engine with all methods of mcpkit.storage.Queue, got {engine!r}. "
-            "Implement them, or use Memory(), Sqlite(...) or Redis(...)"
-        )
-    if engine.is_persistent:
-        from ..storage.keys import aes_gcm
-
-        try:
-            aes_gcm()
-        except ImportError as error:
-            raise ImportError(f"tasks in {type(engine).__name__}(...) are encrypted: {error}") from None
-    return engine
-
-
 def owner_of_call(call: Call) -> str:
     """Return the owner of a call's tasks; empty for an anonymous client."""
     return owner_of(call.principal) or ""
 
 
-def _stranger(call: Call) -> str:
-    """Return the owner of an anonymous client's tasks, for limits; empty if clients cannot be distinguished."""
-    caller = call.channel.caller
-    return "" if caller is None else f"~{digest_of(caller)[:31]}"
-
-
-async def _asked_before(call: Call, tool: Tool) -> list[Json]:
-    """Send the requests of the function's parameters, in rounds, and return the answers.
-
-    Raises:
-        InputRequired: The client has to answer first.
-        Exception: Errors of the answers.
-    """
-    questions = tool.questions
-    if not questions:
-        return []
-    from ..requests.client_requests_api import dialogue_of
-    from ..requests.multi_round_trip import Rounds
-
-    for ask in questions:
-        await ask(call)
-    dialogue = dialogue_of(call)
-    return dialogue.answers if isinstance(dialogue, Rounds) else []
-
-
-def _idempotency_key(meta: Json) -> str | None:
-    key: object = meta.get(IDEMPOTENCY_KEY)
-    if key is None:
-        return None
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
-        raise MalformedError(f"_meta.{IDEMPOTENCY_KEY}: expected a string of 1 to {MAX_KEY} characters")
-    return key
-
-
-def _due_when_answered(record: Record) -> float | None:
-    """Return the time when an answered task may run: 0, at once, if no run waits for the answers; else None."""
-    return 0.0 if record.run is None and not record.asked else None
-
-
-def unknown(id_: str) -> MalformedError:
+def unknown_task(id_: str) -> MalformedError:
     """Return the error for a task that the client does not have."""
     return MalformedError(f"Unknown task: {id_[:100]}. It has expired, or it is not a task of this client")
 
 
-def unreachable_by(error: Exception) -> BusyError:
+def unavailable(error: Exception) -> BusyError:
     """Log why tasks are unavailable, and return the error for the client."""
     logger.error("the state of tasks is not available, so a client must repeat its request later: %s", error)
-    return unreachable()
+    return BusyError("The state of tasks is not available. Try again later")

@@ -111,12 +111,12 @@ async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When
         last = numbers[-1]
 
 
-class Hold:
+class HeldLease:
     """A lease that is not extended, and lost as its worker dies."""
 
     is_lost = False
 
-    def until(self, seconds: float | None) -> None:
+    def limit_to(self, seconds: float) -> None:
         """Do nothing."""
 
 
@@ -137,13 +137,14 @@ async def test_task_whose_workers_die_fails_after_its_attempts(rerun: Any, runs:
     async with connect(server, capabilities=KNOWS_TASKS) as client:
         task = await begin(client, "work")
         service: Any = server.engine.methods.tasks
+        work = service.here.runs
         while (seen := await look(client, task))["status"] == "working":
-            taken = await engine.take(service.runs.queues(), limit=1, lease=10.0)
+            taken = await engine.take(work.queues(), limit=1, lease=10.0)
             for job in taken.jobs:
-                count, hold = len(attempts), Hold()
-                run = asyncio.ensure_future(service.runs.run(job, taken.now, hold))
+                count, lease = len(attempts), HeldLease()
+                run = asyncio.ensure_future(work.run(job, taken.now, lease))
                 await until(lambda: run.done() or (len(attempts) > count and effects))
-                hold.is_lost = True
+                lease.is_lost = True
                 run.cancel(LOST)
                 await asyncio.wait([run])
             clock.now += 11
@@ -151,5 +152,5 @@ async def test_task_whose_workers_die_fails_after_its_attempts(rerun: Any, runs:
         assert attempts == [*range(1, runs + 1)]
         assert effects == ["done"]
         clock.now += 60
-        assert (await engine.take(service.runs.queues(), limit=1, lease=10.0)).jobs == []
+        assert (await engine.take(work.queues(), limit=1, lease=10.0)).jobs == []
         assert await look(client, task) == seen

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Ask, Context, ProtocolError, Server, Task, Timeouts
-from mcpkit.tasks import ledger
+from mcpkit.tasks import store
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
 
@@ -107,7 +107,7 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
 
 
 async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "MAX_RECORD", 4000)
+    monkeypatch.setattr(store, "MAX_RECORD", 4000)
     server = Server("lab")
 
     @server.tool(task=True)

@@ -15,9 +15,7 @@ import pytest
 
 from mcpkit.storage import Memory
 from mcpkit.storage.queue import Job, Queue
-from mcpkit.tasks.leases import Hold
-from mcpkit.tasks.orphans import Orphans
-from mcpkit.tasks.runner import Runner
+from mcpkit.tasks.runner import AbandonedJobs, Lease, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until
 
@@ -28,7 +26,7 @@ LINE = "s/task/a"
 LEASE = 10_000.0
 """Seconds that no test waits for."""
 
-Run = Callable[[Job, Hold], Awaitable[None]]
+Run = Callable[[Job, Lease], Awaitable[None]]
 
 
 async def add(queue: Queue, *keys: str, line: str = LINE) -> None:
@@ -60,12 +58,12 @@ class RecordingWork:
     """
 
     server = "s"
-    patience = 3600.0
+    abandoned_after = 3600.0
 
     def __init__(self, queue: Any, do: Run | None = None) -> None:
         self.queue = queue
         self.jobs: list[Job] = []
-        self.holds: list[Hold] = []
+        self.leases: list[Lease] = []
         self.cancelled: list[tuple[str, object]] = []
         self.running = 0
         self.given_up: list[str] = []
@@ -74,18 +72,18 @@ class RecordingWork:
     def queues(self) -> Sequence[str]:
         return [LINE]
 
-    async def run(self, job: Job, now: float, hold: Hold) -> None:
+    async def run(self, job: Job, now: float, lease: Lease) -> None:
         assert abs(now - time.time()) < 60
         self.jobs.append(job)
-        self.holds.append(hold)
+        self.leases.append(lease)
         self.running += 1
         try:
             if self._do is not None:
-                await self._do(job, hold)
+                await self._do(job, lease)
             await self.end(job)
         except asyncio.CancelledError as error:
             self.cancelled.append((job.key, *error.args))
-            if not hold.is_lost:
+            if not lease.is_lost:
                 await self.queue.change(job.key, b"back", version=job.version, fence=job.fence, due=0.0)
             raise
         finally:
@@ -99,12 +97,12 @@ class RecordingWork:
         await self.queue.change(job.key, b"done", version=job.version, fence=job.fence, ttl=60.0)
 
 
-async def run_forever(job: Job, hold: Hold) -> None:
+async def run_forever(job: Job, lease: Lease) -> None:
     await asyncio.Event().wait()
 
 
-def make_runner(engine: Memory, work: RecordingWork, *, slots: int = 8, lease: float = LEASE) -> Runner:
-    return Runner(work.queue, engine, work, slots=slots, lease=lease, grace=10.0)
+def make_runner(work: RecordingWork, *, slots: int = 8, lease: float = LEASE) -> Runner:
+    return Runner(work.queue, work, slots=slots, lease=lease, grace=10.0)
 
 
 class FaultyQueue:
@@ -157,12 +155,12 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
     queue = FaultyQueue(engine)
     queue.error = ConnectionError("it is away")
     work = RecordingWork(queue, run_forever)
-    async with make_runner(engine, work, slots=3).running():
+    async with make_runner(work, slots=3).running():
         await add(engine, "a", "b", "c")
         await until(lambda: queue.calls["take"] > 3)
         queue.error = None
         await until(lambda: work.running == 3)
-    assert [record.message for record in caplog.records if record.module == "trouble"] == [
+    assert [record.message for record in caplog.records if record.module == "runner"] == [
         "tasks cannot be taken from the queue; mcpkit tries again: it is away",
         "tasks are taken from the queue again",
     ]
@@ -174,7 +172,7 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
 async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None:
     await add(engine, "a", "b", "c")
     work, tasks = RecordingWork(engine, run_forever), asyncio.all_tasks()
-    async with make_runner(engine, work, slots=2).running():
+    async with make_runner(work, slots=2).running():
         await until(lambda: work.running == 2)
     assert sorted(work.cancelled) == [("a", "drained"), ("b", "drained")]
     assert asyncio.all_tasks() == tasks
@@ -188,12 +186,12 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
     await add(engine, "a")
     queue = FaultyQueue(engine)
 
-    async def do(job: Job, hold: Hold) -> None:
+    async def do(job: Job, lease: Lease) -> None:
         while queue.calls["renew"] < 2:
             time.sleep(0.01)
 
     work = RecordingWork(queue, do)
-    async with make_runner(engine, work, lease=2.0).running():
+    async with make_runner(work, lease=2.0).running():
         await until(lambda: work.jobs and work.running == 0)
         assert (await look(engine, "a")).value == b"done"
     assert work.cancelled == []
@@ -202,13 +200,13 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
 async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     await add(engine, "a", "b")
     work = RecordingWork(engine, run_forever)
-    async with make_runner(engine, work, lease=2.0).running():
+    async with make_runner(work, lease=2.0).running():
         await until(lambda: len(work.jobs) == 2)
         job = await look(engine, "a")
         await engine.change("a", b"cancelled", version=job.version, ttl=60.0)
         await until(lambda: work.cancelled)
         assert work.cancelled == [("a", "lost")]
-        assert [hold.is_lost for hold in work.holds] == [True, False]
+        assert [lease.is_lost for lease in work.leases] == [True, False]
     assert (await look(engine, "a")).value == b"cancelled"
 
 
@@ -216,10 +214,10 @@ async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(e
     await add(engine, "a", "b")
     queue, seen = FaultyQueue(engine), list[list[bool]]()
     work = RecordingWork(queue, run_forever)
-    async with make_runner(engine, work, lease=1.0).running():
+    async with make_runner(work, lease=1.0).running():
         await until(lambda: len(work.jobs) == 2)
         queue.error = ConnectionError("it is away")
-        with competitor(engine, lambda: seen.append([hold.is_lost for hold in work.holds])) as taken:
+        with competitor(engine, lambda: seen.append([lease.is_lost for lease in work.leases])) as taken:
             await until(lambda: len(taken) == len(work.cancelled) == 2)
     assert all(seen[0])
     assert sorted(work.cancelled) == [("a", "lost"), ("b", "lost")]
@@ -235,13 +233,13 @@ async def test_jobs_of_unknown_queues_fail_after_timeout() -> None:
     clock = Clock(2_000_000.0)
     queue = Memory(clock)
     work = RecordingWork(queue)
-    orphans = Orphans(queue, work, LEASE, clock)
+    abandoned = AbandonedJobs(queue, work, LEASE, clock)
     gone = [f"gone {number}" for number in range(40)]
     await add(queue, *gone, line="s/task/gone")
     await add(queue, "known")
     await add(queue, "of another", line="s2/task/gone")
-    for seconds, expected in ((0, []), (work.patience - 1, []), (1, gone)):
+    for seconds, expected in ((0, []), (work.abandoned_after - 1, []), (1, gone)):
         clock.now += seconds
-        await orphans.look()
+        await abandoned.end()
         assert work.given_up == expected
     assert (await look(queue, "gone 0")).value == b"done"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import threading
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +18,8 @@ from mcpkit import Depends, FromHeader, Principal, RegistrationError, Server, Ta
 from mcpkit.auth import AuditEvent, StaticTokens
 from mcpkit.middleware import AccessLog, CallTool, Telemetry, ToolCall, ToolCallResult
 from mcpkit.storage import Memory
-from mcpkit.tasks.measuring import Watched
+from mcpkit.storage.keys import Keys
+from mcpkit.tasks.store import TaskStore
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 from tests.helpers.waiting import until as eventually
@@ -151,12 +154,55 @@ async def test_cancellation_is_audited_once() -> None:
 @pytest.mark.limit("look at tasks that wait, by who measures")
 def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Memory):
-        async def waiting(self, server: str) -> list[Any]:
+        async def list_queues(self, server: str) -> list[Any]:
             await asyncio.Event().wait()
             return []
 
-    monkeypatch.setattr("mcpkit.tasks.measuring._TIMEOUT", 0.01)
-    assert Watched(Hanging(), "lab", str).waiting() == []
+    monkeypatch.setattr("mcpkit.tasks.store._STATISTICS_TIMEOUT", 0.01)
+    assert TaskStore(Hanging(), Keys(SECRET, "lab"), TaskOptions()).waiting() == []
+
+
+async def test_run_is_touched_in_its_own_event_loop_only() -> None:
+    storage = Memory()
+    server = Server("lab", storage=storage)
+    began, ended, problems = asyncio.Event(), asyncio.Event(), list[dict[str, Any]]()
+
+    @server.tool(task=True)
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def serve(is_running: threading.Event, is_over: threading.Event) -> None:
+        async def run() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+            async with server.running():
+                is_running.set()
+                while not is_over.is_set():
+                    await asyncio.sleep(0.001)
+
+        asyncio.run(run())
+
+    # In debug mode an event loop raises in a thread that is not its own.
+    asyncio.get_running_loop().set_debug(True)
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        task = await begin(client, "work")
+        await began.wait()
+        is_running, is_over = threading.Event(), threading.Event()
+        thread = threading.Thread(target=serve, args=(is_running, is_over))
+        thread.start()
+        try:
+            await eventually(is_running.is_set)
+            # The other event loop receives the change first.
+            storage.subscribe("lab/tasks", lambda _: time.sleep(0.05), lambda: None)
+            await client.request("tasks/cancel", {"taskId": task["taskId"]})
+            await ended.wait()
+        finally:
+            is_over.set()
+            thread.join()
+    assert problems == []
 
 
 class WorkingServer:

@@ -31,7 +31,7 @@ from mcpkit.engine.subscriptions.relay import MOST_WAITING, Publisher
 from mcpkit.execution import processes
 from mcpkit.execution.processes import Processes
 from mcpkit.storage import Memory, Sqlite
-from mcpkit.tasks import ledger
+from mcpkit.tasks import store
 from mcpkit.testing import connect
 from mcpkit.transports.http import exchange
 from tests.helpers.pipe import META, settle, stateless_meta
@@ -286,7 +286,7 @@ async def test_worker_start_above_limit_fails_and_frees_its_place(
 
 @limit("record of a task")
 async def test_task_record_above_limit_gets_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "MAX_RECORD", 5000)
+    monkeypatch.setattr(store, "MAX_RECORD", 5000)
     server = Server("lab")
 
     @server.tool(task=True)
