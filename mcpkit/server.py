@@ -31,15 +31,16 @@ from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .requests.runtime import Runtime
+from .storage.base import TaskMeter
 from .storage.memory import Memory
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
+    from .engine.methods import Handler
     from .engine.task_keeper import TaskKeeper
     from .identity.audit import AuditLog
-    from .identity.revocation import Revocations
     from .storage.base import Storage
     from .storage.keys import Keys
 
@@ -127,6 +128,7 @@ class Server(Serving, Registry, ServerBase):
         mask_error_details: bool = True,
         options: ServerOptions = ServerOptions(),  # noqa: B008 - frozen
     ) -> None:
+        # Checks of the arguments
         for argument, value in {
             "name": name,
             "version": version,
@@ -135,7 +137,9 @@ class Server(Serving, Registry, ServerBase):
             "instructions": instructions,
             "website_url": website_url,
         }.items():
-            _check_text(argument, value, is_required=argument in ("name", "version"))
+            if argument in ("name", "version") and (not isinstance(value, str) or not value):
+                raise ValueError(f"{argument} must be a string that is not empty, got {value!r}")
+            check_text(f"Server: {argument}", value)
         check_icons("Server", icons)
         if lifespan is not None and not callable(lifespan):  # pyright: ignore[reportUnnecessaryComparison]  # untyped authors
             raise TypeError(
@@ -159,14 +163,18 @@ class Server(Serving, Registry, ServerBase):
                 'tasks="workers" runs tasks in other processes, which cannot read the storage of this one. Pass a '
                 'shared storage, for example storage=Sqlite("tasks.db"), or remove tasks='
             )
+
+        # Components
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
         self._scopes = Scopes(scopes)
-        super().__init__(lifespans, self._adopt)
+        super().__init__(lifespans, self._check_component)
         self.name = name
         self.storage: Storage = Memory() if storage is None else storage
         self.catalog.replaces_duplicates = options.on_duplicate == "replace"
         self._drops_unknown_arguments = options.unknown_arguments == "ignore"
         self.on_error = ErrorHooks()
+
+        # The engine
         implementation = optional(
             name=name,
             title=title,
@@ -175,7 +183,11 @@ class Server(Serving, Registry, ServerBase):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        verifier = _verifier_of(auth)
+        verifier: TokenVerifier | None = None
+        if auth is not None:
+            from .auth.given import verifier_of
+
+            verifier = verifier_of(auth)
         declared = Declared(self.catalog, implementation, options.capabilities, instructions)
         runtime = Runtime(
             self,
@@ -198,7 +210,7 @@ class Server(Serving, Registry, ServerBase):
             explain=self.on_error.explain,
         )
         if secret_key is not None:
-            _ = runtime.keys  # which complains where it is given
+            _ = runtime.keys  # raises for an invalid key
         self.engine = Engine(
             self.catalog,
             runtime,
@@ -209,10 +221,10 @@ class Server(Serving, Registry, ServerBase):
             make_tasks=self._make_tasks,
         )
         self.catalog.is_protected = self.engine.auth is not None
-        self.middleware = Middlewares(self.catalog.methods, self._lead)
+        self.middleware = Middlewares(self.catalog.methods, self._update_middleware)
         self.catalog.structure_listeners.add(self._follow_structure)
 
-    def _lead(self) -> None:
+    def _update_middleware(self) -> None:
         """Rebuild the chain of middleware: that of the server outside, that of its extensions inside."""
         inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
@@ -220,22 +232,20 @@ class Server(Serving, Registry, ServerBase):
             from .identity.meter import AuditMeter
 
             self.on_audit.set_meters([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
-        if not hooks:
-            self.engine.lead_to(self.engine.methods.dispatch)
-            return
-        from .engine.chain import through
-        from .storage.base import TaskMeter
+        handler: Handler = self.engine.methods.dispatch
+        meters: list[TaskMeter] = []
+        if hooks:
+            from .engine.chain import through
 
-        self.engine.runtime.task_meters = tuple(hook for _, hook in hooks if isinstance(hook, TaskMeter))
-
-        self.engine.lead_to(through(hooks, self.engine.methods.dispatch))
+            handler = through(hooks, handler)
+            meters = [hook for _, hook in hooks if isinstance(hook, TaskMeter)]
+        self.engine.runtime.task_meters = tuple(meters)
+        self.engine.lead_to(handler)
 
     def _make_tasks(self) -> TaskKeeper:
         from .tasks.legacy import LegacyTaskService
 
         return LegacyTaskService(self.engine, self._task_options)
-
-    # Life
 
     def route(
         self,
@@ -287,7 +297,6 @@ class Server(Serving, Registry, ServerBase):
                 )
 
         def register(function: F) -> F:
-
             self.engine.routes.append(CustomRoute(path, function, methods, name, outside_mount, needed))
             return function
 
@@ -336,23 +345,25 @@ class Server(Serving, Registry, ServerBase):
                 "a Principal without an id cannot be revoked. Pass its id or a Principal with one"
             )
         check_seconds("ttl", ttl, may_be_none=True)
-        # The calls that end may be that of whoever asks for this.
-        await to_the_end(self._send_away(revocations, who, ttl))
+        user_id = who.id
 
-    async def _send_away(self, revocations: Revocations, who: Principal, ttl: float | None) -> None:
-        await revocations.revoke(str(who.id), ttl)
-        self.on_audit.emit("revocation", who)
-        if (auth := self.engine.auth) is not None:
-            from .requests.upstream_tokens import ground_of
+        async def revoke() -> None:
+            await revocations.revoke(user_id, ttl)
+            self.on_audit.emit("revocation", who)
+            if (auth := self.engine.auth) is not None:
+                from .requests.upstream_tokens import ground_of
 
-            await auth.revoke(who, ground_of(self.engine.runtime))
+                await auth.revoke(who, ground_of(self.engine.runtime))
+
+        # The revocation cancels the calls of the user, and the caller may be one of them.
+        await to_the_end(revoke())
 
     @property
     def on_audit(self) -> AuditLog:
         """The audit log: `@server.on_audit` registers a function that gets logins, refusals and revocations."""
         return self.engine.runtime.audit
 
-    def _adopt(self, component: Component) -> None:
+    def _check_component(self, component: Component) -> None:
         """Check a component against the options of the server, and apply these options to it."""
         if self._drops_unknown_arguments and (drop := getattr(component, "drop_unknown_arguments", None)):
             drop()
@@ -361,7 +372,7 @@ class Server(Serving, Registry, ServerBase):
 
     def _follow_structure(self) -> None:
         """Follow what is included: its middleware, and its lifespans if this server runs."""
-        self._lead()
+        self._update_middleware()
         self.engine.lifespans.begin(self.catalog.family())
 
 
@@ -369,18 +380,3 @@ def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> 
     from .storage.keys import Keys
 
     return Keys(secret_key, name)
-
-
-def _verifier_of(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
-    """Return one verifier for all that are given; the module is imported only if there is one."""
-    if auth is None:
-        return None
-    from .auth.given import verifier_of
-
-    return verifier_of(auth)
-
-
-def _check_text(argument: str, value: object, *, is_required: bool) -> None:
-    if is_required and (not isinstance(value, str) or not value):
-        raise ValueError(f"{argument} must be a string that is not empty, got {value!r}")
-    check_text(f"Server: {argument}", value)

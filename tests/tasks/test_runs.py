@@ -14,9 +14,9 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from mcpkit import Depends, FromHeader, Principal, RegistrationError, Server, TaskOptions
+from mcpkit import Depends, Extension, FromHeader, Principal, RegistrationError, Server, TaskOptions
 from mcpkit.auth import AuditEvent, StaticTokens
-from mcpkit.middleware import AccessLog, CallTool, Telemetry, ToolCall, ToolCallResult
+from mcpkit.middleware import AccessLog, CallTool, TaskMeter, Telemetry, ToolCall, ToolCallResult
 from mcpkit.storage import Memory
 from mcpkit.storage.keys import Keys
 from mcpkit.tasks.store import TaskStore
@@ -134,6 +134,20 @@ async def test_runs_and_waiting_tasks_are_measured() -> None:
     assert seen["attempts"] == seen["run.duration"]
     assert not seen.get("queue.ready")
     provider.shutdown()
+
+
+def test_removed_middleware_measures_no_tasks() -> None:
+    class Meter(TaskMeter):
+        async def __call__(self, request: Any, call_next: Any) -> Any:
+            return await call_next(request)
+
+    server, extension = Server("lab"), Extension("com.example/meter")
+    meter = Meter()
+    extension.middleware(meter)
+    inclusion = server.include(extension)
+    assert server.engine.runtime.task_meters == (meter,)
+    inclusion.remove()
+    assert server.engine.runtime.task_meters == ()
 
 
 async def test_cancellation_is_audited_once() -> None:
