@@ -30,7 +30,7 @@ from .options import Limits, ServerOptions, TaskOptions, Timeouts, check_group, 
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .requests.runtime import Runtime
+from .requests.call import Runtime
 from .storage.base import TaskMeter
 from .storage.memory import Memory
 from .transports.serving import Serving
@@ -351,9 +351,9 @@ class Server(Serving, Registry, ServerBase):
             await revocations.revoke(user_id, ttl)
             self.on_audit.emit("revocation", who)
             if (auth := self.engine.auth) is not None:
-                from .requests.upstream_tokens import ground_of
+                from .requests.access import verifier_context
 
-                await auth.revoke(who, ground_of(self.engine.runtime))
+                await auth.revoke(who, verifier_context(self.engine.runtime))
 
         # The revocation cancels the calls of the user, and the caller may be one of them.
         await to_the_end(revoke())

@@ -16,14 +16,16 @@ class Running:
         method: The method of the request.
         is_ended: Whether it has been answered or cancelled.
         is_timed_out: Whether its timeout has ended.
+        left: Done when the abandoned worker thread of the request has ended; None if there is none.
     """
 
-    __slots__ = ("is_ended", "is_timed_out", "method")
+    __slots__ = ("is_ended", "is_timed_out", "left", "method")
 
     def __init__(self, method: str) -> None:
         self.method = method
         self.is_ended = False
         self.is_timed_out = False
+        self.left: asyncio.Future[None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -46,6 +48,7 @@ class Running:
 
     def leave(self, left: asyncio.Future[None]) -> None:
         """Record that the worker thread runs on until `left` is done, and call the registered stop functions."""
+        self.left = left
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

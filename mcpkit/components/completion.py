@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import Unpack
 
 from .._utils.errors import RegistrationError
-from ..execution.threads import finish_awaitable
-from ..requests.limits import CallLimits, run_limited
+from ..execution.coroutines import finish_awaitable
+from ..requests.call import run_limited
+from ..requests.limits import CallLimits
 from ..schema import Arguments
 from ..schema.parameters import empty
 from ..schema.signature import head

@@ -12,11 +12,22 @@ from typing_extensions import Unpack
 
 from .._utils.errors import RegistrationError
 from ..content.lazy import LeaveLoop
-from ..requests.call import Call, CallContext
-from ..requests.failures import spoken
-from ..requests.limits import CallLimits, run_limited
-from ..requests.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
-from ..requests.results import Make, Unfinished, call_and_make, finish, finish_call, make_result
+from ..requests.call import Call, CallContext, run_limited
+from ..requests.failures import error_for_client
+from ..requests.handlers import (
+    Make,
+    Place,
+    Unfinished,
+    call_and_make,
+    check_pickles,
+    finish,
+    finish_call,
+    is_async_generator_function,
+    make_result,
+    place_of,
+    run_in,
+)
+from ..requests.limits import CallLimits
 from ..schema import Signature
 from .component import Component
 from .injection.markers import context_type, hidden, is_hidden
@@ -203,8 +214,8 @@ class FunctionComponent(Component):
                 if type(result) is Unfinished:
                     result = await finish_call(result.value, make, call)
         except BaseException as error:
-            if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
-                raise spoken(error) from None
+            if error_for_client(error) is not error:  # not kept in a variable: its traceback has this frame
+                raise error_for_client(error) from None
             raise
         if call.dialogue is not None:
             call.dialogue.check_settled()

@@ -8,7 +8,7 @@ from ..protocol.revisions import knows
 
 if TYPE_CHECKING:
     from ..protocol.types import Json
-    from ..requests.runtime import Runtime
+    from ..requests.call import Runtime
     from .component import Listed
 
 _KEY = "securitySchemes"

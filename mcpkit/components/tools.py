@@ -19,7 +19,7 @@ from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
 from ..requests.call import Call
-from ..requests.placement import check_name
+from ..requests.handlers import check_name
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
 from .component import Listed, optional

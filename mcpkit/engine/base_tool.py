@@ -22,9 +22,8 @@ from ..context import Context
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import OBJECTS_ONLY
 from ..protocol.types import Json, ToolAnnotations
-from ..requests.call import Call
-from ..requests.failures import spoken
-from ..requests.limits import run_limited
+from ..requests.call import Call, run_limited
+from ..requests.failures import error_for_client
 from ..schema import Arguments, MirroredParameter
 from ..schema.mirrored import mirrored
 
@@ -146,8 +145,8 @@ class BaseTool(AnyTool):
                 )
             result: Json = await pending
         except BaseException as error:
-            if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
-                raise spoken(error) from None
+            if error_for_client(error) is not error:  # not kept in a variable: its traceback has this frame
+                raise error_for_client(error) from None
             raise
         if call.dialogue is not None:
             call.dialogue.check_settled()

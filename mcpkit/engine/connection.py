@@ -28,8 +28,7 @@ from ..protocol.jsonrpc import RequestId, is_array
 from ..protocol.messages import invalid, readable_id
 from ..protocol.revisions import LATEST_HANDSHAKE
 from ..requests.call import Call
-from ..requests.channel import NO_HEADERS
-from ..requests.client_requests import OpenQuestions
+from ..requests.channel import NO_HEADERS, OpenQuestions
 from ..requests.running import Calls, server_ended
 from .engine import Served
 from .peer import Peer

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from .._utils.listeners import Listeners
 from ..execution.lifespan import Lifespans
 from ..identity.change import LIST_NAMES
-from ..requests.call import Call
-from ..requests.runtime import Runtime
+from ..requests.call import Call, Runtime
 from .entrance import Entrance
 from .identity import Declared
 from .listing import Listing
@@ -188,7 +187,7 @@ class Engine:
         `ready` raises the exception instead.
         """
         loop = asyncio.get_running_loop()
-        stays = [stay for each in self.catalog.family() if (stay := each.stay(loop)) is not None]
+        stays = [stay for each in self.catalog.family() if (stay := each.get(loop)) is not None]
         if stays:
             await asyncio.wait([stay.started for stay in stays])
         return all(stay.started.exception() is None for stay in stays)

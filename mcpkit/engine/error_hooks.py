@@ -11,7 +11,6 @@ from .._utils.functions import check_hook
 from ..execution.threads import is_fatal
 from ..requests.call import Call
 from ..requests.failures import is_masked, ref_of, single
-from ..requests.runtime import BaseCall
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -82,7 +81,7 @@ class ErrorHooks:
         self.hooks = (*self.hooks, hook)
         return hook
 
-    def explain(self, call: BaseCall, exception: BaseException) -> BaseException:
+    def explain(self, call: Call, exception: BaseException) -> BaseException:
         """Call the hooks with an exception that is not a message for the client.
 
         Returns:

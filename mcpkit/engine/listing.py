@@ -18,8 +18,7 @@ from ..identity.principal import Principal
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..providers.base import Kind, lists_of
-from ..requests.call import Call
-from ..requests.runtime import Runtime
+from ..requests.call import Call, Runtime
 from .registry import CompositeCatalog
 from .visibility import Visibility
 

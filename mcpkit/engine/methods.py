@@ -354,7 +354,7 @@ def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTempla
 
 
 async def _check_rounds(call: Call) -> None:
-    from ..requests.client_requests_api import check_rounds
+    from ..requests.client_requests import check_rounds
 
     await check_rounds(call)
 

@@ -25,8 +25,7 @@ from ..protocol.messages import (
 from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT
 from ..protocol.types import Json
 from ..requests.call import Call
-from ..requests.channel import Channel
-from ..requests.client_requests import OpenQuestions
+from ..requests.channel import Channel, OpenQuestions
 from ..requests.failures import error_response
 from ..requests.running import Calls, Reply
 from .engine import Engine

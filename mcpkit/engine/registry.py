@@ -597,7 +597,7 @@ class Extension(Registry):
         Args:
             ctx: The request.
         """
-        return ctx.protocol_version in _REVISIONS and ctx.client.supports(self.capability)
+        return call_of(ctx).revision in _REVISIONS and call_of(ctx).client.supports(self.capability)
 
     def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
         """Return the settings with which the client has declared the extension; None if it does not support it.
@@ -607,7 +607,7 @@ class Extension(Registry):
         """
         if not self.is_supported(ctx):
             return None
-        settings: Json = ctx.client.capabilities["extensions"][self.identifier]
+        settings: Json = call_of(ctx).client.capabilities["extensions"][self.identifier]
         return settings
 
     async def notify(self, ctx: CallContext, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -623,7 +623,7 @@ class Extension(Registry):
             RuntimeError: The call has ended.
             ValueError: The method is not a notification, or is one of the core protocol, or the params are not JSON.
         """
-        from ..requests.reporting import send_notification
+        from ..context import send_notification
 
         await send_notification(call_of(ctx), method, params)
 

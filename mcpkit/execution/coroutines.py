@@ -1,28 +1,36 @@
-"""Coroutines and tasks: running a coroutine without a task of its own, and the origin of a cancellation."""
+"""Coroutines, tasks and async iterables: first steps, timeouts, cancellations, and the items of a result."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from inspect import isawaitable
 from typing import Any, TypeVar
+
+from .._utils.errors import OutputError
+from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
+from ..protocol.jsonrpc import SCALARS
 
 T = TypeVar("T")
 
-WORK = 0.01
-"""Seconds for which a coroutine that could go on at once may hold the event loop."""
+TIME_SLICE = 0.01
+"""Seconds for which a coroutine that never has to wait may occupy the event loop."""
+
+# Running a coroutine in the current task
 
 
-def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+def run_to_first_wait(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
     """Run a coroutine in the current task until it waits for the first time.
 
     Args:
         coroutine: A coroutine that has not started.
 
     Returns:
-        True and its result, if it has finished; else False and the awaited object, for `go_on`.
+        True and its result, if it has finished; else False and the awaited object, for `resume`.
 
     Raises:
         BaseException: The exception of the coroutine.
@@ -34,13 +42,13 @@ def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
 
 
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Generator[Any, Any, T]:
+def resume(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Generator[Any, Any, T]:
     """Await the rest of a coroutine, in the task of its first step.
 
     If the coroutine cancels the task, that ends the coroutine, and the cancellation is taken back afterwards.
 
     Args:
-        coroutine: A coroutine after `first_step`.
+        coroutine: A coroutine after `run_to_first_wait`.
         awaited: The object that it waits for.
         own: Number of cancellations of the task by the first step.
 
@@ -67,12 +75,15 @@ def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Gene
                 return result
             finally:
                 del problem  # its traceback has this frame
-                # While it makes a step, nobody else can cancel the task.
+                # While the coroutine makes a step, no other code can cancel the task.
                 own += max(0, cancellations(task) - before)
     finally:
         for _ in range(min(own, cancellations(task))):
             assert task is not None
             uncancel(task)
+
+
+# Timeouts and cancellations
 
 
 async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[], object] | None = None) -> T:
@@ -93,15 +104,15 @@ async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[]
     timer: asyncio.TimerHandle
     is_late = False
 
-    def give_up() -> None:
+    def expire() -> None:
         nonlocal is_late, timer
         if is_paused is not None and is_paused():
-            timer = loop.call_later(seconds, give_up)
+            timer = loop.call_later(seconds, expire)
             return
         is_late = True
         task.cancel()
 
-    timer = loop.call_later(seconds, give_up)
+    timer = loop.call_later(seconds, expire)
     try:
         return await awaitable
     except asyncio.CancelledError:
@@ -113,13 +124,9 @@ async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[]
 
 
 def uncancel(task: asyncio.Task[Any]) -> int:
-    """Remove a handled cancellation from the task's count of them (Python 3.11).
-
-    Returns:
-        The number of other cancellations.
-    """
-    take_back: Callable[[], int] | None = getattr(task, "uncancel", None)
-    return 0 if take_back is None else take_back()
+    """Remove a handled cancellation from the task's count of them, and return the number of others (Python 3.11)."""
+    remove: Callable[[], int] | None = getattr(task, "uncancel", None)
+    return 0 if remove is None else remove()
 
 
 def cancellations(task: asyncio.Task[Any] | None) -> int:
@@ -149,7 +156,7 @@ async def see_through(task: asyncio.Future[Any], may_leave: Callable[[], bool] =
     interruption: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            with kept_from_anyio():
+            with shield_from_anyio():
                 await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             if may_leave():
@@ -159,7 +166,79 @@ async def see_through(task: asyncio.Future[Any], may_leave: Callable[[], bool] =
         raise interruption
 
 
-def kept_from_anyio() -> AbstractContextManager[object]:
+def shield_from_anyio() -> AbstractContextManager[object]:
     """Return a shield against a cancelled scope of anyio, which cancels its tasks again in each loop iteration."""
-    anyio = sys.modules.get("anyio")  # who uses it has imported it
+    anyio = sys.modules.get("anyio")  # code with a scope has imported it; its import would slow each start
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+
+
+# Values that must be awaited or iterated
+
+COMPLETE_TYPES = SCALARS | {dict, list, tuple}
+"""The most common classes for which `is_complete` is true."""
+
+
+def _is_complete(kind: type) -> bool:
+    return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
+
+
+is_complete: Callable[[type], bool] = lru_cache(maxsize=512)(_is_complete)
+"""Return True if values of a class are complete: there is nothing to await or to iterate."""
+
+
+async def finish_awaitable(value: Any) -> Any:
+    """Return a value, or the result of awaiting it if it is awaitable."""
+    return await value if isawaitable(value) else value
+
+
+def is_async_iterable(value: object) -> bool:
+    """Return True if a value supports `async for`."""
+    return hasattr(type(value), "__aiter__")
+
+
+def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:
+    """Return the items of an iterator, and any other value unchanged.
+
+    Args:
+        value: The value.
+        take: Returns the items.
+
+    Raises:
+        LeaveLoop: The value must be iterated, and this is the thread of an event loop.
+        OutputError: The iterator has too many items.
+        BaseException: The exception of the iterator.
+    """
+    if is_async_iterable(value):
+        may_block()
+    if not is_iterator(value):
+        return value
+    try:
+        return take(value)
+    except EndlessError as error:
+        raise OutputError(f"result cannot be converted to JSON: {error}") from None
+
+
+async def collected(items: AsyncIterable[Any]) -> list[Any]:
+    """Return the items of an async generator or another async iterable. Other tasks run at least every 10 ms.
+
+    It is closed if its end is not reached: after too many items, or after a cancellation of the call.
+
+    Raises:
+        OutputError: There are too many items.
+        BaseException: The exception of the iterable.
+    """
+    loop = asyncio.get_running_loop()
+    found: list[Any] = []
+    since = loop.time()
+    try:
+        async for item in items:
+            if len(found) == MOST_ITEMS:
+                raise OutputError(f"result cannot be converted to JSON: {EndlessError(type(items))}")
+            found.append(item)
+            if loop.time() - since > TIME_SLICE:
+                await asyncio.sleep(0)
+                since = loop.time()
+    finally:
+        if close := getattr(items, "aclose", None):
+            await close()
+    return found

@@ -35,9 +35,9 @@ class Lifespan:
         self._enter = enter
         self._stop = asyncio.Event()
         self._is_entering = False
-        self._is_failure_told = False
+        self._is_failure_reported = False
         self.started: asyncio.Future[Any] = loop.create_future()
-        self._task = loop.create_task(self._stay(), name="mcpkit-lifespan")
+        self._task = loop.create_task(self._run(), name="mcpkit-lifespan")
 
     async def ready(self) -> Any:
         """Wait until the context manager has been entered, and return the yielded value.
@@ -45,7 +45,7 @@ class Lifespan:
         Raises:
             BaseException: The exception of entering it.
         """
-        self._is_failure_told = True
+        self._is_failure_reported = True
         return await asyncio.shield(self.started)
 
     @property
@@ -63,8 +63,8 @@ class Lifespan:
         try:
             return self.started.result()
         except Exception as error:
-            if not self._is_failure_told:
-                self._is_failure_told = True
+            if not self._is_failure_reported:
+                self._is_failure_reported = True
                 logger.exception(
                     "the lifespan function failed at startup, so requests that need it fail. Fix it, and restart"
                 )
@@ -83,7 +83,7 @@ class Lifespan:
             self._task.cancel()
         await self._task
 
-    async def _stay(self) -> None:
+    async def _run(self) -> None:
         self._is_entering = True
         try:
             manager = self._enter()
@@ -101,15 +101,15 @@ class Lifespan:
             if self.started.done():
                 raise
             if isinstance(error, asyncio.CancelledError) and not self._stop.is_set():
-                # As it is it would look as if those were cancelled who wait for the lifespan.
+                # A CancelledError would look as if the tasks that wait for the lifespan were cancelled.
                 cause, error = error, RuntimeError("the lifespan function was cancelled before it yielded")
                 error.__cause__ = cause
             self.started.set_exception(error)
-            self.started.exception()  # whoever waits for `ready` hears of it; nobody has to
+            self.started.exception()  # marks it as retrieved: `ready` and `state` raise it, if they are used
 
 
 Guard = Callable[[Sequence[Lifespan]], None]
-"""Lets requests wait for what is being entered in the running event loop."""
+"""Makes requests wait for lifespans that are being entered in the running event loop."""
 
 
 class Lifespans:
@@ -122,9 +122,48 @@ class Lifespans:
     def __init__(self, function: Callable[[], AbstractAsyncContextManager[Any]] | None) -> None:
         self.function = function
         self._guard: Guard | None = None
-        self._stays: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
+        self._entered: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
+        self._included: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
+
+    def get(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
+        """Return the lifespan in an event loop; None if it is not in use there."""
+        return self._entered.get(loop)
+
+    def enter(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
+        """Add a user in an event loop, and enter the lifespan for the first; None without a lifespan function."""
+        if self.function is None:
+            return None
+        lifespan = self._entered.get(loop)
+        if lifespan is None:
+            lifespan = self._entered[loop] = Lifespan(self.function)
+        lifespan.users += 1
+        return lifespan
+
+    async def leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Remove a user in an event loop, and exit the lifespan after the last.
+
+        Raises:
+            BaseException: The exception of the exit.
+        """
+        lifespan = self._entered.get(loop)
+        if lifespan is not None:
+            lifespan.users -= 1
+            if lifespan.users == 0:
+                del self._entered[loop]
+                await lifespan.stop()
+
+    async def ready(self) -> None:
+        """Wait until the lifespan has started in this event loop, if it is in use here.
+
+        Raises:
+            BaseException: The exception of its start.
+        """
+        lifespan = self._entered.get(asyncio.get_running_loop())
+        if lifespan is not None:
+            await lifespan.ready()
+
+    # The yielded value
 
     def state_in(self, loop: asyncio.AbstractEventLoop | None) -> Any:
         """Return the yielded value in an event loop, by default the running one; None without a lifespan function.
@@ -135,54 +174,13 @@ class Lifespans:
         """
         if self.function is None:
             return None
-        stay = self._stays.get(loop or asyncio.get_running_loop())
-        if stay is None:
+        lifespan = self._entered.get(loop or asyncio.get_running_loop())
+        if lifespan is None:
             raise BusyError(
                 "The server has not been started in this event loop, so its lifespan has no state. Enter "
                 "`async with server.running():` first"
             )
-        return stay.state
-
-    @asynccontextmanager
-    async def serving(
-        self, family: Sequence[Lifespans], guard: Guard, at_end: Callable[[], Awaitable[None]]
-    ) -> AsyncGenerator[None]:
-        """Return a context manager that keeps lifespans entered while the server runs.
-
-        Args:
-            family: Lifespans of the server and of what it includes. Those that others depend on come last.
-            guard: Makes requests wait for lifespans that are being entered in the running event loop, now and later.
-            at_end: Awaited before the lifespans are exited, when the server has no other user in this event loop.
-
-        Raises:
-            BaseException: The exception of an exit.
-        """
-        self._guard = guard
-        loop = asyncio.get_running_loop()
-        self._serving[loop] = self._serving.get(loop, 0) + 1
-        async with AsyncExitStack() as stack:
-            for each in family:
-                each.enter(loop)
-                stack.push_async_callback(each.leave, loop)
-            guard([stay for each in family if (stay := each.stay(loop)) is not None])
-            try:
-                yield
-            finally:
-                self._serving[loop] -= 1
-                if self._serving[loop] == 0:
-                    for late in self._late.pop(loop, ()):
-                        stack.push_async_callback(late.leave, loop)
-                    stack.push_async_callback(at_end)
-
-    async def ready(self) -> None:
-        """Wait until the lifespan has started in this event loop, if it is in use here.
-
-        Raises:
-            BaseException: The exception of its start.
-        """
-        stay = self._stays.get(asyncio.get_running_loop())
-        if stay is not None:
-            await stay.ready()
+        return lifespan.state
 
     async def state_of(self, owner: Lifespans) -> Any:
         """Wait for the yielded value of this lifespan, or of an included server's; None without a lifespan function.
@@ -196,55 +194,61 @@ class Lifespans:
         if owner.function is None:
             return None
         loop = asyncio.get_running_loop()
-        self._begin_late(loop, [owner])
-        stay = owner.stay(loop)
-        assert stay is not None, "it has just been entered, or was before"
-        if not stay.started.done():
-            await asyncio.wait((stay.started,))
-        return stay.state
+        self._enter_included(loop, [owner])
+        lifespan = owner.get(loop)
+        assert lifespan is not None, "it has just been entered, or was before"
+        if not lifespan.started.done():
+            await asyncio.wait((lifespan.started,))
+        return lifespan.state
+
+    # While the server runs
+
+    @asynccontextmanager
+    async def serving(
+        self, family: Sequence[Lifespans], guard: Guard, at_end: Callable[[], Awaitable[None]]
+    ) -> AsyncGenerator[None]:
+        """Return a context manager that keeps lifespans entered while the server runs.
+
+        Args:
+            family: Lifespans of the server and of included servers. Those that others depend on come last.
+            guard: Makes requests wait for lifespans that are being entered in the running event loop, now and later.
+            at_end: Awaited before the lifespans are exited, when the server has no other user in this event loop.
+
+        Raises:
+            BaseException: The exception of an exit.
+        """
+        self._guard = guard
+        loop = asyncio.get_running_loop()
+        self._serving[loop] = self._serving.get(loop, 0) + 1
+        async with AsyncExitStack() as stack:
+            for each in family:
+                each.enter(loop)
+                stack.push_async_callback(each.leave, loop)
+            guard([lifespan for each in family if (lifespan := each.get(loop)) is not None])
+            try:
+                yield
+            finally:
+                self._serving[loop] -= 1
+                if self._serving[loop] == 0:
+                    for included in self._included.pop(loop, ()):
+                        stack.push_async_callback(included.leave, loop)
+                    stack.push_async_callback(at_end)
 
     def begin(self, family: Sequence[Lifespans]) -> None:
         """Enter the lifespans of an included server while this server runs; from any thread."""
         here = running_loop()
         for loop, count in tuple(self._serving.items()):
             if count and loop is here:
-                self._begin_late(loop, family)
+                self._enter_included(loop, family)
             elif count:
                 with suppress(RuntimeError):  # it has been closed just now
-                    loop.call_soon_threadsafe(self._begin_late, loop, family)
+                    loop.call_soon_threadsafe(self._enter_included, loop, family)
 
-    def _begin_late(self, loop: asyncio.AbstractEventLoop, family: Sequence[Lifespans]) -> None:
+    def _enter_included(self, loop: asyncio.AbstractEventLoop, family: Sequence[Lifespans]) -> None:
         if not self._serving.get(loop):
             return
         for each in family:
-            if each.stay(loop) is None and (stay := each.enter(loop)) is not None:
-                self._late.setdefault(loop, []).append(each)
+            if each.get(loop) is None and (lifespan := each.enter(loop)) is not None:
+                self._included.setdefault(loop, []).append(each)
                 if self._guard is not None:
-                    self._guard([stay])
-
-    def stay(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
-        """Return the lifespan in an event loop; None if it is not in use there."""
-        return self._stays.get(loop)
-
-    def enter(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
-        """Add a user in an event loop, and enter the lifespan for the first; None without a lifespan function."""
-        if self.function is None:
-            return None
-        stay = self._stays.get(loop)
-        if stay is None:
-            stay = self._stays[loop] = Lifespan(self.function)
-        stay.users += 1
-        return stay
-
-    async def leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Remove a user in an event loop, and exit the lifespan after the last.
-
-        Raises:
-            BaseException: The exception of the exit.
-        """
-        stay = self._stays.get(loop)
-        if stay is not None:
-            stay.users -= 1
-            if stay.users == 0:
-                del self._stays[loop]
-                await stay.stop()
+                    self._guard([lifespan])

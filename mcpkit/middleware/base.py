@@ -23,10 +23,9 @@ from ..components.component import Component
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from ..protocol.revisions import METHODS
-from ..requests.call import Call, call_of
+from ..requests.call import BackgroundCall, Call, call_of
 from ..requests.channel import Channel
 from ..requests.running import Calls, server_ended
-from ..requests.runtime import Alone
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -95,10 +94,10 @@ class Request:
             RuntimeError: No event loop runs in this thread.
         """
         from ..context import Context
-        from ..requests.elicitation_state import Dialogue
+        from ..requests.call import Dialogue
 
-        call = call_of(self.ctx).twin(channel)
-        call.dialogue = Dialogue(call, call.paused)
+        call = call_of(self.ctx).copy_to(channel)
+        call.dialogue = Dialogue(call)
         request = type(self)(Context(call), self.params)
 
         async def outcome() -> Outcome:
@@ -155,7 +154,7 @@ class DetachedCall:
         self._calls = Calls()
         self._answer: asyncio.Future[bytes] = loop.create_future()
         self._others = call.runtime.detached.setdefault(loop, set())
-        self._alone = Alone(self._end, self._calls.cancel_of)
+        self._alone = BackgroundCall(self._end, self._calls.cancel_of)
         self._others.add(self._alone)
         outcome = run()
         try:

@@ -17,7 +17,7 @@ from .base import UNWRAPPED, CallNext, Middlewares, Request, Result
 from .buckets import Buckets
 
 if TYPE_CHECKING:
-    from ..requests.runtime import Runtime
+    from ..requests.call import Runtime
     from .shared_buckets import SharedBuckets
 
 logger = logging.getLogger(__name__)

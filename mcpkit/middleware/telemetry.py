@@ -13,7 +13,7 @@ from .._utils.errors import HandlerError, ProtocolError, said_by
 from .._utils.installation import install_command
 from ..context import Context
 from ..protocol.revisions import METHODS
-from ..requests.failures import is_unmeant
+from ..requests.failures import is_unexpected
 from .authorization_meter import AuthorizationMeter
 from .base import CallNext, Request, Result
 from .task_measures import TaskMeasures
@@ -134,7 +134,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         )
         if timed.ref is not None:
             span.set_attribute("mcpkit.error.ref", timed.ref)
-        if error is not None and is_unmeant(error):
+        if error is not None and is_unexpected(error):
             span.record_exception(error)
 
 

@@ -13,8 +13,7 @@ from ..components.tools import AnyTool
 from ..content.wording import described
 from ..context import Context
 from ..execution.lifespan import Lifespans
-from ..requests.call import NO_STATE, Call
-from ..requests.limits import run_limited
+from ..requests.call import NO_STATE, Call, run_limited
 from .base import Kind, Provider, Transform, check_provided, transformed
 
 _MAX_KEPT = 256

@@ -1,15 +1,16 @@
-"""Access checks: the scopes that a request needs, and the challenge for a client that lacks them."""
+"""Access of a request: the scopes that it needs, challenges for its client, and tokens of the user elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .._utils.errors import ChallengeError, InsufficientScopeError
+from .._utils.errors import ChallengeError, InsufficientScopeError, LoginNeededError, RegistrationError
 from ..identity.scopes import scope_names
 
 if TYPE_CHECKING:
-    from .call import Call
+    from ..auth.verifier import VerifierContext
+    from .call import Call, Runtime
 
 
 class Guarded(Protocol):
@@ -44,7 +45,7 @@ def check_access(call: Call, guarded: Guarded) -> None:
         raise shortfall(call, guarded.scopes)
     if principal.id is None and call.runtime.is_protected and not guarded.is_anonymous:
         check_identified(call)
-    # A channel of the author's own need not know of HTTP.
+    # A channel for `Request.detach` may be a class of the author's, without the members for HTTP.
     if guarded.optional_scopes and (defer := getattr(call.channel, "defer_response", None)) is not None:
         defer()
 
@@ -55,11 +56,8 @@ def check_identified(call: Call) -> None:
     Raises:
         ChallengeError: The caller must authenticate.
     """
-    channel = call.channel
-    # A channel of the author's own, on which a call goes on alone, need not know of access tokens.
-    if getattr(channel, "is_local", False):
-        return
-    raise _challenge(call, ()) or ChallengeError(401, "Bearer", "this request needs an access token")
+    if not getattr(call.channel, "is_local", False):  # see `check_access`
+        raise _challenge(call, ()) or ChallengeError(401, "Bearer", "this request needs an access token")
 
 
 def require(call: Call, scopes: Sequence[str]) -> None:
@@ -74,14 +72,53 @@ def require(call: Call, scopes: Sequence[str]) -> None:
 def shortfall(call: Call, scopes: Sequence[str]) -> Exception:
     """Return the error for missing scopes: a challenge, as long as the client may repeat the request."""
     needed = call.runtime.scopes.reduced(scopes)
-    has_effects = call.dialogue is not None and call.dialogue.has_done
-    challenge = None if has_effects else _challenge(call, needed)
+    challenge = None if _has_effects(call) else _challenge(call, needed)
     if challenge is not None:
         return challenge
     call.runtime.audit.emit("refusal", call.channel.principal, reason="insufficient_scope", scopes=needed)
     return InsufficientScopeError(needed, f'Bearer error="insufficient_scope", scope="{" ".join(needed)}"')
 
 
+def _has_effects(call: Call) -> bool:
+    return call.dialogue is not None and call.dialogue.has_done
+
+
 def _challenge(call: Call, scopes: Sequence[str]) -> ChallengeError | None:
     challenge = getattr(call.channel, "challenge", None)
     return None if challenge is None else challenge(scopes, call.revision)
+
+
+# Access tokens of users for other services, from the provider of their login
+
+
+async def token_for(call: Call, provider: str) -> str:
+    """Return the access token of the caller at a provider; see `Context.upstream_token`."""
+    call.check_open()
+    auth = call.runtime.auth
+    if auth is None or not auth.providers:
+        raise RegistrationError(
+            f"ctx.upstream_token({provider!r}): this server stores no tokens of an upstream provider. Log users in "
+            "through one, for example Server(auth=OAuthProxy(UpstreamProvider.github(...)))"
+        )
+    if provider not in auth.providers:
+        known = " or ".join(map(repr, auth.providers))
+        raise RegistrationError(
+            f"ctx.upstream_token({provider!r}): unknown provider. Users of this server log in with {known}"
+        )
+    if call.principal.id is None:
+        raise LoginNeededError(provider)
+    try:
+        return await auth.token_for(call.principal, provider, verifier_context(call.runtime))
+    except LoginNeededError as error:
+        # The challenge makes the client log in again and repeat the request, if it can be repeated.
+        dismissal = getattr(call.channel, "dismissal", None)
+        if not error.has_ended or dismissal is None or _has_effects(call):
+            raise error from None
+        raise dismissal() or error from None
+
+
+def verifier_context(runtime: Runtime) -> VerifierContext:
+    """Return the name, keys, storage and audit log of a server, for its token verifier."""
+    from ..auth.verifier import VerifierContext
+
+    return VerifierContext(runtime.name, runtime.keys, runtime.storage, runtime.audit)

@@ -1,33 +1,172 @@
-"""One request that the server handles, and the base class of `Context`."""
+"""One request that the server handles, what all requests of the server share, and the request's own requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
+from pydantic_core import from_json, to_json
+
+from .._utils.current import Running
 from .._utils.errors import CallEndedError
 from ..content.data import LONG, may_hold_huge_number, unwritten
-from ..protocol.eras import CacheHint, Client
-from ..protocol.jsonrpc import RequestId
+from ..execution.threads import StopCallback, call_stop_callbacks
+from ..protocol.eras import CacheHint, Client, Envelope, Identity
+from ..protocol.jsonrpc import Outcome, RequestId
 from ..protocol.messages import Request
+from ..protocol.revisions import knows
 from ..protocol.types import Json
-from .runtime import BaseCall, Runtime
+from .channel import DERIVED, Channel, Question, check_key, type_text
+from .limits import INHERITED, CallLimits, LimitedRun, Shares
+from .notifications import Reports
 
 if TYPE_CHECKING:
-    from ..execution.cancel_callbacks import Stop
+    from .._utils.errors import ProtocolError
+    from ..auth.verifier import TokenVerifier
+    from ..execution.processes import Processes
+    from ..execution.threads import Threads
+    from ..identity.audit import AuditLog
     from ..identity.principal import Principal
-    from .channel import Channel
-    from .elicitation_state import Dialogue
-    from .notifications import Reports
-    from .turn import Turn
+    from ..identity.scopes import Scopes
+    from ..options import Limits, ServerOptions, Timeouts
+    from ..storage.base import Storage, TaskMeter
+    from ..storage.keys import Keys
+    from ..storage.membership import Membership
 
 NO_STATE = object()
 """In place of a handler's state, where there is no handler: in middleware."""
 
+_reports_lock = Lock()
 
-class Call(BaseCall):
+
+class Runtime:
+    """Objects that the requests of one server share.
+
+    Args:
+        server: The server, for `ctx.server`.
+        name: Name of the server.
+        threads: Worker threads, for functions that are not `async`.
+        processes: Worker processes, for functions that must be stoppable.
+        limits: Upper bounds of the server.
+        timeouts: Time limits of the server.
+        storage: Storage of the server.
+        is_alone: Whether the storage belongs to this process alone.
+        scopes: Scopes that may be granted.
+        auth: Verifier of access tokens; None for a server without authentication. With a verifier, callers must
+            authenticate, except for anonymous components.
+        make_keys: Makes the signing keys, on first use.
+        options: Rarely used options of the server.
+        mask_error_details: Whether clients get only a reference to the log for an unexpected exception.
+        cache: Cache hints for results, by method.
+        identity: Returns the server's name, version and other information for a protocol version.
+        declares: Returns whether the server declares a capability.
+        state_in: Returns the value of the server's lifespan in an event loop, by default the running one.
+        explain: Called with an unexpected exception; returns the exception for the client.
+
+    Attributes:
+        running: Shares of the running requests, by client.
+        overrides: Replacements of functions in a test, by the function's identity.
+        detached: Calls that run without a client, by event loop.
+        task_meters: Meters of tasks.
+        presences: Records of the other server processes that share the storage.
+    """
+
+    def __init__(
+        self,
+        server: object,
+        name: str,
+        *,
+        threads: Threads,
+        processes: Processes,
+        limits: Limits,
+        timeouts: Timeouts,
+        storage: Storage,
+        is_alone: bool,
+        scopes: Scopes,
+        auth: TokenVerifier | None,
+        make_keys: Callable[[], Keys],
+        options: ServerOptions,
+        mask_error_details: bool,
+        cache: Mapping[str, CacheHint],
+        identity: Callable[[str], Identity],
+        declares: Callable[[str], bool],
+        state_in: Callable[[asyncio.AbstractEventLoop | None], Any],
+        explain: Callable[[Call, BaseException], BaseException],
+    ) -> None:
+        self.server = server
+        self.name = name
+        self.threads = threads
+        self.processes = processes
+        self.limits = limits
+        self.timeouts = timeouts
+        self.storage = storage
+        self.is_alone = is_alone
+        self.scopes = scopes
+        self.auth = auth
+        self.is_protected = auth is not None
+        self.options = options
+        self.mask_error_details = mask_error_details
+        self.cache = cache
+        self.identity = identity
+        self.declares = declares
+        self.state_in = state_in
+        self.explain = explain
+        self.running = Shares()
+        self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
+        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[BackgroundCall]] = WeakKeyDictionary()
+        self.task_meters: tuple[TaskMeter, ...] = ()
+        self.presences: set[Membership] = set()
+        self._make_keys = make_keys
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Signing keys of the server."""
+        return self._make_keys()
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """Audit log of logins, refusals and similar events, imported on first use."""
+        from ..identity.audit import AuditLog
+
+        return AuditLog(lambda: self.keys)
+
+    def replicas(self) -> int:
+        """Return the known number of server processes that serve over HTTP and share a store: 1 or more."""
+        return max((each.count() for each in tuple(self.presences)), default=1)
+
+    async def end_detached(self) -> None:
+        """End the calls of this event loop that run without a client, and wait until they have stopped."""
+        detached = self.detached.pop(asyncio.get_running_loop(), ())
+        await asyncio.gather(*[each.end() for each in tuple(detached)])
+
+
+class BackgroundCall:
+    """A call that runs without a client.
+
+    Attributes:
+        end: Ends it, and waits until it has stopped.
+        cancel_of: Cancels it if its principal matches a predicate, with an error for the client.
+    """
+
+    __slots__ = ("cancel_of", "end")
+
+    def __init__(
+        self,
+        end: Callable[[], Awaitable[None]],
+        cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None],
+    ) -> None:
+        self.end = end
+        self.cancel_of = cancel_of
+
+
+class Call(Running):
     """One request, from its arrival to its response.
 
     Args:
@@ -36,10 +175,17 @@ class Call(BaseCall):
         channel: Channel for the messages of the request.
 
     Attributes:
+        runtime: Shared objects of the server.
+        channel: Channel for the messages of the request.
+        envelope: Client, protocol version and era of the request.
+        request_id: The JSON-RPC id.
+        params: The params that the client sent, or those of a middleware that changed them.
+        meta: The `_meta` of the params; an empty dict if there is none.
+        loop: The event loop of the request; None until a handler or middleware runs.
         needs: Scopes that the component needs.
         state: Value of the lifespan of the component's server; `NO_STATE` outside of handlers.
-        turn: Clock and slot of the call; None if it has neither timeout nor concurrency limit.
-        turn_since: Time when other requests last ran, in seconds of the event loop's clock.
+        limited_run: Run of the handler within its timeout and slot; None if it has neither.
+        last_yield: Time when other requests last ran, in seconds of the event loop's clock.
         sent: Params as the client sent them, if a middleware has changed them.
         reports: Progress and log messages of the call; None before the first.
         dialogue: Requests to the client; None before the first.
@@ -47,58 +193,111 @@ class Call(BaseCall):
         exception: Exception behind the error result, for middleware.
         sync_calls: Tasks in the event loop that worker threads of the call wait for; None if there were none.
         stops: Functions that stop the handler in its thread; None if there are none.
+        key: Key of the call in `Calls`, which runs it and sets this and the following attributes.
+        reply: Called with the response.
+        caller: Client of the request, in the shares of running requests.
+        task: The task, after its first step.
+        unstarted: Coroutine of the result, until the task runs.
+        stopped: Done when the task has ended; None if no task waits for that.
+        is_cancelled: Whether the call was cancelled.
     """
 
     __slots__ = (
+        "caller",
+        "channel",
         "dialogue",
+        "envelope",
         "exception",
+        "is_cancelled",
+        "key",
+        "last_yield",
+        "limited_run",
+        "loop",
+        "meta",
         "needs",
+        "params",
         "ref",
+        "reply",
         "reports",
+        "request_id",
+        "runtime",
         "sent",
         "state",
+        "stopped",
         "stops",
         "sync_calls",
-        "turn",
-        "turn_since",
+        "task",
+        "unstarted",
     )
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        request: Request,
-        channel: Channel,
-    ) -> None:
-        # All at once, for the classes below as well: each request comes by here.
+    key: Hashable
+    reply: Callable[[bytes | None, BaseException | None], None]
+
+    def __init__(self, runtime: Runtime, request: Request, channel: Channel) -> None:
+        # Without a call of the base class: this is on the path of each request.
         self.method = request.method
         self.is_ended = False
         self.is_timed_out = False
+        self.left = None
         self.runtime = runtime
-        self.envelope = request.envelope
         self.channel = channel
-        self.request_id = request.id
+        self.envelope: Envelope = request.envelope
+        self.request_id: RequestId = request.id
         self.params = request.params
         self.meta = request.meta
-        self.loop = None
-        self.left = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.needs: tuple[str, ...] = ()
         self.state: Any = NO_STATE
-        self.turn: Turn | None = None
-        self.turn_since: float | None = None
-        self.reports: Reports | None = None
+        self.limited_run: LimitedRun | None = None
+        self.last_yield: float | None = None
         self.sent: Json | None = None
+        self.reports: Reports | None = None
         self.dialogue: Dialogue | None = None
         self.ref: str | None = None
         self.exception: BaseException | None = None
         self.sync_calls: set[asyncio.Task[Any]] | None = None
-        self.stops: list[Stop] | None = None
+        self.stops: list[StopCallback] | None = None
+        self.caller: str | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.unstarted: Coroutine[Any, Any, Outcome] | None = None
+        self.stopped: asyncio.Future[None] | None = None
+        self.is_cancelled = False
 
-    def twin(self, channel: Channel) -> Call:
+    def copy_to(self, channel: Channel) -> Call:
         """Return a new call of the same request that sends its messages on another channel."""
         request = Request()
         request.envelope, request.id, request.method = self.envelope, self.request_id, self.method
         request.params, request.meta = self.params, self.meta
         return Call(self.runtime, request, channel)
+
+    # The request
+
+    @property
+    def client(self) -> Client:
+        """Information about the client, as it declares it (not verified)."""
+        return self.envelope.client
+
+    @property
+    def principal(self) -> Principal:
+        """The verified principal of the request."""
+        return self.channel.principal
+
+    @property
+    def revision(self) -> str:
+        """The protocol version of the request."""
+        return self.envelope.revision
+
+    @property
+    def era(self) -> str:
+        """`handshake` or `stateless`."""
+        return self.envelope.era
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the HTTP request, with case-insensitive names; empty on other transports."""
+        from ..protocol.request_headers import RequestHeaders
+
+        return RequestHeaders(self.channel.request_headers)
 
     @property
     def known_state(self) -> Any:
@@ -110,14 +309,64 @@ class Call(BaseCall):
         """
         return self.runtime.state_in(self.loop) if self.state is NO_STATE else self.state
 
+    # The run of its handler
+
     @property
     def deadline(self) -> float | None:
         """End of the timeout, in seconds of `time.monotonic()`; None without a timeout."""
-        return None if self.turn is None else self.turn.deadline
+        return None if self.limited_run is None else self.limited_run.deadline
 
     def paused(self) -> AbstractAsyncContextManager[object]:
         """Return a context manager that stops the clock, and gives the slot to other calls."""
-        return nullcontext() if self.turn is None else self.turn
+        return nullcontext() if self.limited_run is None else self.limited_run
+
+    def open_reports(self) -> Reports:
+        """Return the progress and log messages, created on first use; from any thread."""
+        with _reports_lock:
+            if self.reports is None:
+                assert self.loop is not None, "its handler runs"
+                self.reports = Reports(
+                    self,
+                    self.channel,
+                    self.loop,
+                    self.meta.get("progressToken"),
+                    has_message=knows(self.revision, "ProgressNotification", "message"),
+                )
+            return self.reports
+
+    def add_stop(self, function: Callable[[], object]) -> StopCallback:
+        """Register a function that stops the handler; called in the handler's thread.
+
+        Raises:
+            CallEndedError: The call has ended.
+        """
+        stop = StopCallback(function, self.method)
+        self.stops = [*(each for each in self.stops or () if each.is_registered), stop]
+        if self.is_over:  # checked last, because the stop functions may have been called meanwhile
+            stop.unregister()
+            raise CallEndedError(self.method)
+        return stop
+
+    def close_stops(self) -> None:
+        """Unregister all stop functions, after the handler has returned."""
+        stops, self.stops = self.stops, None
+        for stop in stops or ():
+            stop.unregister()
+
+    @property
+    def is_stoppable(self) -> bool:
+        """True if the handler has registered a stop function."""
+        return any(stop.is_registered for stop in self.stops or ())
+
+    def leave(self, left: asyncio.Future[None]) -> None:
+        """Record that the worker thread runs on until `left` is done, and call the registered stop functions."""
+        self.left = left
+        for task in tuple(self.sync_calls or ()):
+            task.cancel()
+        if self.stops:
+            call_stop_callbacks(self.stops)
+
+    # Its response
 
     def render(self, result: Json, cache: CacheHint | None = None) -> bytes:
         """Encode a result, with the members that the era requires.
@@ -134,7 +383,7 @@ class Call(BaseCall):
         try:
             cache = cache or runtime.cache.get(self.method)
             if cache is not None and runtime.is_protected and self.channel.principal.id is not None:
-                cache = cache.private  # nobody else may be given what somebody with an access token has got
+                cache = cache.private  # a shared cache must not serve it to other users
             written = self.envelope.render(result, runtime.identity, cache)
         except ValueError as error:
             raise unwritten(result) or error from None
@@ -149,52 +398,211 @@ class Call(BaseCall):
             is_answered: Whether a response follows.
         """
         self.is_ended = True
-        self.exception = None  # whose traceback refers to the request
+        self.exception = None  # its traceback refers to the request
         reports, self.reports = self.reports, None
         if reports is not None:
             reports.end(is_answered=is_answered)
 
-    # What stops its function in a thread
 
-    def stopped_by(self, function: Callable[[], object]) -> Stop:
-        """Register a function that stops the handler; called in the handler's thread.
+async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLimits | None) -> Any:
+    """Run a component's function within its limits.
+
+    Args:
+        run: Coroutine of the run, not started.
+        call: The request.
+        limits: Limits of the component; the timeout of the server applies if they have none.
+
+    Returns:
+        The value of the run.
+
+    Raises:
+        CallTimeoutError: The timeout has ended. The run was cancelled, and continues alone if it ignores that.
+        BaseException: The exception of the run.
+    """
+    timeout, slots = (INHERITED, None) if limits is None else (limits.timeout, limits.slots)
+    if timeout == INHERITED:
+        timeout = call.runtime.timeouts.call
+    call.is_timed_out = False
+    limited = LimitedRun(call, timeout, slots, call.runtime.running, call.channel.caller)
+    call.limited_run = limited
+    try:
+        return await limited.run(run)
+    finally:
+        if not limited.is_over:  # after the timeout, a function that continues still reads its deadline
+            call.limited_run = None
+
+
+# Requests to the client
+
+
+class Dialogue:
+    """Requests of one call to its client, and its side effects with `once`.
+
+    The requests are JSON-RPC requests to the client, on the channel of the call. There is one round, and state from an
+    earlier round is ignored. `Rounds` implements the stateless era.
+
+    Args:
+        call: The call.
+
+    Attributes:
+        attempt: Number of the run of the function; 1 without a task.
+        has_done: Whether a side effect has run in this round.
+        has_rounds: Whether the call is answered with its requests, and repeated with the answers.
+        call_id: Id that is the same in all rounds of a request.
+        task_id: Id of the task; None if the call is not the run of a task.
+    """
+
+    has_rounds: ClassVar[bool] = False
+    attempt: int = 1
+    task_id: str | None = None
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.call_id = os.urandom(12).hex()
+        self._once: Json = {}
+        self._until: dict[str, float] = {}  # key: deadline for the step on a page
+        self._used: set[tuple[str, str]] = set()
+        self._count = 0
+        self.has_done = False
+
+    def begin(self) -> None:
+        """Reset the used keys at the start of the handler, which a middleware may run twice."""
+        self._used.clear()
+
+    def use(self, what: str, key: str) -> None:
+        """Record that a key is used.
+
+        Args:
+            what: Its use, `question` or `ctx.once`. The two have separate keys.
+            key: The key.
+
+        Raises:
+            ValueError: The key was used before in this run.
+        """
+        if (what, key) in self._used:
+            raise ValueError(
+                f"this call already has a {what} with the key {key!r}. Give each its own key, "
+                f'in a loop for example f"{key}-{{number}}"'
+            )
+        self._used.add((what, key))
+
+    def release(self, what: str, key: str) -> None:
+        """Release a key that was not used after all."""
+        self._used.discard((what, key))
+
+    # Requests
+
+    def name(self, key: str | None) -> str:
+        """Return the name of a request to the client: its key, or otherwise its index.
+
+        Raises:
+            ValueError: The key was used before in this run.
+        """
+        if key is None:
+            self._count += 1
+            return f"{DERIVED}{self._count}"
+        self.use("question", key)
+        return key
+
+    async def ask(
+        self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
+    ) -> list[Any]:
+        """Return the answers to requests that are sent at once. The clock of the call stops until then.
+
+        Args:
+            questions: The requests.
+            requests: Their JSON.
+            names: Their names.
+
+        Raises:
+            InputRequired: Some answers are missing, and come with the next round.
+            ClientResponseError: The client does not respond, refuses, or its response is invalid.
+            ProtocolError: An answer is malformed; the handler sends another request under a name than before; or too
+                many requests to the client are open.
+        """
+        channel = self._call.channel
+        assert channel.questions is not None, "the channel has requests to the client"
+        seconds = self._call.runtime.timeouts.client_request
+        async with self._call.paused():
+            return await channel.questions.ask(questions, requests, channel, seconds)
+
+    def forget(self, key: str) -> None:
+        """Discard an answer, so that the request is sent again."""
+
+    def until(self, key: str, seconds: float) -> float:
+        """Return the deadline for the step on a page, in Unix seconds. The first call sets it."""
+        return self._until.setdefault(key, time.time() + seconds)
+
+    def settle(self, key: str) -> None:
+        """Record that the step on a page is complete."""
+        self._until.pop(key, None)
+
+    # Side effects
+
+    def begin_once(self, key: str) -> tuple[Any] | None:
+        """Use a key for a side effect, and return its value from an earlier round as a tuple of one, or None.
 
         Raises:
             CallEndedError: The call has ended.
+            ValueError: The key is invalid, or was used before in this run.
         """
-        from ..execution.cancel_callbacks import Stop
+        self._call.check_open()
+        check_key(key)
+        self.use("ctx.once", key)
+        return (self._once[key],) if key in self._once else None
 
-        stop = Stop(function, self.method)
-        self.stops = [*(each for each in self.stops or () if each.is_open), stop]
-        if self.is_over:  # asked last, as whoever stops the function may have looked before
-            stop.take_back()
-            raise CallEndedError(self.method)
-        return stop
+    def end_once(self, key: str, value: Any) -> Any:
+        """Store the value of a side effect for later rounds, and return it in the form that they get.
 
-    def take_stops_back(self) -> None:
-        """Unregister all stop functions, after the handler has returned."""
-        stops, self.stops = self.stops, None
-        for stop in stops or ():
-            stop.take_back()
+        Raises:
+            TypeError: The value differs after a JSON round trip.
+        """
+        with suppress(ValueError):
+            kept = from_json(to_json(value))
+            if kept == value:
+                self._once[key] = kept
+                self.has_done = True
+                return kept
+        what = type_text(value) + (" with values of other types" if type(value) in {list, dict} else "")
+        raise TypeError(
+            f"the function of ctx.once({key!r}, ...) returned {what}, which does not survive a round trip through "
+            "JSON. Return a string, number, boolean or None, or a list or dict with string keys of these"
+        )
 
-    @property
-    def is_stoppable(self) -> bool:
-        """True if the handler has registered a stop function."""
-        return any(stop.is_open for stop in self.stops or ())
+    async def keep(self) -> None:
+        """Persist the stored values, if the function may run again in another process."""
 
-    def leave(self, left: asyncio.Future[None]) -> None:
-        """Record that the worker thread runs on until `left` is done, and call the registered stop functions."""
-        self.left = left
-        for task in tuple(self.sync_calls or ()):
-            task.cancel()
-        if self.stops:
-            from ..execution.cancel_callbacks import call_all
+    # Rounds
 
-            call_all(self.stops)
+    async def redeem(self) -> None:
+        """Mark the state of the earlier round as used, so that no other request can continue from it.
+
+        Raises:
+            MalformedError: The state was used before, or this server cannot check it.
+            BusyError: The shared store does not respond.
+        """
+
+    def check_settled(self) -> None:
+        """End the round if the handler has returned in spite of an open request.
+
+        Raises:
+            InputRequired: An answer of the client is missing.
+        """
+
+    def result(self) -> Json | None:
+        """Return the result that ends a round; None without rounds.
+
+        Raises:
+            ValueError: The state is too large.
+        """
+        return None
+
+
+# Contexts
 
 
 class CallContext:
-    """Request of the client, for a handler or middleware. It is passed to a parameter of this type.
+    """Base class of `Context`, by which lower packages recognise a parameter for it.
 
     Args:
         call: The request.
@@ -204,52 +612,6 @@ class CallContext:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-
-    @property
-    def request_id(self) -> RequestId:
-        """The JSON-RPC id of the request."""
-        return self._call.request_id
-
-    @property
-    def method(self) -> str:
-        """The request's method, for example `tools/call`."""
-        return self._call.method
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The params of the request: those that the client sent, or those of a middleware that changed them."""
-        return self._call.params
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` of the params; an empty dict if there is none."""
-        return self._call.meta
-
-    @property
-    def client(self) -> Client:
-        """Name, version, info and capabilities of the client, as it declares them (not verified)."""
-        return self._call.client
-
-    @property
-    def principal(self) -> Principal:
-        """The verified principal of the request, with `id` and `scopes`; see `Principal`."""
-        return self._call.principal
-
-    @property
-    def protocol_version(self) -> str:
-        """The protocol version of the request, for example `2025-11-25`."""
-        return self._call.revision
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the HTTP request, with case-insensitive names; empty on other transports.
-
-        The values are those that the client, or a proxy before the server, sent. The lines of a list header, such as
-        `Accept` or `X-Forwarded-For`, are joined with commas. Reading any other header that was sent more than once
-        raises an error that becomes the response (-32602). Over HTTP+SSE, they are the headers of the request that
-        opened the stream.
-        """
-        return self._call.headers
 
     def __eq__(self, other: object) -> bool:
         """Return True if both belong to the same request."""

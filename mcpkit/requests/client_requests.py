@@ -1,252 +1,634 @@
-"""Requests of the server to a client in the handshake era, and their responses."""
+"""Requests of a handler to its client: elicitation, sampling and roots; alike in both eras."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
-from .._utils.errors import BusyError, ClientResponseError, InvalidAnswerError, ProtocolError
-from ..execution.coroutines import within
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
+
+from .._utils.errors import (
+    ArgumentsError,
+    ClientResponseError,
+    ElicitationError,
+    InvalidAnswerError,
+    MissingCapabilityError,
+    OutputError,
+)
+from ..content.data import check_sendable
+from ..content.lazy import LeaveLoop
+from ..execution.coroutines import finish_awaitable
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import RequestId, is_object
+from ..protocol.capabilities import tree
+from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, SAMPLING_CONTENT, knows
+from ..protocol.types import Json
+from .channel import Question, type_text
 
 if TYPE_CHECKING:
-    from .elicitation import Question
+    from pathlib import Path
+
+    from .call import Call, Dialogue
+
+# The modules of calls, schemas and content blocks are imported on use: clients need the results alone.
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 3
-"""How often a form is sent again after an invalid answer."""
+# Elicitation
 
-MOST_OPEN = 100
-"""Maximum number of unanswered requests to one client: each suspends a call and its timeout."""
-
-_KEPT = 100
-"""Number of closed requests that are remembered, so that a late response is recognised."""
+_ACTIONS: tuple[Literal["accept", "decline", "cancel"], ...] = ("accept", "decline", "cancel")
 
 
-class Sender(Protocol):
-    """A channel on which requests to the client are sent."""
+class ElicitationResult(Generic[T]):
+    """Result of an elicitation. It is true if the user accepted.
 
-    def send(self, message: bytes) -> None:
-        """Send one JSON message; in the event loop's thread, without blocking."""
-        ...
-
-    def ready(self) -> Awaitable[None]:
-        """Wait until the receiver keeps up."""
-        ...
-
-
-class OpenQuestions:
-    """Requests to one client that it has not answered yet.
-
-    Args:
-        prefix: Beginning of the request ids, different from that of other senders to the same client.
-        on_open: Awaited with the id of each request before it is sent.
-        on_close: Called with the id of each request that is closed.
-        timeout_hint: Text that is appended to the error of a request that timed out.
+    Attributes:
+        action: `accept`, `decline` (the user declined) or `cancel` (the user dismissed the request).
     """
 
-    def __init__(
-        self,
-        prefix: str = "",
-        on_open: Callable[[str], Awaitable[None]] | None = None,
-        on_close: Callable[[str], None] | None = None,
-        timeout_hint: str = "",
-    ) -> None:
-        self._prefix = prefix
-        self._timeout_hint = timeout_hint
-        self._on_open = on_open
-        self._on_close = on_close
-        self._count = 0
-        self._open: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        self._channels: dict[str, Sender] = {}
-        self._over: deque[str] = deque(maxlen=_KEPT)
-        self._closed_because: str | None = None
+    __slots__ = ("_value", "action")
 
-    def close(self, reason: str) -> None:
-        """Cancel all open requests, and reject new ones.
+    def __init__(self, action: Literal["accept", "decline", "cancel"], value: T | None = None) -> None:
+        self.action = action
+        self._value = value
 
-        Args:
-            reason: Message of the ClientResponseError that waiting callers get.
-        """
-        self._closed_because = reason
-        for id_, future in tuple(self._open.items()):
-            self._cancel(id_)
-            if not future.done():
-                future.set_exception(ClientResponseError(reason))
+    def __bool__(self) -> bool:
+        """Return True if the user accepted."""
+        return self.action == "accept"
 
-    def __len__(self) -> int:
-        """Return the number of open requests."""
-        return len(self._open)
-
-    async def ask(
-        self,
-        questions: Sequence[Question[Any]],
-        requests: Sequence[dict[str, Any]],
-        channel: Sender,
-        seconds: float,
-    ) -> list[Any]:
-        """Send several requests at once, and wait for the responses.
-
-        Args:
-            questions: The requests.
-            requests: Their JSON, without the id.
-            channel: Channel to send them on.
-            seconds: Timeout for all responses, in seconds.
-
-        Returns:
-            The results, in the order of the requests.
+    @property
+    def value(self) -> T:
+        """The data that the user entered.
 
         Raises:
-            ClientResponseError: The client does not respond in time, or responds with an error or an invalid result.
-            BusyError: Too many requests to the client are open.
+            ElicitationError: The user declined or cancelled. If a handler does not catch it, the model reads which.
         """
-        if self._closed_because is not None:
-            raise ClientResponseError(self._closed_because)
-        if len(self._open) + len(requests) > MOST_OPEN:
-            raise BusyError(
-                f"Too many requests from server to client are unanswered ({len(self._open)}). Respond to some first",
-                retry_after=10,
-            )
-        opened: list[str] = []
-        answers: list[Any] = []
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
+        if self.action != "accept":
+            raise ElicitationError(self.action)
+        return cast("T", self._value)
+
+    def __repr__(self) -> str:
+        """Show action and value."""
+        return f"ElicitationResult({self.action!r}, {self._value!r})"
+
+
+class ElicitRequest(Question[ElicitationResult[T]]):
+    """A form for the user (client/elicitation, "Form Mode"). The specification forbids requests for secrets.
+
+    Args:
+        message: Reason for the request, for the user.
+        type_: Type of the data: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
+            boolean, date or choice; or one such type, or a list of choices. Or a JSON Schema, whose value is a dict.
+        key: Name of the request; see `Question`.
+
+    Raises:
+        TypeError: The message is not a string.
+        RegistrationError: A form cannot have this type; the message lists the supported ones.
+    """
+
+    method = "elicitation/create"
+
+    @overload
+    def __init__(
+        self: ElicitRequest[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> None: ...
+    @overload
+    def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
+    @overload
+    def __init__(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> None: ...
+    @overload
+    def __init__(self: ElicitRequest[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
+    def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
+        from ..schema.form import Form
+
+        super().__init__(key, "elicitation.form")
+        self.message = _text("message", message)
+        self._form = Form.of(type_)
+
+    def params(self, revision: str) -> Json:
+        """Return the message and the schema."""
+        from ..schema.form import CannotAskError
+
         try:
-            for request in requests:
-                opened.append(await self._send(request, channel))
-            await within(end - loop.time(), channel.ready())
-            for number, question in enumerate(questions):
-                tries = _TRIES
-                while True:
-                    tries -= 1
-                    result = await within(end - loop.time(), self._open[opened[number]])
-                    try:
-                        answers.append(question.read(result))
-                        break
-                    except InvalidAnswerError as error:
-                        if not error.is_form or tries == 0:
-                            raise
-                        from .elicitation import asked_again
+            schema = self._form.schema(revision)
+        except CannotAskError as error:
+            logger.warning("a form could not be sent to a client: %s", error)
+            raise ValueError(error.lack) from None
+        params: Json = {"message": self.message, "requestedSchema": schema}
+        if knows(revision, "ElicitRequestParams", "mode"):
+            params = {"mode": "form", **params}
+        return params
 
-                        request = asked_again(requests[number], error.problem)
-                    again = await self._send(request, channel)
-                    self._close(opened[number])
-                    opened[number] = again
-        except TimeoutError:
-            raise ClientResponseError(
-                f"The client did not answer within {seconds:g} s{self._timeout_hint}"
-            ) from None
-        finally:
-            for id_ in opened:
-                self._cancel(id_)
-                self._close(id_)
-        return answers
-
-    def answer(self, message: Mapping[str, Any]) -> bool:
-        """Handle a response of the client.
-
-        Args:
-            message: The JSON-RPC response.
-
-        Returns:
-            True if it belongs to a request of this object, open or closed.
-        """
-        given = message.get("id")
-        id_ = str(whole) if (whole := jsonrpc.whole_number(given)) is not None else given
-        future = self._find(id_, is_answer="result" in message or "error" in message)
-        if future is None:
-            return isinstance(id_, str) and id_ in self._over
-        if not future.done():
-            if isinstance(id_, str) and id_ in self._open:
-                _settle(future, message)
-            else:
-                future.set_exception(
-                    InvalidAnswerError(f"id: expected {next(iter(self._open))!r}, got {given!r:.200}")
-                )
-        return True
-
-    def fail(self, id_: RequestId | None, problem: ProtocolError) -> None:
-        """Fail a request whose response is not valid JSON.
-
-        Args:
-            id_: Id of the response; None if it has none.
-            problem: The parse error.
-        """
-        future = self._find(id_, is_answer=True)
-        if future is not None and not future.done():
-            future.set_exception(InvalidAnswerError(problem.message))
-
-    def _find(self, id_: object, *, is_answer: bool) -> asyncio.Future[Mapping[str, Any]] | None:
-        """Return the open request of a response. If its id matches none, return the only open one, or None."""
-        if isinstance(id_, str) and (id_ in self._open or id_ in self._over):
-            return self._open.get(id_)
-        if (
-            self._prefix or not is_answer
-        ):  # others ask the same client, so that it may be a question of theirs
-            return None
-        logger.warning(
-            "the client sent a response with the id %.200r, which matches no open request. If exactly one request is "
-            "open, that request fails",
-            id_,
-        )
-        return next(iter(self._open.values())) if len(self._open) == 1 else None
-
-    def cancel(self, channel: Sender) -> None:
-        """Send `notifications/cancelled` for the open requests of a channel that is closing.
-
-        Args:
-            channel: The channel.
-        """
-        for id_ in [id_ for id_, asked_on in self._channels.items() if asked_on is channel]:
-            self._cancel(id_)
-
-    def _cancel(self, id_: str) -> None:
-        channel = self._channels.pop(id_, None)
-        future = self._open[id_]
-        if channel is not None and (not future.done() or future.cancelled()):
-            channel.send(jsonrpc.notification("notifications/cancelled", {"requestId": id_}))
-
-    async def _send(self, request: Mapping[str, Any], channel: Sender) -> str:
-        self._count += 1
-        id_ = f"{self._prefix}{self._count}"
-        self._open[id_] = asyncio.get_running_loop().create_future()
-        if self._on_open is not None:
-            try:
-                await self._on_open(id_)
-            except BaseException:
-                self._close(id_)
-                raise
-        self._channels[id_] = channel
-        channel.send(jsonrpc.encode({"jsonrpc": "2.0", "id": id_, **request}))
-        return id_
-
-    def _close(self, id_: str) -> None:
-        self._channels.pop(id_, None)
-        self._open.pop(id_).cancel()
-        self._over.append(id_)
-        if self._on_close is not None:
-            self._on_close(id_)
+    def read(self, result: Mapping[str, Any]) -> ElicitationResult[T]:
+        """Return the user's action, and the content of the form as the requested type."""
+        action = _action(result)
+        if action != "accept":
+            return ElicitationResult(action)
+        content = result.get("content")
+        if content is None:
+            content = {}
+        if not is_object(content):
+            raise InvalidAnswerError("content: expected an object")
+        try:
+            return ElicitationResult("accept", self._form.read(content))
+        except ArgumentsError as error:
+            raise InvalidAnswerError(str(error), is_form=True) from None
 
 
-def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
-    result, error = message.get("result"), message.get("error")
-    if message.get("jsonrpc", "2.0") != "2.0":  # extensions may leave it out
-        future.set_exception(InvalidAnswerError('jsonrpc: expected "2.0"'))
-    elif is_object(result):
-        future.set_result(result)
-    elif error is not None:
-        code, text = (error.get("code"), error.get("message")) if is_object(error) else (None, error)
-        said = text[:500] if isinstance(text, str) and text else None
-        told = "" if said is None else f": {said}"
-        future.set_exception(
-            ClientResponseError(
-                f"The client returned an error{told}", code if type(code) is int else None, said
+class UrlElicitRequest(Question[ElicitationResult[None]]):
+    """A page for the user to visit (client/elicitation, "URL Mode"). The action `accept` is consent, not completion.
+
+    Args:
+        message: Reason for the request, for the user.
+        url: URL of the page, http or https.
+        key: Name of the request; see `Question`.
+        elicitation_id: Id for the notification of completion (2025-11-25 only).
+
+    Raises:
+        TypeError: Message or URL is not a string.
+        ValueError: The URL is not an http or https URL.
+    """
+
+    method = "elicitation/create"
+
+    def __init__(
+        self, message: str, url: str, *, key: str | None = None, elicitation_id: str | None = None
+    ) -> None:
+        super().__init__(key, "elicitation.url")
+        if not _text("url", url).lower().startswith(("https://", "http://")):
+            raise ValueError(f"url must be an http or https URL, got {url!r}")
+        self.message = _text("message", message)
+        self.url = url
+        self.elicitation_id = elicitation_id
+
+    def params(self, revision: str) -> Json:
+        """Return the message and the URL."""
+        if not knows(revision, "ElicitRequestParams", "mode"):
+            raise ValueError(
+                f"protocol version {revision} has no elicitation by URL; 2025-11-25 introduced it"
             )
+        params = {"mode": "url", "message": self.message, "url": self.url}
+        if self.elicitation_id is not None and revision in ELICITATION_IDS:
+            params["elicitationId"] = self.elicitation_id
+        return params
+
+    def read(self, result: Mapping[str, Any]) -> ElicitationResult[None]:
+        """Return the user's action."""
+        return ElicitationResult(_action(result))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    check_sendable("", name, value)
+    return value
+
+
+def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]:
+    for action in _ACTIONS:
+        if result.get("action") == action:
+            return action
+    raise InvalidAnswerError("action: expected accept, decline or cancel")
+
+
+# Sampling
+
+
+class SamplingResult:
+    """Message of the client's model.
+
+    Attributes:
+        content: Content blocks of the message, as in the specification.
+        role: Usually `assistant`.
+        model: Name of the model.
+        stop_reason: Reason why the model stopped, such as `endTurn`, `maxTokens` or `toolUse`; None if unknown.
+    """
+
+    __slots__ = ("content", "model", "role", "stop_reason")
+
+    def __init__(self, content: list[Json], role: str, model: str, stop_reason: str | None) -> None:
+        self.content = content
+        self.role = role
+        self.model = model
+        self.stop_reason = stop_reason
+
+    @property
+    def text(self) -> str:
+        """The text blocks of the message, joined."""
+        return "".join(block["text"] for block in self.content if block.get("type") == "text")
+
+    def __repr__(self) -> str:
+        """Show the text."""
+        return f"Sampled({self.text!r}, model={self.model!r})"
+
+
+class SampleOptions(TypedDict, total=False):
+    """Optional parameters of a sampling request (client/sampling, "Creating Messages")."""
+
+    system: str | None
+    """A system prompt; the client may change it."""
+    temperature: float | None
+    """Sampling temperature."""
+    stop_sequences: Sequence[str] | None
+    """Texts at which the model stops."""
+    model_preferences: Mapping[str, Any] | None
+    """`hints` and priorities, as in the specification."""
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    """Context that the client adds to the prompt (deprecated)."""
+    tools: Sequence[Mapping[str, Any]] | None
+    """Tools that the model may use, in the form of a `tools/list` result (since 2025-11-25)."""
+    tool_choice: Literal["auto", "required", "none"] | None
+    """Whether the model must use a tool."""
+    metadata: Mapping[str, Any] | None
+    """Metadata for the provider of the model."""
+    key: str | None
+    """Name of the request; see `Question`."""
+
+
+_SAMPLING_PARAMS = {
+    "system": "systemPrompt",
+    "temperature": "temperature",
+    "stop_sequences": "stopSequences",
+    "model_preferences": "modelPreferences",
+    "include_context": "includeContext",
+    "tools": "tools",
+    "metadata": "metadata",
+}
+"""Params of `sampling/createMessage` by option."""
+
+
+class SamplingRequest(Question[SamplingResult]):
+    """Request to the client's model to generate a message (client/sampling; deprecated since 2026-07-28).
+
+    Args:
+        messages: A text, or messages made by `user(...)` and `assistant(...)`.
+        max_tokens: Maximum number of tokens to generate.
+        options: Optional parameters; see `SampleOptions`.
+
+    Raises:
+        TypeError: Messages or tools have the wrong form, contain content that sampling does not support, or an option
+            is unknown.
+        ValueError: There are no messages, or max_tokens is below 1.
+    """
+
+    method = "sampling/createMessage"
+
+    def __init__(
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
+    ) -> None:
+        if unknown := options.keys() - SampleOptions.__annotations__.keys():
+            known = ", ".join(SampleOptions.__annotations__)
+            raise TypeError(f"unknown option {min(unknown)}=. The options are {known}")
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
+        self._given = messages
+        self._messages: list[Json] | None = None
+        with suppress(LeaveLoop):  # a file in them is read when the request is sent
+            self._messages = _messages(messages)
+        self._params: Json = {"maxTokens": max_tokens}
+        for name, param in _SAMPLING_PARAMS.items():
+            if (value := options.get(name)) is not None:
+                self._params[param] = value
+        if (choice := options.get("tool_choice")) is not None:
+            self._params["toolChoice"] = {"mode": choice}
+        for tool in self._params.get("tools", ()):
+            if not is_object(tool):
+                raise TypeError(f"tools must be dicts in the form of a tools/list result, got {tool!r}")
+        needed = ["sampling"]
+        if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
+            needed.append("sampling.tools")
+        super().__init__(options.get("key"), *needed)
+
+    def params(self, revision: str) -> Json:
+        """Return the params, in the form of the protocol version.
+
+        Raises:
+            LeaveLoop: A message contains a file, and this is the thread of an event loop.
+        """
+        if self._messages is None:
+            self._messages = _messages(self._given)
+        messages = self._messages
+        unsupported = [
+            name
+            for name in ("tools", "toolChoice")
+            if name in self._params and not knows(revision, "CreateMessageRequestParams", name)
+        ]
+        kinds = {block["type"] for message in messages for block in _blocks(message)}
+        unsupported += sorted(kind for kind in kinds if SAMPLING_CONTENT[kind] > revision)
+        if unsupported:
+            raise ValueError(
+                f"protocol version {revision} has no {unsupported[0]} in sampling; omit it for this client"
+            )
+        if knows(revision, "CreateMessageRequestParams", "tools"):
+            return {"messages": messages, **self._params}
+        # Before there were tools, a message had one block of content.
+        single = [{**message, "content": block} for message in messages for block in _blocks(message)]
+        return {"messages": single, **self._params}
+
+    def read(self, result: Mapping[str, Any]) -> SamplingResult:
+        """Return the message of the model."""
+        content, role, model = result.get("content"), result.get("role"), result.get("model")
+        blocks: list[Any] = content if is_array(content) else [content]
+        if not all(is_object(block) and isinstance(block.get("type"), str) for block in blocks):
+            raise InvalidAnswerError("content: expected a content block or an array of content blocks")
+        if not all(isinstance(block.get("text"), str) for block in blocks if block["type"] == "text"):
+            raise InvalidAnswerError("content.text: expected a string")
+        if not isinstance(role, str) or not isinstance(model, str):
+            raise InvalidAnswerError("role and model: expected strings")
+        stop_reason = result.get("stopReason")
+        return SamplingResult(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
+
+
+def _messages(messages: object) -> list[Json]:
+    """Return the JSON of messages."""
+    from ..content.messages import Message
+    from ..content.values import to_content
+
+    if isinstance(messages, str):
+        return [{"role": "user", "content": {"type": "text", "text": messages}}]
+    if not isinstance(messages, Sequence):
+        raise TypeError(
+            f'messages must be a string, or a list of user("...") and assistant("..."), got {messages!r}'
         )
-    else:
-        future.set_exception(InvalidAnswerError("result: expected an object"))
+    found: list[Json] = []
+    for index, message in enumerate(cast("Sequence[object]", messages)):
+        if isinstance(message, Message):
+            try:
+                blocks = to_content(message.content, f"messages[{index}].content")
+            except OutputError as error:  # it is no result here
+                raise ValueError(str(error)) from error.__cause__
+            found.append({"role": message.role, "content": blocks[0] if len(blocks) == 1 else blocks})
+        elif is_object(message) and all(is_object(block) for block in _blocks(message)):
+            found.append(message)
+        else:
+            raise TypeError(f'each message must be user("...") or assistant("..."), got {message!r}')
+        for block in _blocks(found[-1]):
+            if block.get("type") not in SAMPLING_CONTENT:
+                kinds, type_ = ", ".join(SAMPLING_CONTENT), block.get("type")
+                raise TypeError(
+                    f"the content of a sampling message must be {kinds}, got {type_!r} in {message!r}"
+                )
+    if not found:
+        raise ValueError("messages must contain at least one message")
+    return found
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Any]:
+    content = message.get("content")
+    return content if is_array(content) else [content]
+
+
+# Roots
+
+
+class Root:
+    """A root of the client: a folder or another location that the server should stay within (client/roots).
+
+    Attributes:
+        uri: URI of the root; only `file://` so far.
+        name: Display name, or None.
+    """
+
+    __slots__ = ("name", "uri")
+
+    def __init__(self, uri: str, name: str | None = None) -> None:
+        self.uri = uri
+        self.name = name
+
+    @property
+    def path(self) -> Path | None:
+        """Path of the root on this machine, which may not exist; None if the URI is not a local file.
+
+        That is: another scheme, another machine, a URI with a query, or a malformed URI.
+        """
+        from pathlib import Path  # its import would slow each start
+
+        text = file_path(self.uri, is_windows=os.name == "nt")
+        return None if text is None else Path(text)
+
+    def __repr__(self) -> str:
+        """Show URI and name."""
+        return f"Root({self.uri!r}, {self.name!r})"
+
+
+def file_path(uri: str, *, is_windows: bool) -> str | None:
+    """Return the absolute path of a `file:` URI (RFC 8089); None for other URIs.
+
+    Args:
+        uri: The URI.
+        is_windows: Whether paths begin with a drive letter or the name of a machine.
+    """
+    from urllib.parse import unquote_to_bytes
+
+    scheme, separator, rest = uri.partition(":")
+    if not separator or scheme.lower() != "file" or "?" in rest or "#" in rest:
+        return None
+    host = ""
+    if rest.startswith("//"):
+        host, separator, rest = rest[2:].partition("/")
+        rest = separator + rest
+    is_remote = host not in {"", "localhost"}
+    if not rest.startswith("/") or (is_remote and not is_windows):
+        return None
+    path = os.fsdecode(unquote_to_bytes(rest))
+    if "\0" in path:
+        return None
+    if is_remote:
+        return f"//{host}{path}"
+    if not is_windows or path.startswith("//"):
+        return path
+    has_drive = path[1:2].isascii() and path[1:2].isalpha() and path[2:3] == ":"
+    return f"{path[1:3]}/{path[4:]}" if has_drive and path[3:4] in {"", "/"} else None
+
+
+class ListRootsRequest(Question[list[Root]]):
+    """Request of the client's roots (client/roots; deprecated since 2026-07-28).
+
+    Args:
+        key: Name of the request; see `Question`.
+    """
+
+    method = "roots/list"
+
+    def __init__(self, *, key: str | None = None) -> None:
+        super().__init__(key, "roots")
+
+    def params(self, revision: str) -> Json:
+        """Return an empty dict: the request has no params."""
+        return {}
+
+    def read(self, result: Mapping[str, Any]) -> list[Root]:
+        """Return the roots."""
+        roots = result.get("roots")
+        if not is_array(roots) or not all(
+            is_object(each) and isinstance(each.get("uri"), str) for each in roots
+        ):
+            raise InvalidAnswerError("roots: expected an array of objects with a uri")
+        return [
+            Root(each["uri"], each["name"] if isinstance(each.get("name"), str) else None) for each in roots
+        ]
+
+
+# Sending requests
+
+_POLLS = (0.1, 0.4, 1.0, *[2.0] * 9)
+"""Seconds between checks whether the step on a page is complete, before the user is asked again.
+
+Their sum is less than the usual timeout of a client, but not much less, because clients stop after about 10 rounds.
+"""
+
+_CLASSES = {
+    "elicit": "ElicitRequest",
+    "elicit_url": "UrlElicitRequest",
+    "sample": "SamplingRequest",
+    "list_roots": "ListRootsRequest",
+}
+"""Classes of requests, by method of `Context`."""
+
+
+def dialogue_of(call: Call) -> Dialogue:
+    """Return the `Dialogue` of a request, created on first use.
+
+    It is a `Dialogue` in the handshake era and `Rounds` in the stateless era, unless the call was created with another
+    one.
+
+    Raises:
+        RuntimeError: The method cannot send requests to the client.
+        MalformedError: The state that the client brings from an earlier round is malformed, forged or expired.
+    """
+    if call.dialogue is None:
+        if call.era == "handshake":
+            from .call import Dialogue
+
+            call.dialogue = Dialogue(call)
+        else:
+            from .multi_round_trip import Rounds
+
+            call.dialogue = Rounds(call)
+    return call.dialogue
+
+
+async def check_rounds(call: Call) -> None:
+    """Read the state that a client brings from an earlier round, or reject it before the handler runs.
+
+    Args:
+        call: The request.
+
+    Raises:
+        MalformedError: The state is malformed, forged, expired, of another request, or already used.
+        BusyError: The shared store does not respond, so the server cannot check whether the state was used.
+    """
+    dialogue = dialogue_of(call)
+    if call.runtime.options.single_use_state:
+        await dialogue.redeem()
+
+
+async def ask(call: Call, questions: tuple[Question[Any], ...]) -> tuple[Any, ...]:
+    """Send requests to the client at once, and return the answers; see `Context.ask`."""
+    for each in cast("tuple[object, ...]", questions):
+        if not isinstance(each, Question):
+            _close_coroutines(*questions)
+            raise TypeError(
+                f"ctx.ask takes requests to the client, got {type_text(each)}. {_correction(each)}"
+            )
+    dialogue = dialogue_of(call)
+    requests = await _requests(call, questions)
+    names = [dialogue.name(question.key) for question in questions]
+    return tuple(await dialogue.ask(questions, requests, names))
+
+
+async def ask_url(
+    call: Call,
+    message: str,
+    url: str,
+    done: Callable[[], bool | Awaitable[bool]] | None,
+    key: str | None,
+) -> ElicitationResult[None]:
+    """Request a visit to a page, until the step there is complete; see `Context.elicit_url`."""
+    given: object = done
+    if given is not None and not callable(given):
+        _close_coroutines(given)
+        raise TypeError(
+            f"done= must be a function that returns whether the step is complete, got {type_text(given)}. "
+            "Write done=is_paid, or done=lambda: ..."
+        )
+    import hashlib
+
+    dialogue = dialogue_of(call)
+    name = dialogue.name(key)
+    # The same in all runs of the handler, and unique to this request.
+    id_ = hashlib.sha256(f"{dialogue.call_id} {name}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    try:
+        questions = (UrlElicitRequest(message, url, key=key, elicitation_id=id_),)
+        requests = await _requests(call, questions)
+    except BaseException:
+        dialogue.release("question", name)
+        raise
+    timeout = call.runtime.timeouts.client_request
+    while True:
+        answer: ElicitationResult[None] = (await dialogue.ask(questions, requests, [name]))[0]
+        if done is None or not answer:
+            return answer
+        until = dialogue.until(name, timeout)
+        for seconds in (0.0, *_POLLS):
+            async with call.paused():
+                await asyncio.sleep(seconds)
+            if await finish_awaitable(done()):
+                dialogue.settle(name)
+                if call.revision in ELICITATION_IDS:
+                    params = {"elicitationId": id_}
+                    call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
+                return answer
+            if time.time() >= until:
+                raise ClientResponseError(
+                    "The user agreed to open the page, but did not complete the step there within "
+                    f"{timeout:g} s. Complete it, then call again"
+                )
+        dialogue.forget(name)
+        call.check_open()
+
+
+async def _requests(call: Call, questions: Sequence[Question[Any]]) -> list[Json]:
+    """Return the JSON of requests, if the client supports them. Files in them are read in a worker thread."""
+    is_possible = dialogue_of(call).has_rounds or call.channel.questions is not None
+    for question in questions:
+        if not is_possible or call.revision not in CLIENT_METHODS[question.method]:
+            raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
+        call.client.require(*question.capabilities)
+    functions = [partial(question.request, call.revision) for question in questions]
+    requests: list[Json] = []
+    with suppress(LeaveLoop):
+        requests = [request() for request in functions]
+    if not requests:
+        requests = [await call.runtime.threads.run(request, {}, call) for request in functions]
+    call.check_open()
+    return requests
+
+
+def _correction(value: object) -> str:
+    """Return the correction for a wrong argument of `ctx.ask`."""
+    if isinstance(value, str):
+        return f"Write ctx.ask(ElicitRequest({value[:50]!r}, bool)), or another type in place of bool"
+    method = getattr(value, "__name__", "") if asyncio.iscoroutine(value) else ""
+    if method in _CLASSES:
+        return f"Write ctx.ask({_CLASSES[method]}(...), ...), as ctx.{method}(...) sends a request of its own"
+    if isinstance(value, (list, tuple)):
+        return "Write ctx.ask(*questions)"
+    return (
+        "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
+    )
+
+
+def _close_coroutines(*values: object) -> None:
+    """Close coroutines that are never awaited."""
+    for value in values:
+        if asyncio.iscoroutine(value):
+            value.close()

@@ -29,66 +29,25 @@ from .call import Call
 
 logger = logging.getLogger(__name__)
 
-_SILENT = "The request failed without an error message."
-_UNSAYABLE = "its error message cannot be read"
+_FAULTS = (CallTimeoutError, OutputError, ProcessEndedError)
+"""Exceptions with a text for clients that are faults of the server."""
+
+# Responses
 
 
 def error_response(call: Call, error: BaseException) -> bytes:
     """Return the error response for an exception. An unexpected exception is logged with a reference."""
     try:
-        dialogue = call.dialogue
-        if dialogue is not None and is_input_required(error) and (result := dialogue.result()) is not None:
-            return _result(call, result)
-        if call.method == "tools/call" and isinstance(error, asyncio.CancelledError):
-            return _result(call, tool_error(call, error))  # its function has cancelled its own task
-        return jsonrpc.error(call.request_id, _problem(call, error))
-    except Exception as unsayable:  # noqa: BLE001 - of the author's class or its `data`; every request is answered
-        return jsonrpc.error(call.request_id, ProtocolError(INTERNAL_ERROR, internal(call, unsayable)))
-
-
-def is_input_required(error: BaseException) -> bool:
-    """Return True if an exception is `InputRequired`, or a group of nothing else."""
-    if isinstance(error, InputRequired):
-        return True
-    inner = _members(error)
-    return inner is not None and all(map(is_input_required, inner))
-
-
-def spoken(error: BaseException) -> BaseException:
-    """Return the exception of a group, as task groups raise it, that the client receives.
-
-    Returns:
-        The first exception with a text for the client, if the group has only such exceptions and `InputRequired`; else
-        the error itself.
-    """
-    if _members(error) is None:
-        return error
-    leaves = list(_leaves(error))
-    told = [leaf for leaf in leaves if isinstance(leaf, (HandlerError, ProtocolError))]
-    asking = [leaf for leaf in leaves if isinstance(leaf, InputRequired)]
-    return told[0] if told and len(told) + len(asking) == len(leaves) else error
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    inner = _members(error)
-    if inner is None:
-        yield error
-    else:
-        for each in inner:
-            yield from _leaves(each)
-
-
-def _members(error: BaseException) -> tuple[BaseException, ...] | None:
-    """Return the exceptions of a group, never an empty list; None if it is not a group.
-
-    A group is recognized by its attribute: Python 3.10 has no class for it, and other classes may have such an
-    attribute.
-    """
-    inner: Any = getattr(error, "exceptions", None)
-    if not isinstance(inner, tuple) or not inner:
-        return None
-    members = cast("Sequence[Any]", inner)
-    return tuple(members) if all(isinstance(each, BaseException) for each in members) else None
+        result: Json | None = None
+        if call.dialogue is not None and is_input_required(error):
+            result = call.dialogue.result()
+        if result is None and call.method == "tools/call" and isinstance(error, asyncio.CancelledError):
+            result = tool_error(call, error)  # its function has cancelled its own task
+        if result is None:
+            return jsonrpc.error(call.request_id, _protocol_error(call, error))
+        return jsonrpc.result(call.request_id, call.envelope.render(result, call.runtime.identity, None))
+    except Exception as failure:  # noqa: BLE001 - of the author's class or its `data`; every request is answered
+        return jsonrpc.error(call.request_id, ProtocolError(INTERNAL_ERROR, internal(call, failure)))
 
 
 def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
@@ -96,98 +55,50 @@ def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
 
     The exception is stored in the call for middleware.
     """
-    error = _explained(call, error)
+    error, text = _explained(call, error)
     call.exception = single(error)
-    said = said_by(error) if isinstance(error, HandlerError) else None
-    if said is not None:
-        text = readable(said) or "The tool failed without an error message."
-    elif isinstance(error, OutputError):
-        text = _unsent(call, error)
-    else:
-        text = internal(call, error)
+    if text is None:
+        text = _unsent(call, error) if isinstance(error, OutputError) else internal(call, error)
+    elif not text.isascii():
+        text = readable(text)
+    text = text or "The tool failed without an error message."
     result: Json = {"content": [{"type": "text", "text": text}], "isError": True}
     if isinstance(error, InsufficientScopeError):
         result["_meta"] = error.members
     return result
 
 
-def single(error: BaseException) -> BaseException:
-    """Return the exception in a group that has no other, as a task group raises it; else the error itself."""
-    while (inner := _members(error)) is not None and len(inner) == 1:
-        error = inner[0]
-    return error
+def _protocol_error(call: Call, error: BaseException) -> ProtocolError:
+    """Return the JSON-RPC error for an exception."""
+    error, text = _explained(call, error)
+    data: Json | None = None
+    if isinstance(error, ProtocolError):
+        text, data = error.message, error.data
+    elif isinstance(error, ResourceNotFoundError):
+        return not_found(call, error.uri if error.uri is not None else str(call.params.get("uri", "")))
+    elif text is None:
+        text = _unsent(call, error) if isinstance(error, OutputError) else internal(call, error)
+    elif isinstance(error, MissingCapabilityError):
+        data = {"requiredCapabilities": error.required}
+    elif isinstance(error, InsufficientScopeError):
+        data = error.members
+    return ProtocolError(
+        code_of(call, error), readable(text) or "The request failed without an error message.", data
+    )
 
 
-def is_masked(error: BaseException) -> bool:
-    """Return True if the client gets a reference to the log in place of the text of an exception."""
-    if isinstance(error, HandlerError):
-        return said_by(error) is None
-    return not isinstance(error, (OutputError, ProtocolError))
+def _explained(call: Call, error: BaseException) -> tuple[BaseException, str | None]:
+    """Pass an unexpected exception to the error hooks of the server.
 
-
-def is_unmeant(error: BaseException) -> bool:
-    """Return True if an exception is a fault that a developer should examine, and not a deliberate response."""
-    return is_masked(error) or isinstance(error, (CallTimeoutError, OutputError, ProcessEndedError))
-
-
-def _explained(call: Call, error: BaseException) -> BaseException:
-    """Pass an unexpected exception to the error hooks of the server, and return the exception for the client."""
-    return call.runtime.explain(call, error) if is_unmeant(error) else error
-
-
-def is_protocol_error(call: Call, error: BaseException) -> bool:
-    """Return True if an exception of a tool becomes a response of its own in place of a tool result."""
-    if call.dialogue is not None and call.dialogue.has_rounds and is_input_required(error):
-        return True
-    return isinstance(error, MissingCapabilityError) and call.era == "stateless"
-
-
-def internal(call: Call, error: BaseException) -> str:
-    """Log an exception with its traceback, and return the text for the client.
-
-    The text contains the reference of the log entry. With `mask_error_details=False`, for development, it contains the
-    type and the text of the exception too. The traceback is not sent, because it reveals internals of the server.
+    Returns:
+        The exception for the client, and its text if it is an exception with a text for clients.
     """
-    ref = ref_of(call)
-    logger.error("%s%s failed (ref %s)", call.method, _about(call), ref, exc_info=error)
-    if call.runtime.mask_error_details:
-        return f"Internal error (ref {ref})"
-    import traceback
-
-    shown = "".join(traceback.format_exception_only(error)).strip()
-    return f"{readable(shown)} (ref {ref})"
-
-
-def _about(call: Call) -> str:
-    what = call.params.get("name") or call.params.get("uri") or call.params.get("ref")
-    return f" {what!r}"[:200] if what else ""
-
-
-def _unsent(call: Call, error: OutputError) -> str:
-    """Log that a function has run but its result cannot be sent, and return the error text for the client."""
-    ran = _RAN.get(call.method, "the method ran")
-    text = readable(f"{ran}, but {error}")
-    cause = error.__cause__
-    if cause is not None and not call.runtime.mask_error_details:
-        text += f" ({type(cause).__name__}: {readable(said_by(cause) or _UNSAYABLE)})"
-    logger.error("%s%s: %s", call.method, _about(call), text, exc_info=error.__cause__)
-    return text
-
-
-_RAN = {
-    "tools/call": "the tool ran",
-    "resources/read": "the resource was read",
-    "prompts/get": "the prompt was made",
-}
-
-
-def ref_of(call: Call) -> str:
-    """Return the reference of a request's failure in the log, for clients and traces."""
-    if call.ref is None:
-        import secrets
-
-        call.ref = secrets.token_hex(4)
-    return call.ref
+    text = said_by(error) if isinstance(error, HandlerError) else None
+    is_deliberate = text is not None or isinstance(error, ProtocolError)
+    if not is_deliberate or isinstance(error, _FAULTS):
+        error = call.runtime.explain(call, error)
+        text = said_by(error) if isinstance(error, HandlerError) else None
+    return error, text
 
 
 def code_of(call: Call, error: BaseException) -> int:
@@ -209,30 +120,131 @@ def not_found(call: Call, uri: str) -> ProtocolError:
     return ProtocolError(call.envelope.not_found_code, f"Resource not found: {uri[:200]}", {"uri": uri})
 
 
+# Kinds of exceptions
+
+
+def is_protocol_error(call: Call, error: BaseException) -> bool:
+    """Return True if an exception of a tool becomes a response of its own in place of a tool result."""
+    if call.dialogue is not None and call.dialogue.has_rounds and is_input_required(error):
+        return True
+    return isinstance(error, MissingCapabilityError) and call.era == "stateless"
+
+
+def is_masked(error: BaseException) -> bool:
+    """Return True if the client gets a reference to the log in place of the text of an exception."""
+    if isinstance(error, HandlerError):
+        return said_by(error) is None
+    return not isinstance(error, (OutputError, ProtocolError))
+
+
+def is_unexpected(error: BaseException) -> bool:
+    """Return True if an exception is a fault that a developer should examine, and not a deliberate response."""
+    return is_masked(error) or isinstance(error, _FAULTS)
+
+
+# Groups of exceptions, as task groups raise them
+
+
+def is_input_required(error: BaseException) -> bool:
+    """Return True if an exception is `InputRequired`, or a group of nothing else."""
+    return all(isinstance(leaf, InputRequired) for leaf in _leaves(error))
+
+
+def error_for_client(error: BaseException) -> BaseException:
+    """Return the exception of a group that the client receives.
+
+    Returns:
+        The first exception with a text for the client, if the group has only such exceptions and `InputRequired`; else
+        the error itself.
+    """
+    if getattr(error, "exceptions", None) is None or _members(error) is None:
+        return error
+    leaves = list(_leaves(error))
+    with_text = [leaf for leaf in leaves if isinstance(leaf, (HandlerError, ProtocolError))]
+    others = [leaf for leaf in leaves if isinstance(leaf, InputRequired)]
+    return with_text[0] if with_text and len(with_text) + len(others) == len(leaves) else error
+
+
+def single(error: BaseException) -> BaseException:
+    """Return the exception in a group that has no other; else the error itself."""
+    while hasattr(error, "exceptions") and (members := _members(error)) is not None and len(members) == 1:
+        error = members[0]
+    return error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    members = _members(error)
+    if members is None:
+        yield error
+    else:
+        for each in members:
+            yield from _leaves(each)
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...] | None:
+    """Return the exceptions of a group, never an empty list; None if it is not a group.
+
+    A group is recognized by its attribute: Python 3.10 has no class for it, and other classes may have such an
+    attribute.
+    """
+    members: Any = getattr(error, "exceptions", None)
+    if not isinstance(members, tuple) or not members:
+        return None
+    members = cast("Sequence[Any]", members)
+    return tuple(members) if all(isinstance(each, BaseException) for each in members) else None
+
+
+# Texts
+
+
+def internal(call: Call, error: BaseException) -> str:
+    """Log an exception with its traceback, and return the text for the client.
+
+    The text contains the reference of the log entry. With `mask_error_details=False`, for development, it contains the
+    type and the text of the exception too. The traceback is not sent, because it reveals internals of the server.
+    """
+    ref = ref_of(call)
+    logger.error("%s%s failed (ref %s)", call.method, _about(call), ref, exc_info=error)
+    if call.runtime.mask_error_details:
+        return f"Internal error (ref {ref})"
+    import traceback
+
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return f"{readable(text)} (ref {ref})"
+
+
+_STEPS = {
+    "tools/call": "the tool ran",
+    "resources/read": "the resource was read",
+    "prompts/get": "the prompt was made",
+}
+
+
+def _unsent(call: Call, error: OutputError) -> str:
+    """Log that a function has run but its result cannot be sent, and return the error text for the client."""
+    step = _STEPS.get(call.method, "the method ran")
+    text = readable(f"{step}, but {error}")
+    cause = error.__cause__
+    if cause is not None and not call.runtime.mask_error_details:
+        text += f" ({type(cause).__name__}: {readable(said_by(cause) or 'its error message cannot be read')})"
+    logger.error("%s%s: %s", call.method, _about(call), text, exc_info=error.__cause__)
+    return text
+
+
+def _about(call: Call) -> str:
+    about = call.params.get("name") or call.params.get("uri") or call.params.get("ref")
+    return f" {about!r}"[:200] if about else ""
+
+
+def ref_of(call: Call) -> str:
+    """Return the reference of a request's failure in the log, for clients and traces."""
+    if call.ref is None:
+        import secrets
+
+        call.ref = secrets.token_hex(4)
+    return call.ref
+
+
 def readable(text: str) -> str:
     """Return a text that UTF-8 can carry: half of a surrogate pair becomes `?`."""
     return text if text.isascii() else text.encode(errors="replace").decode()
-
-
-def _result(call: Call, result: dict[str, Any]) -> bytes:
-    return jsonrpc.result(call.request_id, call.envelope.render(result, call.runtime.identity, None))
-
-
-def _problem(call: Call, error: BaseException) -> ProtocolError:
-    error = _explained(call, error)
-    if isinstance(error, ProtocolError):
-        return ProtocolError(error.code, readable(error.message) or _SILENT, error.data)
-    if isinstance(error, ResourceNotFoundError):
-        return not_found(call, error.uri if error.uri is not None else str(call.params.get("uri", "")))
-    code = code_of(call, error)
-    said = said_by(error) if isinstance(error, HandlerError) else None
-    if said is not None:
-        data: Json | None = None
-        if isinstance(error, MissingCapabilityError):
-            data = {"requiredCapabilities": error.required}
-        elif isinstance(error, InsufficientScopeError):
-            data = error.members
-        return ProtocolError(code, readable(said) or _SILENT, data)
-    return ProtocolError(
-        code, _unsent(call, error) if isinstance(error, OutputError) else internal(call, error)
-    )

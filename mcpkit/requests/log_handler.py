@@ -8,8 +8,7 @@ import logging
 from .._utils.current import current
 from ..protocol.revisions import SEVERITY
 from .call import Call
-from .loggable import log_message
-from .reporting import reports_of
+from .notifications import log_message
 
 _LEVELS = (
     (70, "emergency"),
@@ -45,9 +44,9 @@ class LogHandler(logging.Handler):
     def __init__(self, level: int | str = logging.NOTSET, *, with_tracebacks: bool = False) -> None:
         super().__init__(level)
         self.with_tracebacks = with_tracebacks
-        self._is_at_work = False
+        self._is_sending = False
         self._has_warned = False
-        self.addFilter(_is_wanted)  # before the lock is taken
+        self.addFilter(_matches)  # before the lock is taken
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record. It raises no exception.
@@ -55,19 +54,19 @@ class LogHandler(logging.Handler):
         Args:
             record: The record.
         """
-        if self._is_at_work:  # what sending one leads to is not sent
+        if self._is_sending:  # a record that sending another one leads to is not sent
             return
-        self._is_at_work = True
+        self._is_sending = True
         try:
             self._send(record)
         except Exception:  # noqa: BLE001 - as handlers do; it writes to standard error
             self.handleError(record)
         finally:
-            self._is_at_work = False
+            self._is_sending = False
 
     def _send(self, record: logging.LogRecord) -> None:
         call = current.get()
-        assert isinstance(call, Call), "whatever is served is one"
+        assert isinstance(call, Call), "the filter has checked it"
         if not call.runtime.declares("logging"):
             if not self._has_warned:
                 self._has_warned = True
@@ -78,19 +77,18 @@ class LogHandler(logging.Handler):
                     record.name,
                 )
             return
-        reports_of(call).post(log_message(_level_of(record), self._text_of(record), record.name))
-
-    def _text_of(self, record: logging.LogRecord) -> str:
         if self.with_tracebacks:
-            return self.format(record)
-        if self.formatter is None:
-            return record.getMessage()
-        bare = copy.copy(record)
-        bare.exc_info = bare.exc_text = bare.stack_info = None
-        return self.formatter.format(bare)
+            text = self.format(record)
+        elif self.formatter is None:
+            text = record.getMessage()
+        else:
+            bare = copy.copy(record)
+            bare.exc_info = bare.exc_text = bare.stack_info = None
+            text = self.formatter.format(bare)
+        call.open_reports().add_record(log_message(_level_of(record), text, record.name))
 
 
-def _is_wanted(record: logging.LogRecord) -> bool:
+def _matches(record: logging.LogRecord) -> bool:
     """Return True if a record is not of mcpkit, and belongs to a request with this level or a lower one."""
     call = current.get(None)
     if not isinstance(call, Call) or call.is_over or record.name.partition(".")[0] == _OWN:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
@@ -28,16 +30,8 @@ from .._utils.errors import (
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ASKING, ROUND_PARAMS
 from ..protocol.types import Json
-from .elicitation import asked_again
-from .elicitation_state import Dialogue
-from .epoch import known_epoch, latest_epoch
-
-if TYPE_CHECKING:
-    from ..storage.keys import Keys
-    from .elicitation import Question
-    from .runtime import BaseCall, Runtime
-
-T = TypeVar("T")
+from .call import Call, Dialogue, Runtime
+from .channel import Question, repeat_form
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +43,10 @@ _MAX_ANSWERS = MAX_STATE // 2
 
 _PURPOSE = "requestState 1"
 """Another number when the members of a state change, so that those of another version are refused, not misread."""
-_MAC = 32
 
-_ASIDE = ROUND_PARAMS | {"_meta"}
-"""Params that differ between the rounds of one request."""
+_MAC_LENGTH = 32
 
-_SKEW = 300
+_CLOCK_SKEW = 300
 """Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 
@@ -72,80 +64,33 @@ class Rounds(Dialogue):
 
     has_rounds = True
 
-    def __init__(self, call: BaseCall) -> None:
+    def __init__(self, call: Call) -> None:
         if call.method not in ASKING:
             raise RuntimeError(
                 f"{call.method} cannot send requests to the client: only {', '.join(sorted(ASKING))} can. "
                 "Send them in a handler of one of these"
             )
         super().__init__(call)
-        self._keys = call.runtime.keys
         self._subject = _subject(call)
-        self._fresh = _responses(call.params.get("inputResponses"))
-        self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
-        self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
-        self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
-        self._pending: dict[str, tuple[str, Json]] = {}  # key: digest of the question, request
+        self._responses = _responses(call.params.get("inputResponses"))  # of this round
+        self._answered: dict[str, list[Any]] = {}  # name: digest of the request, result
+        self._sent: dict[str, str] = {}  # name: digest of the request at the end of the last round
+        self._settled: frozenset[str] = frozenset()  # names that were answered in earlier rounds
+        self._pending: dict[str, tuple[str, Json]] = {}  # name: digest of the request, request
         self._round = 0
-        self._expires: float | None = (
-            None  # when the state does that has come, as long as no further answer has
-        )
-        self._epoch = ""  # of what the store knows of used states, where that counts
-        self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
+        self._expires: float | None = None  # expiry of the received state, until there is a further answer
+        self._epoch = ""  # of the shared store's record of used states, with `single_use_state`
+        self._unclaimed: tuple[str, str, float] | None = None  # digest, home and expiry of the received state
         state = call.params.get("requestState")
         if state is not None:
             self._load(state)
-
-    async def redeem(self) -> None:
-        """Mark the received state as used, so that no other request can continue from it."""
-        try:
-            await self._redeem(self._call.runtime)
-        except OSError:
-            logger.exception(
-                "the shared store does not answer: single-use requestStates are refused until it does. Check the store"
-            )
-            raise BusyError(
-                "The server cannot check whether requestState was used before. Try again later"
-            ) from None
-
-    async def _redeem(self, runtime: Runtime) -> None:
-        self._epoch = await known_epoch(runtime)
-        if self._unclaimed is None:
-            return
-        state, home, expires = self._unclaimed
-        if home != _home(runtime, self._epoch):
-            self._epoch = await latest_epoch(runtime)
-        if home == _home(runtime, self._epoch):
-            ttl = max(0.0, expires - time.time()) + _SKEW
-            if not await runtime.storage.claim(f"{runtime.name}/requestState/{state}", ttl):
-                raise _refused("it was used before")
-            self._epoch = await latest_epoch(runtime)  # else what was used may be forgotten
-        if home != _home(runtime, self._epoch):
-            logger.warning(
-                "rejected a single-use requestState: another process issued it, or this one before a restart, or the "
-                "storage has lost its data. Share one storage between all processes with Server(storage=...)"
-            )
-            raise _refused("this process cannot check whether it was used before")
-        self._unclaimed = None
-
-    def check_settled(self) -> None:
-        """End the round if the handler has returned in spite of an open request."""
-        if self._pending:
-            logger.warning(
-                "%s returned while its requests to the client %s are unanswered; they are sent all the same. Do not "
-                "catch InputRequired, and await the request in the handler: not in a task of its own, nor in "
-                "gather(..., return_exceptions=True)",
-                _handler(self._call),
-                ", ".join(map(repr, self._pending)),
-            )
-            raise InputRequired
-
-    # Asking
 
     @property
     def answers(self) -> list[Json]:
         """The answers so far: `digest` identifies the request, `result` is the client's result."""
         return [{"digest": digest, "result": result} for digest, result in self._answered.values()]
+
+    # During a round
 
     async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
@@ -164,15 +109,16 @@ class Rounds(Dialogue):
         return answers
 
     def _find(self, key: str, question: Question[Any], request: Json) -> tuple[Any] | None:
-        asked = digest(request)
+        """Return the answer to a request as a tuple of one; None if it must be sent."""
+        request_digest = digest(request)
         known = self._answered.get(key)
-        before = known[0] if known is not None else self._asked.get(key)
-        if before is not None and before != asked:
-            digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
+        before = known[0] if known is not None else self._sent.get(key)
+        if before is not None and before != request_digest:
+            digests = {**self._sent, **{name: digest for name, (digest, _) in self._answered.items()}}
             raise not_deterministic(self._call, key, request, digests)
-        result = known[1] if known is not None else self._fresh.get(key)
+        result = known[1] if known is not None else self._responses.get(key)
         if result is None:
-            self._pending[key] = (asked, request)
+            self._pending[key] = (request_digest, request)
             return None
         try:
             answer = question.read(result)
@@ -180,20 +126,34 @@ class Rounds(Dialogue):
             if not error.is_form:
                 raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key}: {error}") from None
             self.forget(key)
-            # In the next round it is still the same question.
-            self._pending[key] = (asked, asked_again(request, error.problem))
+            # With the digest of the original request, which is the same in the next round.
+            self._pending[key] = (request_digest, repeat_form(request, error.problem))
             return None
-        self._answered[key] = [asked, result]
+        self._answered[key] = [request_digest, result]
         if key not in self._settled:
-            self._expires = None  # else what `once` has returned could be kept for ever, by answering nothing
+            self._expires = (
+                None  # without new answers the expiry stays, so that no client keeps `once` values for ever
+            )
         return (answer,)
 
     def forget(self, key: str) -> None:
         """Discard an answer, so that the request is sent again."""
         self._answered.pop(key, None)
-        self._fresh.pop(key, None)
+        self._responses.pop(key, None)
 
-    # The end of a round
+    def check_settled(self) -> None:
+        """End the round if the handler has returned in spite of an open request."""
+        if self._pending:
+            logger.warning(
+                "%s returned while its requests to the client %s are unanswered; they are sent all the same. Do not "
+                "catch InputRequired, and await the request in the handler: not in a task of its own, nor in "
+                "gather(..., return_exceptions=True)",
+                _handler(self._call),
+                ", ".join(map(repr, self._pending)),
+            )
+            raise InputRequired
+
+    # The state between two rounds
 
     def result(self) -> Json:
         """Return the `InputRequiredResult`."""
@@ -209,14 +169,17 @@ class Rounds(Dialogue):
             "exp": self._expires or time.time() + runtime.timeouts.client_request,
             "of": self._subject,
             "id": self.call_id,
-            "round": self._round + 1,  # no two states are alike
+            "round": self._round + 1,  # so that no two states are equal
             "home": _home(runtime, self._epoch),
             "asked": {key: digest for key, (digest, _) in self._pending.items()},
             "answered": self._answered,
             "once": self._once,
             "until": self._until,
         }
-        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.options.encrypt_state))
+        data, keys = to_json(state), runtime.keys
+        is_secret = runtime.options.encrypt_state
+        sealed = keys.encrypt(_PURPOSE, data) if is_secret else keys.sign(_PURPOSE, data) + data
+        text = urlsafe_b64encode(sealed)
         if len(text) > MAX_STATE:
             raise ValueError(
                 f"requestState would contain {len(text):,} bytes of answers and values of ctx.once, and the limit is "
@@ -227,7 +190,7 @@ class Rounds(Dialogue):
     def _load(self, text: Any) -> None:
         if not isinstance(text, str):
             raise MalformedError("requestState: expected the string from the input_required result")
-        state = _opened(self._keys, text, is_secret=self._call.runtime.options.encrypt_state)
+        state = _opened(self._call.runtime, text)
         if state is None:
             raise _refused("this server did not issue it")
         if state["exp"] < time.time():
@@ -237,57 +200,110 @@ class Rounds(Dialogue):
         self._unclaimed = (hashlib.sha256(text.encode()).hexdigest(), state["home"], state["exp"])
         self.call_id = state["id"]
         self._round = state["round"]
-        self._asked = state["asked"]
+        self._sent = state["asked"]
         self._expires = state["exp"]
         self._answered = state["answered"]
         self._settled = frozenset(self._answered)
         self._once = state["once"]
         self._until = state["until"]
-        # Kept though this round may end before it comes to them.
-        for key in self._asked.keys() & self._fresh.keys():
-            self._answered[key] = [self._asked[key], self._fresh[key]]
+        # Stored even if this round ends before the handler reads them.
+        for key in self._sent.keys() & self._responses.keys():
+            self._answered[key] = [self._sent[key], self._responses[key]]
+
+    async def redeem(self) -> None:
+        """Mark the received state as used, so that no other request can continue from it."""
+        runtime = self._call.runtime
+        try:
+            self._epoch = _epochs.get(runtime) or await _latest_epoch(runtime)
+            if self._unclaimed is None:
+                return
+            state, home, expires = self._unclaimed
+            if home != _home(runtime, self._epoch):
+                self._epoch = await _latest_epoch(runtime)
+            if home == _home(runtime, self._epoch):
+                ttl = max(0.0, expires - time.time()) + _CLOCK_SKEW
+                if not await runtime.storage.claim(f"{runtime.name}/requestState/{state}", ttl):
+                    raise _refused("it was used before")
+                # A store that has lost its data meanwhile does not know of an earlier use.
+                self._epoch = await _latest_epoch(runtime)
+        except OSError:
+            logger.exception(
+                "the shared store does not answer: single-use requestStates are refused until it does. Check the store"
+            )
+            raise BusyError(
+                "The server cannot check whether requestState was used before. Try again later"
+            ) from None
+        if home != _home(runtime, self._epoch):
+            logger.warning(
+                "rejected a single-use requestState: another process issued it, or this one before a restart, or the "
+                "storage has lost its data. Share one storage between all processes with Server(storage=...)"
+            )
+            raise _refused("this process cannot check whether it was used before")
+        self._unclaimed = None
 
 
-def _sealed(keys: Keys, data: bytes, *, is_secret: bool) -> bytes:
-    return keys.encrypt(_PURPOSE, data) if is_secret else keys.sign(_PURPOSE, data) + data
-
-
-def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
-    """Return a state that was sealed here; None for any other text."""
+def _opened(runtime: Runtime, text: str) -> Json | None:
+    """Return a state of this server; None for any other text."""
     if len(text) > MAX_STATE or not text.isascii():
         return None
     try:
         packed = urlsafe_b64decode(text)
     except ValueError:
         return None
-    # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
+    # Decoding ignores characters outside the alphabet and wrong padding; encoding reveals them.
     if urlsafe_b64encode(packed) != text.encode():
         return None
     data: bytes | None
-    if is_secret:
-        data = keys.decrypt(_PURPOSE, packed)
+    if runtime.options.encrypt_state:
+        data = runtime.keys.decrypt(_PURPOSE, packed)
     else:
-        mac, data = packed[:_MAC], packed[_MAC:]
-        if not keys.verify(_PURPOSE, data, mac):
+        mac, data = packed[:_MAC_LENGTH], packed[_MAC_LENGTH:]
+        if not runtime.keys.verify(_PURPOSE, data, mac):
             return None
-    # As with ids of sessions, what clients have said is kept in no cache of the parser's.
+    # As with ids of sessions, texts of clients are not kept in a cache of the parser.
     state: Json | None = None if data is None else from_json(data, cache_strings="none")
     return state
 
 
-def _subject(call: BaseCall) -> str:
+def _refused(why: str) -> MalformedError:
+    return MalformedError(f"requestState is not accepted: {why}. Send the request again without it")
+
+
+def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise MalformedError("inputResponses: expected an object")
+    for key, response in value.items():
+        if not is_object(response):
+            raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
+    return dict(value)
+
+
+def _subject(call: Call) -> str:
     """Return a digest of a request: caller, client, method and params.
 
     Params that differ between the rounds are left out.
     """
-    params = {name: value for name, value in call.params.items() if name not in _ASIDE}
+    params = {
+        name: value for name, value in call.params.items() if name not in ROUND_PARAMS and name != "_meta"
+    }
     who = call.principal
-    whose = [who.id] if who.client_id is None or who.id is None else [who.id, who.client_id]
-    text = json.dumps([call.method, params, *whose], sort_keys=True, separators=(",", ":"))
+    caller = [who.id] if who.client_id is None or who.id is None else [who.id, who.client_id]
+    text = json.dumps([call.method, params, *caller], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[str, str]) -> ProtocolError:
+# Equality of requests in different rounds
+
+
+def digest(request: Mapping[str, Any]) -> str:
+    """Return a short text that differs for different requests to the client."""
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def not_deterministic(call: Call, key: str, request: Json, digests: Mapping[str, str]) -> ProtocolError:
     """Log that a handler sends another request than in an earlier round, and return the error for the client.
 
     Args:
@@ -296,9 +312,9 @@ def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[
         request: The request of this round.
         digests: Digests of the requests of earlier rounds, by name.
     """
-    asked = digest(request)
-    other = next((name for name, before in digests.items() if before == asked), None)
-    # No texts: there may be answers in them.
+    request_digest = digest(request)
+    other = next((name for name, before in digests.items() if before == request_digest), None)
+    # Without texts, as they may contain answers.
     fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
     logger.error(
         "%s is not deterministic: the request %r to the client is now %s(%s), and was another one in an earlier "
@@ -317,32 +333,34 @@ def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[
     )
 
 
-def _handler(call: BaseCall) -> str:
+def _handler(call: Call) -> str:
     """Return the name of the handler, for the log."""
     return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 
 
-def digest(request: Mapping[str, Any]) -> str:
-    """Return a short text that differs for different questions."""
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+# The epoch of the shared store: it changes when the store loses its record of used states, which are then unknown
+
+_EPOCH_TTL = 365 * 86_400.0
+
+_epochs: WeakKeyDictionary[Runtime, str] = WeakKeyDictionary()
+"""The epochs that this process knows."""
+
+
+async def _latest_epoch(runtime: Runtime) -> str:
+    """Return the current epoch of the shared store.
+
+    Raises:
+        OSError: The store does not respond.
+    """
+    if runtime.is_alone:  # the store has the lifetime of the process
+        return ""
+    key = f"{runtime.name}/requestState/epoch"
+    while (stored := await runtime.storage.get(key)) is None:
+        await runtime.storage.put(key, os.urandom(16).hex().encode(), version=None, ttl=_EPOCH_TTL)
+    epoch = _epochs[runtime] = stored.value.decode()
+    return epoch
 
 
 def _home(runtime: Runtime, epoch: str) -> str:
     """Return a digest of the store and its epoch. It does not reveal their names to a reader of the state."""
     return hashlib.sha256(f"{runtime.storage.store_id} {epoch}".encode()).hexdigest()[:16]
-
-
-def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
-    if value is None:
-        return {}
-    if not is_object(value):
-        raise MalformedError("inputResponses: expected an object")
-    for key, response in value.items():
-        if not is_object(response):
-            raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
-    return dict(value)
-
-
-def _refused(why: str) -> MalformedError:
-    return MalformedError(f"requestState is not accepted: {why}. Send the request again without it")

@@ -24,10 +24,8 @@ from .._utils.errors import (
 from ..execution.coroutines import within
 from ..protocol import jsonrpc
 from ..protocol.types import Json
-from ..requests.channel import StandaloneChannel
-from ..requests.client_requests import OpenQuestions
-from ..requests.elicitation import Question, asked_again
-from ..requests.elicitation_state import Dialogue
+from ..requests.call import Dialogue
+from ..requests.channel import OpenQuestions, Question, StandaloneChannel, repeat_form
 from .store import LostError, TaskRecord, TaskWriter, TooLargeError
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ class TaskDialogue(Dialogue):
     def __init__(
         self, call: Call, writer: TaskWriter, changed: asyncio.Event, limit_lease: Callable[[float], None]
     ) -> None:
-        super().__init__(call, call.paused)
+        super().__init__(call)
         record = writer.record
         self.task_id = record.id
         self.call_id = record.call_id
@@ -234,7 +232,7 @@ class TaskDialogue(Dialogue):
                 if not error.is_form:
                     raise
                 self.forget(name)
-                request = asked_again(request, error.problem)
+                request = repeat_form(request, error.problem)
         self._requests[name] = {"name": name, "digest": request_digest, "request": request}
         return None
 
@@ -260,7 +258,7 @@ class TaskDialogue(Dialogue):
             record.status = "input_required" if record.requests else "working"
 
         try:
-            async with self._paused():
+            async with self._call.paused():
                 self._deadlines[key] = end = time.monotonic() + seconds
                 self._extend_lease()
                 try:

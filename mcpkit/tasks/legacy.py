@@ -27,10 +27,8 @@ from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS_IN_CORE
 from ..protocol.types import Json
-from ..requests.call import Call
-from ..requests.client_requests import OpenQuestions, Sender
-from ..requests.elicitation import Question
-from ..requests.elicitation_state import Dialogue
+from ..requests.call import Call, Dialogue
+from ..requests.channel import OpenQuestions, Question, Sender
 from ..requests.multi_round_trip import digest
 from .service import TaskService, owner_of_call, unavailable, unknown_task
 from .store import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
@@ -258,7 +256,7 @@ class _FirstRequests(Dialogue):
     """
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, call.paused)
+        super().__init__(call)
         self.responses: list[Json] = []
 
     async def ask(

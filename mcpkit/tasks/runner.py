@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from ..execution import forks
 from ..execution.coroutines import within
+from ..execution.threads import end_child, forks
 from ..storage.queue import Job, Queue
 from .store import TaskStorage
 
@@ -551,7 +551,7 @@ class Runner:
             raise
         finally:
             if self._generation != forks.generation:
-                forks.end_child(error)
+                end_child(error)
             del error
 
     def _on_end(self, running: _RunningJob) -> None:

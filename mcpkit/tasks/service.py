@@ -229,7 +229,7 @@ class TaskService:
         tool.arguments.validate(arguments)
         responses: list[Json] = []
         if tool.questions:  # the client answers the requests of the function's parameters first
-            from ..requests.client_requests_api import dialogue_of
+            from ..requests.client_requests import dialogue_of
             from ..requests.multi_round_trip import Rounds
 
             for ask in tool.questions:

@@ -7,8 +7,7 @@ messages of the connection.
 from __future__ import annotations
 
 from ..engine.connection import Connection
-from ..requests.channel import Channel
-from ..requests.client_requests import OpenQuestions
+from ..requests.channel import Channel, OpenQuestions
 from .framing import Framing
 
 __all__ = ["Channel", "Connection", "Framing", "OpenQuestions"]

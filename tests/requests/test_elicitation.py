@@ -15,8 +15,8 @@ from mcpkit import Complete, Context, ProtocolError, Server, Timeouts, user
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.connection import Connection
 from mcpkit.exceptions import ClientResponseError
-from mcpkit.requests.client_requests import MOST_OPEN
-from mcpkit.requests.roots import file_path
+from mcpkit.requests.channel import MAX_OPEN
+from mcpkit.requests.client_requests import file_path
 from mcpkit.testing import connect
 from tests.helpers.elicitation import (
     REVISIONS,
@@ -53,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of day; a page is looked at once for each acceptance."""
     clock = Clock()
     monkeypatch.setattr("time.time", clock)
-    monkeypatch.setattr("mcpkit.requests.client_requests_api._POLLS", ())
+    monkeypatch.setattr("mcpkit.requests.client_requests._POLLS", ())
     return clock
 
 
@@ -271,17 +271,17 @@ async def test_open_questions_of_a_client_are_limited() -> None:
     def responses() -> dict[int, Any]:
         return {message["id"]: message for message in sent if message.keys() & {"result", "error"}}
 
-    for number in range(1, MOST_OPEN + 2):
+    for number in range(1, MAX_OPEN + 2):
         send("tools/call", {"name": "days"}, id=number)
-    await until(lambda: MOST_OPEN + 1 in responses())
-    assert responses().keys() == {0, MOST_OPEN + 1}
-    error = responses()[MOST_OPEN + 1]["error"]
-    expected = f"Too many requests from server to client are unanswered ({MOST_OPEN})"
+    await until(lambda: MAX_OPEN + 1 in responses())
+    assert responses().keys() == {0, MAX_OPEN + 1}
+    error = responses()[MAX_OPEN + 1]["error"]
+    expected = f"Too many requests from server to client are unanswered ({MAX_OPEN})"
     assert (error["code"], error["message"].split(".")[0]) == (-32603, expected)
     send("notifications/cancelled", {"requestId": 1})
-    await until(lambda: len(connection.questions) < MOST_OPEN)
+    await until(lambda: len(connection.questions) < MAX_OPEN)
     send("tools/call", {"name": "days"}, id=1000)
-    await until(lambda: len(connection.questions) == MOST_OPEN)
+    await until(lambda: len(connection.questions) == MAX_OPEN)
     assert 1000 not in responses()
     await connection.aclose()
 

@@ -15,9 +15,8 @@ from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit._utils.addresses import caller_at
 from mcpkit._utils.errors import INTERNAL_ERROR, BusyError
 from mcpkit._utils.to_the_end import to_the_end
-from mcpkit.execution.fair_limits import Anonymous, Shares
 from mcpkit.requests.call import call_of
-from mcpkit.requests.turn import Slots
+from mcpkit.requests.limits import Anonymous, Shares, Slots
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
@@ -131,14 +130,14 @@ async def test_timeout_of_a_thread_responds_and_its_slot_is_free_when_it_returns
         await until(lambda: seen)
         clock.ahead += 100
         assert (await call).text == "timed out after 100 s"
-        assert threads.given_up == 1
+        assert threads.abandoned == 1
         second = asyncio.create_task(client.call_tool("block"))
         await until(lambda: running(server) == 1)
         await settle()
         assert seen == [None]
         gate.set()
         assert (await second).text == "done"
-        await until(lambda: threads.given_up == 0)
+        await until(lambda: threads.abandoned == 0)
     assert seen[1] == (True, True)
 
 
@@ -202,10 +201,10 @@ async def test_concurrency_place_of_a_cancelled_call_goes_to_the_next(server: Se
         await asyncio.gather(first, third)
         await until(lambda: running(server) == 0)
     slots = Slots(1)
-    await slots.take()
-    waiting, last = asyncio.create_task(slots.take()), asyncio.create_task(slots.take())
+    await slots.acquire()
+    waiting, last = asyncio.create_task(slots.acquire()), asyncio.create_task(slots.acquire())
     await asyncio.sleep(0)
-    slots.give_back()  # to `waiting`, which runs in the next turn of the loop
+    slots.release()  # to `waiting`, which runs in the next turn of the loop
     await over(waiting)
     await asyncio.wait_for(last, 10)
 

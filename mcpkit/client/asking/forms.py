@@ -9,7 +9,7 @@ from ..._utils.nearest import nearest
 from ...content.data import json_value
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...requests.elicitation import ElicitationResult
+from ...requests.client_requests import ElicitationResult
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]

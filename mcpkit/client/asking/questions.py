@@ -15,8 +15,7 @@ from ..._utils.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..._utils.functions import check_function
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ...protocol.types import Json
-from ...requests.elicitation import ElicitationResult
-from ...requests.roots import Root
+from ...requests.client_requests import ElicitationResult, Root
 from .visits import UrlRequest
 
 if TYPE_CHECKING:

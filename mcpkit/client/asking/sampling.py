@@ -9,7 +9,7 @@ from ..._utils.errors import MalformedError, ProtocolError
 from ..._utils.functions import check_function
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...requests.sampling import SamplingResult
+from ...requests.client_requests import SamplingResult
 
 _REJECTED: Final = -1
 """The error code of a rejection by the user, from the specification's example."""

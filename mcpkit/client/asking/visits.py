@@ -11,7 +11,7 @@ from ..._utils.errors import MalformedError, ProtocolError
 from ..._utils.listeners import Listeners
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...requests.elicitation import ElicitationResult
+from ...requests.client_requests import ElicitationResult
 
 URL_ELICITATION_REQUIRED: Final = -32042
 """Error code: the user has to visit a page before the request can succeed (2025-11-25)."""

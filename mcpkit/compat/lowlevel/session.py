@@ -24,8 +24,8 @@ from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
 from ...protocol.types import Incomplete, Json
 from ...requests.call import call_of
-from ...requests.elicitation import Question
-from ...requests.loggable import as_text, loggable
+from ...requests.channel import Question
+from ...requests.notifications import as_text, loggable
 from .. import types
 from ..shared import McpError, differs
 from ..types.unbuilt import plain

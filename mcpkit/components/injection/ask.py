@@ -9,8 +9,8 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from ..._utils.errors import MissingCapabilityError, RegistrationError
 from ...requests.call import Call
-from ...requests.client_requests_api import Asking
-from ...requests.elicitation import ElicitationResult, ElicitRequest
+from ...requests.client_requests import ElicitationResult, ElicitRequest
+from ...requests.client_requests import ask as ask_client
 from .markers import FromRequest, marking
 
 
@@ -62,7 +62,8 @@ class AskedValue(FromRequest):
 
         async def ask(call: Call) -> Any:
             try:
-                answer: ElicitationResult[Any] = await Asking(call).elicit(message, type_, key=key)
+                request = ElicitRequest(message, type_, key=key)
+                answer: ElicitationResult[Any] = (await ask_client(call, (request,)))[0]
             except MissingCapabilityError:
                 if may_be_none:
                     return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._utils.errors import RegistrationError
 from ...requests.call import Call
-from ...requests.results import Make
+from ...requests.handlers import Make
 from ...schema.parameters import empty
 from ...schema.signature import head, innermost
 from .markers import Dependency, FromRequest, HeaderValue, context_type, hidden, is_hidden

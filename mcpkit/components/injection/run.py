@@ -11,12 +11,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..._utils.errors import BusyError
-from ...execution.coroutines import first_step, see_through
-from ...execution.forks import end_child
-from ...execution.iterables import collected, is_async_iterable
-from ...execution.threads import finish_awaitable, log_late, of_a_function
+from ...execution.coroutines import (
+    collected,
+    finish_awaitable,
+    is_async_iterable,
+    run_to_first_wait,
+    see_through,
+)
+from ...execution.threads import end_child, log_late, loop_safe_error
 from ...requests.call import Call
-from ...requests.results import Make, finish_call, make_result
+from ...requests.handlers import Make, finish_call, make_result
 
 Fills = tuple[tuple[str, int], ...]
 """Parameters by name, and the numbers of their values."""
@@ -227,7 +231,7 @@ class _FilledCall:
             self._error = error
         self._is_closing = True
         if self._call.stops is not None:
-            self._call.take_stops_back()
+            self._call.close_stops()
         for here in reversed(opened):
             if here.is_in_thread:
                 await self._close_in_thread(here)
@@ -250,7 +254,7 @@ class _FilledCall:
         if os.getpid() != process:  # what has been opened is the parent's
             end_child(error)
         if self._call.stops is not None:
-            self._call.take_stops_back()
+            self._call.close_stops()
         self._is_closing = True
         try:
             if here is not None:
@@ -289,7 +293,7 @@ class _FilledCall:
         while here.managers:
             try:
                 error = await self._in_thread(partial(here.in_context, here.close_here, self._error))
-                self._error = None if error is None else of_a_function(error)
+                self._error = None if error is None else loop_safe_error(error)
             except asyncio.CancelledError as error:
                 self._error = error
             except BusyError:  # rather block the loop than leave it open
@@ -347,11 +351,11 @@ class _Opened:
 
     def open_here(self, values: list[Any]) -> None:
         """Run the steps in this thread."""
-        first_step(self.open(values))
+        run_to_first_wait(self.open(values))
 
     def close_here(self, error: BaseException | None) -> BaseException | None:
         """Close the values in this thread."""
-        problem: BaseException | None = first_step(self.close(error))[1]
+        problem: BaseException | None = run_to_first_wait(self.close(error))[1]
         return problem
 
     def in_context(self, function: Callable[[Any], Any], argument: Any) -> Any:
@@ -383,9 +387,9 @@ def _settled(value: Any, call: Call) -> Any:
 
 
 def _in_loop(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
-    from ...requests.from_thread import in_loop  # most threads ask nothing of their event loop
+    from ...requests.handlers import run_in_loop  # most threads ask nothing of their event loop
 
-    return in_loop(coroutine, call)
+    return run_in_loop(coroutine, call)
 
 
 def _kept(function: Callable[[], Any], outcome: list[Any]) -> Any:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..._utils.addresses import caller_at
 from ..._utils.errors import ChallengeError
-from ...execution.coroutines import first_step, go_on, within
-from ...execution.fair_limits import Anonymous
+from ...execution.coroutines import resume, run_to_first_wait, within
 from ...identity.principal import ANYONE, Principal
 from ...protocol.request_headers import JoinedHeaders
 from ...requests.channel import NO_HEADERS
+from ...requests.limits import Anonymous
 from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:
@@ -408,10 +408,10 @@ class Exchange:
         """Send a part of the stream. A client that reads nothing for too long is disconnected."""
         sending = self._send(message)
         if iscoroutine(sending):
-            is_sent, awaited = first_step(sending)
+            is_sent, awaited = run_to_first_wait(sending)
             if is_sent:
                 return
-            sending = go_on(sending, awaited)
+            sending = resume(sending, awaited)
         await within(_TIMEOUT, sending)
 
     async def _wait(self, seconds: float | None) -> None:

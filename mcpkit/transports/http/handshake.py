@@ -18,8 +18,7 @@ from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ...protocol.messages import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE
 from ...protocol.types import Json
-from ...requests.channel import Channel
-from ...requests.client_requests import OpenQuestions
+from ...requests.channel import Channel, OpenQuestions
 from ...requests.running import Calls, Reply
 from .exchange import ANSWERED, Exchange, Source
 from .service import Service

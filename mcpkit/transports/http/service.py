@@ -176,7 +176,7 @@ class Service(Source):
                     if finish is None:
                         exchange.attach(self)
                     sender = self._loop.create_task(self.serve(exchange, stream_after))
-                    await self.calls.go_on(exchange, call, running, awaited, reply)
+                    await self.calls.resume(exchange, call, running, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
                 reply(error_response(call, error), error)
             await (sender or self.send(exchange))

@@ -78,13 +78,13 @@ class Blocked:
 
     async def release(self, threads: Threads) -> None:
         self._gate.set()
-        await until(lambda: not threads.given_up)
+        await until(lambda: not threads.abandoned)
 
 
 async def test_abandoned_thread_is_replaced_and_ends_on_return() -> None:
     threads, blocked = Threads(1), Blocked()
     await blocked.cancel_in(threads)
-    assert threads.given_up == 1
+    assert threads.abandoned == 1
     other = await threads.run(threading.current_thread, {})
     assert other is not blocked.threads[0]
     await blocked.release(threads)
@@ -93,7 +93,7 @@ async def test_abandoned_thread_is_replaced_and_ends_on_return() -> None:
 
 
 async def test_abandoned_threads_above_the_limit_refuse_new_calls_until_one_returns() -> None:
-    threads, blocked = Threads(1, stuck=1), Blocked()
+    threads, blocked = Threads(1, max_abandoned=1), Blocked()
     await blocked.cancel_in(threads)
     assert await threads.run(lambda: "served", {}) == "served"
     await blocked.cancel_in(threads)
@@ -139,17 +139,17 @@ async def test_function_cancelled_before_its_turn_never_runs() -> None:
 
 async def test_idle_thread_ends_and_another_starts_for_the_next_call() -> None:
     threads = Threads(2)
-    threads.keep = 0.01
+    threads.idle_timeout = 0.01
     first: threading.Thread = await threads.run(threading.current_thread, {})
     await until(lambda: not first.is_alive())
     assert await threads.run(threading.current_thread, {}) is not first
 
 
 async def test_waiting_calls_cannot_abandon_threads_beyond_the_limit() -> None:
-    threads, blocked = Threads(2, stuck=1), Blocked()
+    threads, blocked = Threads(2, max_abandoned=1), Blocked()
     calls = [asyncio.create_task(threads.run(blocked, {})) for _ in range(20)]
     for call in calls:
-        await until(lambda: len(blocked.threads) >= threads.given_up + 1 or threads.given_up > 1)
+        await until(lambda: len(blocked.threads) >= threads.abandoned + 1 or threads.abandoned > 1)
         await over(call)
     assert len(blocked.threads) <= 4
     assert sum(isinstance(call.exception(), BusyError) for call in calls if not call.cancelled()) > 10

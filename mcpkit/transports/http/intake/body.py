@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Mapping
 from inspect import iscoroutine
 from io import BytesIO
 
-from ....execution.coroutines import first_step, go_on, uncancel, within
-from ....execution.fair_limits import Shares
+from ....execution.coroutines import resume, run_to_first_wait, uncancel, within
+from ....requests.limits import Shares
 from ..exchange import Exchange, RefusedError
 from ..options import Settings
 from .refused_body import Message, UnreadError
@@ -64,11 +64,11 @@ class Bodies:
         message: Message | None = None
         reading: Awaitable[Message] = exchange.receive()
         if iscoroutine(reading):  # most bodies are there already, and need no timer
-            is_there, value = first_step(reading)
+            is_there, value = run_to_first_wait(reading)
             if is_there:
                 message = value
             else:
-                reading = go_on(reading, value)
+                reading = resume(reading, value)
         if message is not None and message["type"] == "http.request" and not message.get("more_body"):
             body: bytes = message.get("body", b"")
             if len(body) > limit:

@@ -10,7 +10,7 @@ from .record import OWNER, QUESTION, Record, unreachable
 
 if TYPE_CHECKING:
     from ....identity.revocation import Revocations
-    from ....requests.runtime import Runtime
+    from ....requests.call import Runtime
 
 
 async def adopt(runtime: Runtime, record: Record, principal: Principal, owner: str) -> None:

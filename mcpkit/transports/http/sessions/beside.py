@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....requests.client_requests import OpenQuestions
+from ....requests.channel import OpenQuestions
 from .telling import Telling
 
 

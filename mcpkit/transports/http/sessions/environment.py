@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ....engine.engine import Engine
-from ....execution.fair_limits import Shares
+from ....requests.limits import Shares
 from ..options import Settings
 from ..workers import CURE
 from .events import Shelf

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ....execution.coroutines import first_step, go_on, within
+from ....execution.coroutines import resume, run_to_first_wait, within
 
 if TYPE_CHECKING:
     from .record import Record
@@ -116,8 +116,8 @@ async def in_time(looking: Coroutine[object, object, T]) -> T:
         TimeoutError: The timeout has ended.
         OSError: The shared store does not respond.
     """
-    is_over, found = first_step(looking)
+    is_over, found = run_to_first_wait(looking)
     if is_over:
         fields: T = found
         return fields
-    return await within(_TIMEOUT, go_on(looking, found))
+    return await within(_TIMEOUT, resume(looking, found))

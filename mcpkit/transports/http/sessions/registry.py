@@ -23,10 +23,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...._utils.errors import BusyError, ChallengeError
-from ....execution.fair_limits import Shares
 from ....identity.change import LIST_NAMES
 from ....identity.owner import owner_of
 from ....protocol.eras import Handshake
+from ....requests.limits import Shares
 from ....storage.keys import Keys
 from ....storage.memory import Memory
 from ..exchange import Exchange

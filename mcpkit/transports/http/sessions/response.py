@@ -7,8 +7,7 @@ from typing import Any
 
 from ...._utils.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
-from ....requests.channel import StandaloneChannel
-from ....requests.client_requests import OpenQuestions
+from ....requests.channel import OpenQuestions, StandaloneChannel
 from ..exchange import Exchange, Source
 from ..statuses import headers_of, status_of
 from .streams import Stream, Streams

@@ -23,7 +23,7 @@ from ....protocol.jsonrpc import is_array, is_id, is_object
 from ....protocol.messages import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY
 from ....protocol.types import Json
-from ....requests.client_requests import OpenQuestions
+from ....requests.channel import OpenQuestions
 from ....requests.running import Calls, Reply, server_ended
 from ..exchange import Exchange
 from .beside import Beside
