@@ -15,11 +15,10 @@ from ._utils.to_the_end import to_the_end
 from .components.catalog import ServerBase
 from .components.checks import check_icons, check_text
 from .components.component import optional
-from .engine.engine import Engine
+from .engine.capabilities import Capabilities
+from .engine.engine import CustomRoute, Engine
 from .engine.error_hooks import ErrorHooks
-from .engine.identity import Declared
 from .engine.registry import Registry
-from .engine.routes import CustomRoute
 from .execution.lifespan import Lifespans
 from .execution.processes import Processes
 from .execution.threads import Threads
@@ -188,7 +187,7 @@ class Server(Serving, Registry, ServerBase):
             from .auth.given import verifier_of
 
             verifier = verifier_of(auth)
-        declared = Declared(self.catalog, implementation, options.capabilities, instructions)
+        declared = Capabilities(self.catalog, implementation, options.capabilities, instructions)
         runtime = Runtime(
             self,
             name,
@@ -235,12 +234,12 @@ class Server(Serving, Registry, ServerBase):
         handler: Handler = self.engine.methods.dispatch
         meters: list[TaskMeter] = []
         if hooks:
-            from .engine.chain import through
+            from .engine.chain import build_chain
 
-            handler = through(hooks, handler)
+            handler = build_chain(hooks, handler)
             meters = [hook for _, hook in hooks if isinstance(hook, TaskMeter)]
         self.engine.runtime.task_meters = tuple(meters)
-        self.engine.lead_to(handler)
+        self.engine.set_handler(handler)
 
     def _make_tasks(self) -> TaskKeeper:
         from .tasks.legacy import LegacyTaskService

@@ -81,8 +81,9 @@ class Components(Generic[C]):
         component.home = self._catalog.lifespans
         self.prepare(component)
         with self._catalog.lock:
+            is_new = component.key not in self
             self.insert(component, replace=replace)
-            self._changed()
+            self._changed(component if is_new else None)
         return component
 
     def takes(self, component: object) -> bool:
@@ -261,8 +262,8 @@ class Components(Generic[C]):
         """Return the number of components, including disabled ones."""
         return len(self._by_key)
 
-    def _changed(self, switched: C | None = None) -> None:
-        self._catalog.part_changed(self, switched)
+    def _changed(self, component: C | None = None) -> None:
+        self._catalog.part_changed(self, component)
 
 
 class Catalog:
@@ -287,7 +288,7 @@ class Catalog:
         hidden_tags: Tags that are disabled.
         listeners: Functions that get each change of which clients may be notified, in the thread that makes it.
         followers: Catalogs that include this one: functions that get the name of the collection that changed, and the
-            component that was enabled or disabled (None if components were added or removed). They are called before
+            component that was added, enabled or disabled (None for another change). They are called before
             `listeners`, with the lock held.
     """
 
@@ -382,17 +383,17 @@ class Catalog:
             "Register a function with tool(...), resource(...), prompt(...) or method(...)"
         )
 
-    def part_changed(self, part: Components[Any], switched: Component | None = None) -> None:
+    def part_changed(self, part: Components[Any], component: Component | None = None) -> None:
         """Update the catalogs that include this one, and notify the clients.
 
         Args:
             part: The collection that changed.
-            switched: The component that was enabled or disabled; None if components were added or removed.
+            component: The component that was added, enabled or disabled; None for another change.
         """
         with self.lock:
             self.changes += 1
             try:
-                self.followers.tell(part.name, switched)
+                self.followers.tell(part.name, component)
             finally:
                 if part.list_name is not None:
                     self.listeners.tell(Change(part.list_name))

@@ -17,7 +17,7 @@ from ..requests.failures import is_masked, ref_of, tool_error
 from .methods import Handler, becomes_result, is_of_extension
 
 
-def through(hooks: Hooks, handler: Handler) -> Handler:
+def build_chain(hooks: Hooks, handler: Handler) -> Handler:
     """Return a function that serves requests through middleware, the first hook outermost."""
 
     def answer(call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
@@ -41,7 +41,7 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
     call = call_of(request.ctx)
     make = ToolCallResult if call.method == "tools/call" else Result
     if index == len(hooks):
-        return make(await _handled(request, handler), *_taken(call))
+        return make(await _handled(request, handler), *_take_exception(call))
 
     def call_next(request: Request) -> Coroutine[Any, Any, Result]:
         return _pass(request, hooks, index + 1, handler)
@@ -68,7 +68,7 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
             f"the middleware {hook!r} returned {type(result).__name__}. "
             "Return the result of call_next, or a result object"
         )
-    return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
+    return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_take_exception(call))
 
 
 async def _handled(request: Request, handler: Handler) -> Outcome:
@@ -84,7 +84,7 @@ async def _handled(request: Request, handler: Handler) -> Outcome:
         call.state = NO_STATE  # the handler's may be that of a server which is included
 
 
-def _taken(call: Call) -> tuple[BaseException | None, str | None]:
+def _take_exception(call: Call) -> tuple[BaseException | None, str | None]:
     """Return and clear the exception behind a tool's error result, with its reference in the log."""
     exception, call.exception = call.exception, None
     return exception, None if exception is None or not is_masked(exception) else ref_of(call)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._utils.listeners import Listeners
 from ..execution.lifespan import Lifespans
 from ..identity.change import LIST_NAMES
 from ..requests.call import Call, Runtime
-from .entrance import Entrance
-from .identity import Declared
+from .capabilities import Capabilities
 from .listing import Listing
 from .methods import Handler, Methods
 from .registry import CompositeCatalog
-from .routes import CustomRoute
+from .startup import StartupGate
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
 from .task_keeper import TaskKeeper, keeping
@@ -27,6 +26,17 @@ from .task_keeper import TaskKeeper, keeping
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
     from ..identity.revocation import Revocations
+
+
+class CustomRoute(NamedTuple):
+    """A route of the author in the HTTP app; see `Server.route`."""
+
+    path: str
+    function: Callable[..., Any]
+    methods: Collection[str] | None
+    name: str | None
+    is_outside_mount: bool = False
+    scopes: tuple[str, ...] | None = None
 
 
 class Served(Protocol):
@@ -54,8 +64,8 @@ class Engine:
         dispatch: Serves a request. It returns the result, or a coroutine if it runs the author's code. Raises
             ProtocolError if the request is refused.
         has_middleware: Whether requests pass through middleware.
-        heard: Listeners that get the method and the unchecked params of each notification in a session.
-        entrance: Delays requests while lifespans are being entered.
+        notification_listeners: Functions that get method and unchecked params of each notification in a session.
+        startup: Delays requests while lifespans are being entered.
         hubs: Delivers changes, one hub for each event loop.
         listing: Serves the list methods.
         methods: The method table.
@@ -67,7 +77,7 @@ class Engine:
         self,
         catalog: CompositeCatalog,
         runtime: Runtime,
-        declared: Declared,
+        declared: Capabilities,
         lifespans: Lifespans,
         *,
         version: str,
@@ -80,13 +90,13 @@ class Engine:
         self.version = version
         self.routes: list[CustomRoute] = []
         self.auth = auth
-        self.heard: Listeners[[str, object]] = Listeners()
+        self.notification_listeners: Listeners[[str, object]] = Listeners()
         self.revocations: Revocations | None = None
         if auth is not None:
             from ..identity.revocation import Revocations
 
             self.revocations = Revocations(runtime.storage, runtime.name)
-        self.entrance = Entrance(runtime.name, runtime.timeouts.startup, declared, self._choose_way)
+        self.startup = StartupGate(runtime.name, runtime.timeouts.startup, declared, self._choose_handler)
         self.lifespans = lifespans
         broker = None if runtime.is_alone else runtime.storage
         self.hubs = Hubs(
@@ -105,18 +115,18 @@ class Engine:
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
-        self._has_looked = False
+        self._is_storage_checked = False
         self._lock = threading.Lock()
 
-    def lead_to(self, handler: Handler) -> None:
+    def set_handler(self, handler: Handler) -> None:
         """Set the function that serves requests, such as one that passes them through middleware."""
         self._handler = handler
         self.has_middleware = handler != self.methods.dispatch
-        self._choose_way()
+        self._choose_handler()
 
-    def _choose_way(self) -> None:
+    def _choose_handler(self) -> None:
         with self._lock:
-            self.dispatch = self.entrance.way_to(self._handler, self.methods.is_there)
+            self.dispatch = self.startup.handler_for(self._handler, self.methods.is_registered)
 
     def is_open(self) -> bool:
         """Return True if an enabled component allows anonymous clients."""
@@ -133,7 +143,7 @@ class Engine:
                 the same error as for an exception of a handler.
         """
         # What a lifespan registers is declared when it has been entered.
-        is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
+        is_offered = LIST_NAMES.__contains__ if self.startup.is_closed else self.declared.has
         extensions = self.catalog.attached
         if self.declared.has("tasks"):
             extensions = (*extensions, self.methods.tasks.extension)
@@ -156,14 +166,16 @@ class Engine:
         self.catalog.resolve()
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
-            if self.runtime.storage.is_persistent and not self._has_looked:
-                self._has_looked = True
+            if self.runtime.storage.is_persistent and not self._is_storage_checked:
+                self._is_storage_checked = True
                 from ..storage.keys import log_unreadable_records
 
-                looking = asyncio.create_task(log_unreadable_records(self.runtime.storage, self.runtime.keys))
-                stack.callback(looking.cancel)
+                checking = asyncio.create_task(
+                    log_unreadable_records(self.runtime.storage, self.runtime.keys)
+                )
+                stack.callback(checking.cancel)
             await stack.enter_async_context(
-                self.lifespans.serving(self.catalog.family(), self.entrance.guard, self.runtime.end_detached)
+                self.lifespans.serving(self.catalog.family(), self.startup.guard, self.runtime.end_detached)
             )
             await stack.enter_async_context(
                 keeping(

@@ -91,20 +91,20 @@ class ErrorHooks:
             return exception
         from ..context import Context
 
-        assert isinstance(call, Call), "whatever runs does"
+        assert isinstance(call, Call), "a handler runs for a Call"
         failure = ErrorEvent(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)
         for hook in self.hooks:
             try:
-                told: Any = hook(failure)
-                if told is None:
+                error_for_client: Any = hook(failure)
+                if error_for_client is None:
                     continue
-                if not isinstance(told, HandlerError):
+                if not isinstance(error_for_client, HandlerError):
                     raise TypeError(
-                        f"it returned {type(told).__name__}. Return None, or an exception with a message "
+                        f"it returned {type(error_for_client).__name__}. Return None, or an exception with a message "
                         "for the client, "
                         'such as ToolError("...")'
                     )
-            except BaseException as error:  # the answer does not depend on it
+            except BaseException as error:  # the response does not depend on the hook
                 if is_fatal(error):
                     raise
                 logger.exception(
@@ -112,7 +112,7 @@ class ErrorHooks:
                     hook,
                 )
             else:
-                if told.__cause__ is None and told is not failure.exception:
-                    told.__cause__ = failure.exception
-                return told
+                if error_for_client.__cause__ is None and error_for_client is not failure.exception:
+                    error_for_client.__cause__ = failure.exception
+                return error_for_client
         return exception

@@ -24,7 +24,7 @@ from ..protocol.types import Json
 from ..requests.access import check_access
 from ..requests.call import Call
 from ..requests.failures import is_protocol_error, not_found, tool_error
-from .identity import Declared
+from .capabilities import Capabilities
 from .listing import Listing
 from .registry import CompositeCatalog
 from .subscriptions.listen import check_keys
@@ -59,7 +59,7 @@ class Methods:
     def __init__(
         self,
         catalog: CompositeCatalog,
-        declared: Declared,
+        declared: Capabilities,
         listing: Listing,
         lifespans: Lifespans,
         make_tasks: Callable[[], TaskKeeper],
@@ -69,7 +69,7 @@ class Methods:
         self._declared = declared
         self._listing = listing
         self._lifespans = lifespans
-        # All but `subscriptions/listen`, which belongs to whoever holds the streams.
+        # All but `subscriptions/listen`, which the transports serve.
         self._handlers: dict[str, Handler] = {
             "initialize": self.initialize,
             "ping": lambda _: {},  # an object that has no members at all (basic/utilities/ping)
@@ -124,7 +124,7 @@ class Methods:
         _session(call).lists = frozenset(filter(self._declared.has, LIST_NAMES))
         return optional(
             protocolVersion=call.revision,
-            capabilities=self._declared.capabilities(
+            capabilities=self._declared.for_revision(
                 call.revision, is_identified=call.principal.id is not None
             ),
             serverInfo=self._declared.identity(call.revision).info,
@@ -135,7 +135,7 @@ class Methods:
         """Serve `server/discover` (server/discover)."""
         result = optional(
             supportedVersions=list(STATELESS),
-            capabilities=self._declared.capabilities(call.revision),
+            capabilities=self._declared.for_revision(call.revision),
             instructions=self._declared.instructions,
         )
         return call.render(result)
@@ -171,8 +171,9 @@ class Methods:
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
             tool = await self._find(call, "tools", name)
             _check_parameters(call, tool, arguments)
-        if self._lifespans.function is not None or self._catalog.included:  # as `_enter` asks: most have none
-            await self._enter(call, tool)
+        home = tool.home or self._lifespans
+        if home.function is not None or home is not self._lifespans:  # as in `_enter`: most have none
+            call.state = await self._lifespans.state_of(home)
         try:
             if tool.is_guarded or (call.runtime.is_protected and call.channel.principal.id is None):
                 check_access(call, tool)
@@ -215,9 +216,7 @@ class Methods:
             result = await resource.read(call)
         revision = call.envelope.revision
         contents = [narrow("ResourceContents", item, revision) for item in result["contents"]]
-        if uri != resource.key and not _is_template(
-            resource
-        ):  # another spelling, in which the client knows it
+        if uri != resource.key and not _is_template(resource):  # another spelling, which the client knows
             contents = [{**item, "uri": uri} if item["uri"] == resource.key else item for item in contents]
         cache = resource.cache
         if not is_for_all:
@@ -226,8 +225,9 @@ class Methods:
 
     async def _enter(self, call: Call, component: Component) -> None:
         """Set the state for a handler: that of the lifespan of the server to which the component belongs."""
-        if self._lifespans.function is not None or self._catalog.included:
-            call.state = await self._lifespans.state_of(component.home or self._lifespans)
+        home = component.home or self._lifespans
+        if home.function is not None or home is not self._lifespans:
+            call.state = await self._lifespans.state_of(home)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
         """Check access and required capabilities, set the state, and check the state of previous rounds."""
@@ -251,7 +251,7 @@ class Methods:
         if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
             return resource, {}, resource.visible is None
         principal = call.principal
-        # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
+        # A hidden component may serve the URI for others. A cache hint of this URI alone would reveal that.
         is_for_all = not self._listing.visibility.restricted("resources", "resource_templates")
         templates = [each for each in catalog.resource_templates if each.is_enabled]
         for template in templates:
@@ -299,22 +299,21 @@ class Methods:
             message["content"] = content.block(message["content"], call.revision)
         return call.render(result)
 
-    def is_there(self, call: Call) -> bool:
+    def is_registered(self, call: Call) -> bool:
         """Return True if the request names a component that is registered and visible to the user."""
         catalog, principal = self._catalog, call.principal
         try:
-            if call.method == "tools/call":
-                return catalog.tools.shown(_text(call.params, "name"), principal) is not None
-            if call.method == "prompts/get":
-                return catalog.prompts.shown(_text(call.params, "name"), principal) is not None
             if call.method == "resources/read":
                 return self._serving(call, _text(call.params, "uri")) is not None
-            if call.method == "completion/complete":
+            part, key = catalog.methods, call.method
+            if call.method in ("tools/call", "prompts/get"):
+                part, key = getattr(catalog, call.method.partition("/")[0]), _text(call.params, "name")
+            elif call.method == "completion/complete":
                 kind, key = _reference(call)
-                return getattr(catalog, kind).shown(key, principal) is not None
+                part = getattr(catalog, kind)
         except ProtocolError:
             return False
-        return catalog.methods.shown(call.method, principal) is not None
+        return part.shown(key, principal) is not None
 
     async def complete_argument(self, call: Call) -> Outcome:
         """Serve `completion/complete` (server/utilities/completion)."""

@@ -176,7 +176,7 @@ class Peer(ABC):
                 logger.debug("the client cancelled the request %.100r: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
         if self.session is not None:
-            self._engine.heard.tell(method, params)
+            self._engine.notification_listeners.tell(method, params)
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
         """Pass a response to the request that waits for it; without a session there is none, so refuse it."""

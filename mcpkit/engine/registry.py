@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from ..providers.base import (
     Kind,
     Prefix,
     Provider,
+    ProviderWatch,
     Transform,
     check_kinds,
     check_provided,
@@ -58,8 +59,8 @@ class _Included:
     Attributes:
         source: The provider, or the catalog of a registry or server.
         transforms: Its transforms, innermost first.
-        snapshots: The last snapshot of each static kind; `methods` counts as one.
-        copies: By kind, the copy of each component of the snapshot; None for one that is hidden or was refused.
+        copies: By static kind, the copy of each component of the snapshot; None for one that is hidden or was refused.
+            The methods of a catalog are one of its kinds.
         lookup: The provider as it is looked up at each request; None if it is static.
         lifespans: The lifespan of the provider; None if it has none.
     """
@@ -69,8 +70,9 @@ class _Included:
         self.transforms = transforms
         kinds: list[Any] = [*source.kinds, *(["methods"] if isinstance(source, CompositeCatalog) else [])]
         dynamic = frozenset(kind for kind in kinds if source.snapshot(kind) is None)
-        self.snapshots: dict[Any, tuple[Component, ...]] = {kind: () for kind in kinds if kind not in dynamic}
-        self.copies: dict[Any, dict[Component, Component | None]] = {kind: {} for kind in self.snapshots}
+        self.copies: dict[Any, dict[Component, Component | None]] = {
+            kind: {} for kind in kinds if kind not in dynamic
+        }
         has_lifespan = type(source).lifespan is not Provider.lifespan
         self.lifespans = Lifespans(source.lifespan) if has_lifespan else None
         self.lookup: Lookup | None = None
@@ -87,13 +89,9 @@ class _Included:
         dynamic = {kind for lookup in self.source.providers for kind in lookup.kinds}
         return dynamic | {kind for kind, copies in self.copies.items() if copies}
 
-    def difference(self, kind: Any) -> tuple[Sequence[Component], Sequence[Component]]:
+    def difference(self, kind: Any) -> tuple[list[Component], list[Component]]:
         """Read the snapshot of a kind again, and return the components that are new, and those that are gone."""
-        snapshot, before = tuple(self.source.snapshot(kind) or ()), self.snapshots[kind]
-        self.snapshots[kind] = snapshot
-        if snapshot[: len(before)] == before:  # the usual change: some were added, as by decorators
-            return snapshot[len(before) :], ()
-        copies = self.copies[kind]
+        snapshot, copies = self.source.snapshot(kind) or (), self.copies[kind]
         return [each for each in snapshot if each not in copies], list(copies.keys() - set(snapshot))
 
     def lookups(self) -> Iterator[Lookup]:
@@ -210,7 +208,7 @@ class CompositeCatalog(Catalog, Provider):
                 undo.callback(source.followers.add(partial(self._follow, included)))
                 undo.callback(source.structure_listeners.add(self.collect))
             undo.callback(source.listeners.add(partial(self._forward, included)))
-            for kind in included.snapshots:
+            for kind in included.copies:
                 self._update(included, kind)
             self._notify(included.kinds)
             return _at_once(undo.pop_all(), *locks)
@@ -224,24 +222,32 @@ class CompositeCatalog(Catalog, Provider):
         self.collect()
         self._notify(kinds)
 
-    def _update(self, included: _Included, kind: Kind) -> bool:
-        """Copy what is new in the snapshot of a provider, and remove what is gone. Returns whether that was anything.
+    def _update(self, included: _Included, kind: Kind, added: Component | None = None) -> bool:
+        """Copy the components that are new in the snapshot of a provider, and remove those that are gone.
 
         A copy that was removed or replaced here is not added again.
+
+        Args:
+            included: The provider.
+            kind: Kind of the components.
+            added: The only component that is new; None compares the snapshot.
+
+        Returns:
+            Whether there were any.
 
         Raises:
             RegistrationError: A component cannot be served, or its name is taken. The others are served.
             TypeError: The snapshot has something else.
         """
         part, source, copies = self._part(kind), included.source, included.copies[kind]
-        fresh, gone = included.difference(kind)
-        errors: list[Exception] = []
-        replaced: dict[str, tuple[Component, Component]] = {}
-        for each in gone:
-            copy = copies.pop(each)
-            if copy is not None and part.holds(copy):
-                replaced[copy.key] = each, copy
+        fresh, gone = included.difference(kind) if added is None else ([added], [])
+        present = {
+            copy.key: (each, copy)
+            for each in gone
+            if (copy := copies.pop(each)) is not None and part.holds(copy)
+        }
         new: list[tuple[Component, Component]] = []
+        errors: list[Exception] = []
         for each in fresh:
             copies[each] = None
             try:
@@ -253,17 +259,17 @@ class CompositeCatalog(Catalog, Provider):
                     new.append((each, copy))
             except (RegistrationError, TypeError) as error:
                 errors.append(error)
-        for key in replaced.keys() - {copy.key for _, copy in new}:
-            part.delete(replaced[key][1])
+        for key in present.keys() - {copy.key for _, copy in new}:
+            part.delete(present[key][1])
         for each, copy in new:
-            original, old = replaced.pop(copy.key, (None, None))
-            if old is not None and original is not None and original.is_enabled and not old.is_enabled:
-                copy.is_enabled = part.hides(
-                    old
-                )  # it was disabled here: by its tag, which is checked again, or its key
+            is_replaced = copy.key in present
+            if is_replaced:
+                original, old = present.pop(copy.key)
+                if original.is_enabled and not old.is_enabled and not part.hides(old):
+                    copy.is_enabled = False  # as it was disabled here by its key
             copy.home = copy.home or self.lifespans
             try:
-                part.insert(copy, replace=old is not None)
+                part.insert(copy, replace=is_replaced)
                 copies[each] = copy
             except RegistrationError as error:
                 errors.append(error)
@@ -271,19 +277,17 @@ class CompositeCatalog(Catalog, Provider):
             raise errors[0]
         return bool(fresh or gone)
 
-    def _follow(self, included: _Included, kind: Any, switched: Component | None) -> None:
-        """Follow a change of an included catalog."""
+    def _follow(self, included: _Included, kind: Any, component: Component | None) -> None:
+        """Follow a change of an included catalog, see `followers`."""
         with self.lock:
-            part = self._part(kind)
-            if switched is None:
+            part, copies = self._part(kind), included.copies[kind]
+            if component is None or component not in copies:
                 try:
-                    self._update(included, kind)
+                    self._update(included, kind, component)
                 finally:
-                    self.part_changed(part)
-                return
-            copy = included.copies[kind].get(switched)
-            if copy is not None and part.holds(copy):
-                part.switch(copy.key, is_enabled=switched.is_enabled and not part.hides(copy))
+                    self.part_changed(part, copies.get(component) if component is not None else None)
+            elif (copy := copies[component]) is not None and part.holds(copy):
+                part.switch(copy.key, is_enabled=component.is_enabled and not part.hides(copy))
 
     def _forward(self, included: _Included, change: Change) -> None:
         """Pass on a change of an included provider or catalog to clients."""
@@ -298,10 +302,13 @@ class CompositeCatalog(Catalog, Provider):
             with self.lock:
                 for kind in included.source.kinds:
                     part = self._part(kind)
-                    if part.list_name == change.kind and (
-                        kind not in included.snapshots or self._update(included, kind)
-                    ):
-                        self.part_changed(part)
+                    if part.list_name == change.kind:
+                        is_changed = True
+                        try:
+                            is_changed = kind not in included.copies or self._update(included, kind)
+                        finally:
+                            if is_changed:
+                                self.part_changed(part)
 
     def _notify(self, kinds: Iterable[Any]) -> None:
         for part in self.parts:
@@ -311,6 +318,29 @@ class CompositeCatalog(Catalog, Provider):
     def _part(self, kind: str) -> Components[Any]:
         part: Components[Any] = getattr(self, kind)
         return part
+
+    def watches(self, uri: str) -> Iterator[ProviderWatch]:
+        """Yield the watches of providers that are to run while a client is subscribed to a URI."""
+        for each in self._included:
+            plain: str | None = uri
+            for transform in reversed(each.transforms):
+                plain = None if plain is None else transform.original("resources", plain)
+            if plain is None:
+                continue
+            if isinstance(each.source, CompositeCatalog):
+                yield from (watch._replace(key=uri) for watch in each.source.watches(plain))
+            elif type(each.source).watch is not Provider.watch:
+                yield ProviderWatch(each.source, plain, uri)
+
+    @property
+    def has_watches(self) -> bool:
+        """True if a provider has watches."""
+        return any(
+            each.source.has_watches
+            if isinstance(each.source, CompositeCatalog)
+            else type(each.source).watch is not Provider.watch
+            for each in self._included
+        )
 
     def switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
         """Hide or show all components with one of these tags, see `CatalogOwner.disable`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from typing_extensions import Self
 
@@ -159,6 +160,26 @@ class Provider:
         from ..identity.audience import Audience
 
         self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
+
+
+class ProviderWatch(NamedTuple):
+    """The `watch` of a provider for one URI.
+
+    Args:
+        provider: The provider.
+        uri: The URI as the provider knows it.
+        key: The URI that clients use.
+    """
+
+    provider: Provider
+    uri: str
+    key: str
+
+    async def watch(self) -> AsyncGenerator[None, None]:
+        """Keep the watch open until the generator is closed. The provider announces updates itself."""
+        async with self.provider.watch(self.uri):
+            await asyncio.get_running_loop().create_future()
+            yield
 
 
 def check_kinds(provider: Provider) -> None:

@@ -101,8 +101,8 @@ class Lookup:
         shown = (self._transformed(kind, each) for each in found)
         offer = Offer((each for each in shown if each is not None), is_reusable=is_reusable)
         if is_reusable:
-            if len(self._kept) >= _MAX_KEPT:
-                self._kept.pop(next(iter(self._kept)), None)
+            if len(self._kept) >= _MAX_KEPT:  # most are of former states
+                self._kept.clear()
             self._kept[key] = found, offer  # with the tuple, so that its id is of no other
         return offer
 

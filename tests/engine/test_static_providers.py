@@ -92,6 +92,10 @@ def test_static_provider_changes_keep_order_and_what_is_disabled() -> None:
         ]  # what was removed here stays so until its provider replaces it
         assert server.catalog.tools["c"] is kept
         assert not server.catalog.tools["b"].is_enabled
+        server.disable(tags={"old"})
+        shelf.show(tool("b", tags={"old"}), c)
+        server.enable(tags={"old"})
+        assert server.catalog.tools["b"].is_enabled  # as `enable` by tag enables all with it
         shelf.show(c, tool("a"))
         assert tool_names(server) == ["c", "a"]
     assert tool_names(server) == []
@@ -110,6 +114,9 @@ def test_static_provider_name_that_is_taken_is_refused() -> None:
     with pytest.raises(RegistrationError, match="two tools are named 'p_b'"):
         shelf.show(tool("b"), tool("c"))
     assert tool_names(server) == ["a", "p_b", "p_c"]  # the others are served
+    before = server.catalog.changes
+    shelf.changed("resources")
+    assert server.catalog.changes == before  # nothing has changed
     shelf.show(*shelf.shown["tools"], tool("d"))
     assert tool_names(server) == ["a", "p_b", "p_c", "p_d"]
 
@@ -190,6 +197,32 @@ async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
     ):
         await asyncio.to_thread(shelf.resource_updated, "note://x")
         assert (await anext(changes)).uri == "note://out/in/x"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_provider_watch_is_open_while_a_client_is_subscribed(revision: str) -> None:
+    events: list[str] = []
+
+    class Watching(Shelf):
+        @asynccontextmanager
+        async def watch(self, uri: str) -> AsyncIterator[None]:
+            events.append(f"open {uri}")
+            self.resource_updated(uri)
+            try:
+                yield
+            finally:
+                events.append(f"closed {uri}")
+
+    inner, server = Registry(), Server("s")
+    inner.include(Watching(resources=[Resource(lambda: "x", "note://x", name="x")]), prefix="in")
+    server.include(inner, prefix="out")
+    uris = ["note://out/in/x", "note://out/in/later", "note://out/other"]
+    async with connect(server, protocol_version=revision) as client:
+        async with client.listen(resource_subscriptions=uris) as changes:
+            assert {(await anext(changes)).uri for _ in range(2)} == set(uris[:2])
+            assert sorted(events) == ["open note://later", "open note://x"]
+        await until(lambda: len(events) == 4)
+    assert sorted(events[2:]) == ["closed note://later", "closed note://x"]
 
 
 _PREFIXES = st.text(string.ascii_letters + string.digits + "._-/:{}", min_size=1, max_size=6)

@@ -20,7 +20,7 @@ from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
-from mcpkit.engine.chain import through
+from mcpkit.engine.chain import build_chain
 from mcpkit.engine.connection import Connection
 from mcpkit.extensions import BaseTool, SubscriptionTopic
 from mcpkit.types import json_type
@@ -174,7 +174,17 @@ def after_the_import() -> set[str]:
 
 
 RARE = (
-    *(through, Ask, BaseTool, ElicitRequest, Injection, LogHandler, Root, SamplingRequest, SubscriptionTopic),
+    *(
+        build_chain,
+        Ask,
+        BaseTool,
+        ElicitRequest,
+        Injection,
+        LogHandler,
+        Root,
+        SamplingRequest,
+        SubscriptionTopic,
+    ),
     *(UriTemplate, json_type, resource_dir),
 )
 

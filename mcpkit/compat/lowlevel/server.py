@@ -258,7 +258,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         )
         bridge = Bridge(self)
         served.middleware(bridge)
-        served.engine.heard.add(bridge.hear)
+        served.engine.notification_listeners.add(bridge.hear)
         return served
 
     @property

@@ -14,6 +14,7 @@ from ..._utils.uris import normalized
 from ...components.checks import is_template
 from ...identity.change import Change
 from ...identity.principal import Principal
+from ...providers.base import ProviderWatch
 from ..registry import CompositeCatalog
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ class _Key(NamedTuple):
     """The subject of a watch.
 
     Attributes:
-        component: The resource or the template.
+        component: The resource or the template, or the watch of a provider.
         uri: The URI, if each has its own watch.
         principal: The subscribed user, if each has its own watch.
     """
 
-    component: Resource | ResourceTemplate
+    component: Resource | ResourceTemplate | ProviderWatch
     uri: str | None
     principal: Principal | None = None
 
@@ -93,7 +94,8 @@ class Watches:
 
     def _is_any_watched(self) -> bool:
         parts = (self._catalog.resources, self._catalog.resource_templates)
-        return any(component.watch is not None for part in parts for component in part)
+        is_watched = any(component.watch is not None for part in parts for component in part)
+        return is_watched or self._catalog.has_watches
 
     def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
         before = self._wanted.get(change, ())
@@ -122,13 +124,15 @@ class Watches:
         """Return the watches of a change; for a URI, those of the component that serves it."""
         found: list[_Key] = []
         for component, uri in self._watched_for(change):
-            if component.watched.principal is None:
+            if isinstance(component, ProviderWatch) or component.watched.principal is None:
                 found.append(_Key(component, uri))
             else:
                 found += [_Key(component, uri, principal) for principal in self._subscribers(change)]
         return tuple(found)
 
-    def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
+    def _watched_for(
+        self, change: Change
+    ) -> Iterator[tuple[Resource | ResourceTemplate | ProviderWatch, str | None]]:
         """Yield the components to watch for a change, each with the URI if every URI has its own watch."""
         uri = change.uri
         templates = self._catalog.resource_templates
@@ -140,6 +144,7 @@ class Watches:
                     yield template, None
         if uri is None:
             return
+        yield from ((watch, None) for watch in self._catalog.watches(uri))
         resource = self._catalog.resources.spelled(uri)
         if resource is not None:
             if resource.watch:
@@ -227,6 +232,8 @@ class _Watch:
             delay = min(delay * 2, LONGEST_DELAY)
 
     def _start(self) -> AsyncGenerator[Any, None]:
+        if isinstance(self._component, ProviderWatch):
+            return self._component.watch()
         watch = self._component.watch
         assert watch is not None, "only what has a watch is watched"
         arguments: dict[str, Any] = {}
@@ -237,18 +244,20 @@ class _Watch:
         return watch(**arguments)
 
     def _told(self, update: Any) -> None:
-        if self._uri is not None or self._component.kind == "resource":
-            self._tell(Change("resource", self._uri or self._component.key, self._audience))
+        component = self._component
+        assert not isinstance(component, ProviderWatch), "it yields nothing"
+        if self._uri is not None or component.kind == "resource":
+            self._tell(Change("resource", self._uri or component.key, self._audience))
             return
         if update is None:
             self._tell(Change("resources", None, self._audience))
             return
         if not isinstance(update, str):
             raise TypeError(
-                f"watch= of the template {self._component.key!r} yielded {update!r}. "
+                f"watch= of the template {component.key!r} yielded {update!r}. "
                 "Yield the URI that was updated, or None when the list of resources changed"
             )
-        uri = cast("ResourceTemplate", self._component).included_uri(update)
+        uri = cast("ResourceTemplate", component).included_uri(update)
         if not uri.endswith("/"):
             self._tell(Change("resource", uri, self._audience))
             return

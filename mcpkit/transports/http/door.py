@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from ..._utils.errors import BusyError, ProtocolError
 from ..._utils.loops import require_loop
-from ...engine.routes import CustomRoute
+from ...engine.engine import CustomRoute
 from ...identity.owner import owner_of
 from ...identity.principal import ANYONE
 from ...protocol import jsonrpc

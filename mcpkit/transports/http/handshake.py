@@ -297,7 +297,7 @@ class Newcomer(Guest, Source):
     def _mint(self) -> Minted:
         if self._minted is None:
             assert self.session is not None, "the session must be negotiated"
-            may_come = self._engine.entrance.is_waiting  # what a lifespan registers is declared by the answer
+            may_come = self._engine.startup.is_closed  # what a lifespan registers is declared by the answer
             self._minted = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
         return self._minted
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._utils.errors import RegistrationError
 from ..._utils.signatures import unknown_option
-from ...engine.routes import CustomRoute
+from ...engine.engine import CustomRoute
 from ...identity.principal import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 

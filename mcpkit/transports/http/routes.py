@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...engine.routes import CustomRoute
+from ...engine.engine import CustomRoute
 from .exchange import headers_by_name
 from .intake.cors import Cors
 from .intake.guard import Guard

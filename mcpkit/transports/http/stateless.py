@@ -55,7 +55,7 @@ def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Await
 
 async def _serve_early(service: Service, message: Any, exchange: Exchange) -> None:
     """Serve a POST that was received before the lifespan was entered, once it is: its tool may be registered there."""
-    if await exchange.stays(service.engine.entrance.passed()):
+    if await exchange.stays(service.engine.startup.wait_open()):
         await _serve(service, message, exchange)
     else:
         await exchange.leave()

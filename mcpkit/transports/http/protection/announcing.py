@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from ....auth.urls import is_loopback
 
 if TYPE_CHECKING:
+    from ....engine.engine import CustomRoute
     from ....engine.registry import CompositeCatalog
-    from ....engine.routes import CustomRoute
 
 logger = logging.getLogger(__name__)
 

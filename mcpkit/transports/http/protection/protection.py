@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from ....auth.discovery import PROTECTED_RESOURCE
 from ....auth.verifier import ProtectedResource
-from ....engine.routes import CustomRoute
+from ....engine.engine import CustomRoute
 from ....protocol.revisions import LATEST
 from ..options import SSE_PATH, Settings
 from .announcing import announce

@@ -54,7 +54,7 @@ class SessionToken(NamedTuple):
         home: The `PubSub.store_id` of the store with the other state of the session.
         revision: The negotiated protocol version.
         client: The client: its name and version, and as much of its information and capabilities as fits.
-        lists: Declared lists, of `tools`, `prompts`, `resources`.
+        lists: Capabilities lists, of `tools`, `prompts`, `resources`.
         expires: End of the session, in Unix seconds.
         principal: Owner of the session, if requests are authenticated; not a name, because a reader of the id can see
             it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 
 from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import Identity
@@ -13,7 +14,7 @@ from .registry import CompositeCatalog
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
-class Declared:
+class Capabilities:
     """The declarations of a server (basic/lifecycle, "Capability Negotiation"; server/discover).
 
     A declared capability stays declared, even if its list becomes empty.
@@ -56,25 +57,24 @@ class Declared:
         if capability in self._names:
             return True
         catalog = self._catalog
-        is_offered = False
+        dynamic = {kind for each in catalog.providers for kind in each.kinds}
+        is_needed = False
         if capability == "completions":
-            completable = (catalog.prompts, catalog.resource_templates)
-            is_offered = any(item.completers for part in completable for item in part) or any(
-                not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in catalog.providers
+            is_needed = not dynamic.isdisjoint(("prompts", "resource_templates")) or any(
+                each.completers for each in chain(catalog.prompts, catalog.resource_templates)
             )
         elif capability == "tasks":
-            is_offered = catalog.derived(
+            is_needed = catalog.derived(
                 "has tasks", lambda: any(tool.task is not None for tool in catalog.tools)
             )
         elif capability == "logging":
-            is_offered = bool(catalog.providers) or any(
-                item.takes_context for part in catalog.parts for item in part
-            )
-        if is_offered:
-            self._names.add(capability)
-        return is_offered
+            components = chain.from_iterable(catalog.parts)
+            is_needed = bool(dynamic) or any(each.takes_context for each in components)
+        if is_needed:
+            self.add(capability)
+        return is_needed
 
-    def capabilities(self, revision: str, *, is_identified: bool = False) -> Json:
+    def for_revision(self, revision: str, *, is_identified: bool = False) -> Json:
         """Return the `ServerCapabilities` with the members of a revision.
 
         Args:

@@ -14,13 +14,13 @@ from ..execution.lifespan import Lifespan
 from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.jsonrpc import Outcome, Ready
 from ..requests.call import Call
-from .identity import Declared
+from .capabilities import Capabilities
 from .methods import Handler
 
 logger = logging.getLogger(__name__)
 
 
-class Entrance:
+class StartupGate:
     """Delays the requests of one server while its lifespans are being entered.
 
     In such an event loop, all requests except `ping` wait (basic/utilities/ping). After `seconds`, lists are served
@@ -31,29 +31,41 @@ class Entrance:
     Args:
         name: The server's name, for the log.
         seconds: Maximum time that requests wait, from the start; None for no limit.
-        declared: Identity and capabilities of the server.
-        on_change: Called, in any thread, when `way_to` may return another function than before.
+        capabilities: Identity and capabilities of the server.
+        on_change: Called, in any thread, when `handler_for` may return another function than before.
     """
 
     def __init__(
-        self, name: str, seconds: float | None, declared: Declared, on_change: Callable[[], None]
+        self, name: str, seconds: float | None, capabilities: Capabilities, on_change: Callable[[], None]
     ) -> None:
         self._name = name
         self._seconds = seconds
-        self._declared = declared
+        self._capabilities = capabilities
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._entering: WeakKeyDictionary[asyncio.AbstractEventLoop, _Entering] = WeakKeyDictionary()
+        self._starts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Start] = WeakKeyDictionary()
 
-    def way_to(self, handler: Handler, is_there: Callable[[Call], bool]) -> Handler:
+    def handler_for(self, handler: Handler, is_registered: Callable[[Call], bool]) -> Handler:
         """Return the function that serves requests now.
 
         Args:
             handler: Serves them when they need not wait.
-            is_there: Returns True if the component that a request names exists.
+            is_registered: Returns True if the component that a request names exists.
         """
+
+        async def wait(start: _Start, call: Call) -> Outcome:
+            await start.is_open.wait()
+            if not start.is_over.is_set() and is_registered(call):
+                await start.is_over.wait()
+            outcome = handler(call)
+            return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+
+        def serve(call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
+            start = self._starts.get(asyncio.get_running_loop())
+            return handler(call) if start is None or call.method == "ping" else wait(start, call)
+
         with self._lock:
-            return partial(self._answer, handler, is_there) if self._entering else handler
+            return serve if self._starts else handler
 
     def guard(self, lifespans: Sequence[Lifespan]) -> None:
         """Delay requests in the running event loop until these lifespans have been entered."""
@@ -61,47 +73,30 @@ class Entrance:
         if not entering:
             return
         loop = asyncio.get_running_loop()
-        here = self._entering.get(loop)
-        if here is None:
-            here = _Entering()
+        start = self._starts.get(loop)
+        if start is None:
+            start = _Start()
             if self._seconds is not None:
-                here.timer = loop.call_later(self._seconds, self._give_up, here)
+                start.timer = loop.call_later(self._seconds, self._time_out, start)
             with self._lock:
-                self._entering[loop] = here
+                self._starts[loop] = start
             self._on_change()
-        here.left += len(entering)
+        start.count += len(entering)
         for each in entering:
-            each.add_done_callback(partial(self._settled, loop, here))
+            each.add_done_callback(partial(self._entered, loop, start))
 
     @property
-    def is_waiting(self) -> bool:
+    def is_closed(self) -> bool:
         """True while lifespans are being entered in the running event loop."""
-        return asyncio.get_running_loop() in self._entering
+        return asyncio.get_running_loop() in self._starts
 
-    async def passed(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until requests are served in the running event loop."""
-        here = self._entering.get(asyncio.get_running_loop())
-        if here is not None:
-            await here.is_passable.wait()
+        start = self._starts.get(asyncio.get_running_loop())
+        if start is not None:
+            await start.is_open.wait()
 
-    def _answer(
-        self, handler: Handler, is_there: Callable[[Call], bool], call: Call
-    ) -> Ready | Coroutine[Any, Any, Outcome]:
-        here = self._entering.get(asyncio.get_running_loop())
-        if here is None or call.method == "ping":
-            return handler(call)
-        return self._answer_later(here, handler, is_there, call)
-
-    async def _answer_later(
-        self, here: _Entering, handler: Handler, is_there: Callable[[Call], bool], call: Call
-    ) -> Outcome:
-        await here.is_passable.wait()
-        if not here.is_over.is_set() and is_there(call):
-            await here.is_over.wait()
-        outcome = handler(call)
-        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
-
-    def _give_up(self, here: _Entering) -> None:
+    def _time_out(self, start: _Start) -> None:
         logger.warning(
             "the lifespan function of %r did not yield within %g s: clients get the components registered so far, "
             "and a notification for later ones (Timeouts(startup=...))",
@@ -109,34 +104,34 @@ class Entrance:
             self._seconds,
         )
         for capability in SERVER_CAPABILITIES:
-            self._declared.add(capability)
-        here.is_passable.set()
+            self._capabilities.add(capability)
+        start.is_open.set()
 
-    def _settled(self, loop: asyncio.AbstractEventLoop, here: _Entering, _: asyncio.Future[Any]) -> None:
-        here.left -= 1
-        if here.left > 0:
+    def _entered(self, loop: asyncio.AbstractEventLoop, start: _Start, _: asyncio.Future[Any]) -> None:
+        start.count -= 1
+        if start.count > 0:
             return
-        if here.timer is not None:
-            here.timer.cancel()
+        if start.timer is not None:
+            start.timer.cancel()
         with self._lock:
-            self._entering.pop(loop, None)
+            self._starts.pop(loop, None)
         self._on_change()
-        here.is_over.set()
-        here.is_passable.set()
+        start.is_over.set()
+        start.is_open.set()
 
 
-class _Entering:
+class _Start:
     """The state of one event loop while lifespans are being entered in it.
 
     Attributes:
-        is_passable: Set when lists and the like are served: at the end, or after the maximum time.
+        is_open: Set when lists and the like are served: at the end, or after the maximum time.
         is_over: Set when all lifespans have been entered or have failed.
-        left: Number of lifespans that are still being entered.
+        count: Number of lifespans that are still being entered.
         timer: Timer of the maximum time.
     """
 
     def __init__(self) -> None:
-        self.is_passable = asyncio.Event()
+        self.is_open = asyncio.Event()
         self.is_over = asyncio.Event()
-        self.left = 0
+        self.count = 0
         self.timer: asyncio.TimerHandle | None = None
