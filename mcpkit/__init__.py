@@ -21,15 +21,13 @@ if TYPE_CHECKING:
     from .client.group import ClientGroup
     from .client.options import Retries, Timeout
     from .client.sync import SyncClient
+    from .components.base import Access
     from .components.completion import Complete
-    from .components.injection.ask import Ask
-    from .components.injection.markers import Depends, FromHeader, FromState
+    from .components.dependencies import Ask, Depends, FromHeader, FromState
     from .components.marking import prompt, resource, tool
-    from .components.options import Access, ResultOptions
-    from .components.prompts import Prompt
-    from .components.resources import Resource, ResourceTemplate
-    from .components.task import Task
-    from .components.tools import Tool
+    from .components.prompt import Prompt
+    from .components.resource import Resource, ResourceTemplate
+    from .components.tool import ResultOptions, Task, Tool
     from .content.messages import Message, assistant, user
     from .content.values import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
     from .context import Context, current_context
@@ -58,15 +56,13 @@ else:
             "._utils.errors": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",
             ".context": "Context current_context",
-            ".components.injection.ask": "Ask",
-            ".components.injection.markers": "Depends FromHeader FromState",
+            ".components.base": "Access",
+            ".components.dependencies": "Ask Depends FromHeader FromState",
             ".components.marking": "prompt resource tool",
-            ".components.options": "Access ResultOptions",
-            ".components.prompts": "Prompt",
+            ".components.prompt": "Prompt",
             ".providers.directory": "resource_dir",
-            ".components.resources": "Resource ResourceTemplate",
-            ".components.task": "Task",
-            ".components.tools": "Tool",
+            ".components.resource": "Resource ResourceTemplate",
+            ".components.tool": "ResultOptions Task Tool",
             ".content.messages": "Message assistant user",
             ".content.values": "Audio EmbeddedResource File Image ResourceLink Text ToolResult",
             ".providers.base": "Provider",

@@ -12,9 +12,8 @@ from ._utils.errors import RegistrationError
 from ._utils.numbers import check_seconds
 from ._utils.signatures import refuses_unknown
 from ._utils.to_the_end import to_the_end
+from .components.base import check_icons, check_text, optional
 from .components.catalog import ServerBase
-from .components.checks import check_icons, check_text
-from .components.component import optional
 from .engine.capabilities import Capabilities
 from .engine.engine import CustomRoute, Engine
 from .engine.error_hooks import ErrorHooks
@@ -36,7 +35,7 @@ from .transports.serving import Serving
 
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
-    from .components.component import Component
+    from .components.base import Component
     from .engine.methods import Handler
     from .engine.task_keeper import TaskKeeper
     from .identity.audit import AuditLog

@@ -14,13 +14,13 @@ from .._utils.uris import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
 from ..identity.change import Change, ListName
 from ..identity.principal import Principal
-from .component import Component
+from .base import Component
 
 if TYPE_CHECKING:
     from .custom_methods import CustomMethod
-    from .prompts import Prompt
-    from .resources import Resource, ResourceTemplate
-    from .tools import AnyTool
+    from .prompt import Prompt
+    from .resource import Resource, ResourceTemplate
+    from .tool import AnyTool
 
 C = TypeVar("C", bound=Component)
 T = TypeVar("T")

@@ -19,11 +19,8 @@ from ..protocol.types import Json
 from ..requests.call import Call
 from ..schema import Arguments, Output
 from ..schema.parameters import empty
+from .base import FunctionOptions
 from .function import FunctionComponent
-from .options import FunctionOptions
-
-_NAME = r"[!-~]{1,128}"
-"""Names that the header `Mcp-Method` can contain without encoding."""
 
 
 class CustomMethod(FunctionComponent):
@@ -68,7 +65,6 @@ class CustomMethod(FunctionComponent):
         self.revisions = _revisions(name, protocol_versions)
         self.name_param = name_param
         self.cache = cache if cache is None or self.visible is None else cache.private
-        self._arguments: Arguments | None = None
         self._output: Output | None = None
 
     def build(self) -> None:
@@ -82,10 +78,7 @@ class CustomMethod(FunctionComponent):
                     f"method {self.key!r}: name_param must be one of its parameters "
                     f"({', '.join(names) or 'it has none'}), got {self.name_param!r}"
                 )
-        try:
-            output = Output.of(signature.returns)
-        except RegistrationError as error:
-            raise type(error)(f"{signature.name}: result: {error}") from error
+        output = self._output_of_returns()
         if output is not None and output.schema.get("type", "object") != "object":
             raise RegistrationError(
                 f"method {self.key!r}: its result must be a JSON object. Return a dict, a model or a dataclass, "
@@ -116,9 +109,7 @@ class CustomMethod(FunctionComponent):
         assert self._arguments is not None
         params = {name: value for name, value in call.params.items() if name != "_meta"}
         if self.name_param is not None and not isinstance(params.get(self.name_param), str | None):
-            raise MalformedError(
-                f"{self.name_param}: expected a string"
-            )  # as the header could not be held against it
+            raise MalformedError(f"{self.name_param}: expected a string")  # the header cannot be compared
         try:
             kwargs = self._arguments.validate(params)
         except ArgumentsError as error:
@@ -153,7 +144,8 @@ def check_method_name(name: Any) -> None:
     Raises:
         RegistrationError: The name is invalid, reserved, or a method of the core protocol.
     """
-    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+    # The header `Mcp-Method` can contain these names without encoding.
+    if not isinstance(name, str) or not re.fullmatch(r"[!-~]{1,128}", name):
         raise RegistrationError(
             f"the name of a method must be 1 to 128 visible ASCII characters, as in @server.method('thing/do'), "
             f"got {name!r}"

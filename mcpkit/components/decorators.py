@@ -1,26 +1,96 @@
-"""The decorators of servers, such as `@server.tool`, and of modules, such as `@tool`."""
-
-# pyright: reportPrivateUsage=false
-# What runs in the place of the methods stands outside of their class, as they are there to be read.
+"""The decorators of servers, such as `@server.tool`, and of modules, such as `@tool`, and their options."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from typing_extensions import TypeVar, Unpack
 
 from .._utils.errors import RegistrationError
-from .._utils.signatures import runs
-from .checks import is_template
-from .component import Component
+from ..protocol.eras import CacheHint
+from ..protocol.types import Annotations, ToolAnnotations
+from .base import Component, FunctionOptions, is_template
 
 if TYPE_CHECKING:
-    from .options import MethodOptions, PromptOptions, ResourceOptions, ToolOptions
+    from .completion import Completers
+    from .resource import WatchFunction
+    from .tool import ResultOptions, Task
 
 G = TypeVar("G", bound=Callable[..., Any])
+
+
+# Options
+
+
+class ToolOptions(FunctionOptions, total=False):
+    """Options of `@tool`."""
+
+    name: str | None
+    """Name of the tool, 1 to 128 of `A-Z a-z 0-9 _ - .`; None takes the name of the function."""
+    annotations: ToolAnnotations | None
+    """Hints on the behaviour of the tool, such as `{"readOnlyHint": True}`."""
+    input_schema: Any
+    """Schema of the arguments instead of the signature: a JSON Schema, a TypedDict or a mapping of names to types. The
+    function then takes all arguments as one dict."""
+    output_schema: Any
+    """Schema of the result instead of the return annotation: a JSON Schema or a type. Results are validated."""
+    task: Task | bool | None
+    """Options for calls that run as tasks, such as `Task(timeout=600)`; True for `Task()`."""
+    result: ResultOptions
+    """Form of the tool's results."""
+
+
+class ResourceOptions(FunctionOptions, total=False):
+    """Options of `@resource`."""
+
+    name: str | None
+    """Name of the component; None takes the name of the function."""
+    mime_type: str | None
+    """Media type; None takes that of the returned value. For a template, the media type of all its resources."""
+    size: int | None
+    """Size in bytes, when known. Not for templates."""
+    annotations: Annotations | None
+    """Hints on the use of the resource."""
+    cache: CacheHint | None
+    """Time for which clients may reuse the contents; None takes the default of the server."""
+    complete: Completers | None
+    """Completions of a template's variables, by name: a list of strings, or `fn(value, arguments)`."""
+    list_entries: Callable[..., Iterable[Mapping[str, Any]]] | None
+    """Function that lists the resources of a template that exist now, each as the members of a `Resource` of the
+    specification (`uri` and `name` at least). It runs in a worker thread for each `resources/list`; a parameter
+    annotated `Principal` gets the user of the request."""
+    watch: WatchFunction | None
+    """Async generator function that runs while a client is subscribed, and yields at each update; see
+    `ResourceTemplate`."""
+    allow_unsafe: Collection[str] | bool
+    """Variables of a template that may contain `..`, encoded slashes, absolute paths and the like; True for
+    all. By default such values are refused."""
+
+
+class PromptOptions(FunctionOptions, total=False):
+    """Options of `@prompt`."""
+
+    name: str | None
+    """Name of the component; None takes the name of the function."""
+    complete: Completers | None
+    """Completions by argument name: a list of strings, or `fn(value, arguments)`."""
+
+
+class MethodOptions(FunctionOptions, total=False):
+    """Options of `@method`."""
+
+    protocol_versions: Collection[str] | None
+    """Protocol versions that have the method; None for all."""
+    name_param: str | None
+    """Parameter that clients repeat in the header `Mcp-Name` over HTTP. A different value is refused (-32020)."""
+    cache: CacheHint | None
+    """Time for which clients may reuse the result (utilities/caching); None sends none."""
+
+
+# Decorators
 
 
 class Decorator(Protocol):
@@ -38,58 +108,13 @@ NOT_YET = cast("Decorator", None)
 """Stands for the function where a decorator is called with options alone."""
 
 Build = Callable[[Callable[..., Any]], Component]
-
-
-def _with_or_without_options(find: Callable[[], type[Component]]) -> Callable[..., Any]:
-    def register(self: Decorators, function: Any = None, /, **options: Any) -> Any:
-        build = partial(find(), **options)
-        return partial(self._take, build=build) if function is None else self._take(function, build)
-
-    return register
-
-
-# What no server has is not imported: each kind of component brings much that is its own.
-
-
-def _tool() -> type[Component]:
-    from .tools import Tool
-
-    return Tool
-
-
-def _prompt() -> type[Component]:
-    from .prompts import Prompt
-
-    return Prompt
-
-
-def _resource(self: Decorators, uri: str, /, **options: Any) -> Callable[[F], F]:
-    if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function: @resource alone
-        raise RegistrationError('a resource needs a URI. Write @resource("scheme://path")')
-    return partial(self._take, build=partial(_make_resource, uri=uri, options=options))
-
-
-def _make_resource(function: Callable[..., Any], uri: str, options: Mapping[str, Any]) -> Component:
-    from .resources import Resource, ResourceTemplate
-
-    only = {"size"} if is_template(uri) else {"complete", "list_entries", "allow_unsafe"}
-    wrong = sorted(only & options.keys())
-    if wrong:
-        kind = "a resource without a template" if is_template(uri) else "a resource template"
-        raise RegistrationError(f"resource {uri!r}: only {kind} has {wrong[0]}=. Remove it")
-    return (ResourceTemplate if is_template(uri) else Resource)(function, uri, **options)
-
-
-def _method(self: Decorators, name: str, /, **options: Any) -> Callable[[F], F]:
-    from .custom_methods import CustomMethod, check_method_name
-
-    check_method_name(name)
-    options = self._of_method(name, options)
-    return partial(self._take, build=lambda function: CustomMethod(function, name, **options))
+"""Makes a component from a function."""
 
 
 class Decorators(ABC):
     """Decorators that register a function, or mark it for a later `include`."""
+
+    # The methods import their kind of component when it is registered: most servers have few kinds.
 
     @abstractmethod
     def _take(self, function: Any, build: Build) -> Any:
@@ -99,7 +124,9 @@ class Decorators(ABC):
         """Return the options of a method with the defaults of this registry."""
         return options
 
-    @runs(_with_or_without_options(_tool))
+    def _register(self, function: Any, build: Build) -> Any:
+        return partial(self._take, build=build) if function is None else self._take(function, build)
+
     def tool(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
@@ -122,9 +149,10 @@ class Decorators(ABC):
             RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
-        raise NotImplementedError
+        from .tool import Tool
 
-    @runs(_resource)
+        return cast("F", self._register(function, partial(Tool, **options)))
+
     def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Decorator:
         """Register a function as a resource, or as a template when the URI has `{expressions}` (server/resources).
 
@@ -144,9 +172,21 @@ class Decorators(ABC):
                 cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
-        raise NotImplementedError
+        if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function: @resource alone
+            raise RegistrationError('a resource needs a URI. Write @resource("scheme://path")')
 
-    @runs(_with_or_without_options(_prompt))
+        def build(function: Callable[..., Any]) -> Component:
+            from .resource import Resource, ResourceTemplate
+
+            values: dict[str, Any] = {**options}
+            only = {"size"} if is_template(uri) else {"complete", "list_entries", "allow_unsafe"}
+            if wrong := sorted(only & values.keys()):
+                kind = "a resource without a template" if is_template(uri) else "a resource template"
+                raise RegistrationError(f"resource {uri!r}: only {kind} has {wrong[0]}=. Remove it")
+            return (ResourceTemplate if is_template(uri) else Resource)(function, uri, **values)
+
+        return cast("Decorator", partial(self._take, build=build))
+
     def prompt(
         self,
         function: F = NOT_YET,  # type: ignore[assignment]  # of a decorator that waits, F is its own type
@@ -169,9 +209,10 @@ class Decorators(ABC):
             RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
-        raise NotImplementedError
+        from .prompt import Prompt
 
-    @runs(_method)
+        return cast("F", self._register(function, partial(Prompt, **options)))
+
     def method(self, name: str, /, **options: Unpack[MethodOptions]) -> Decorator:
         """Register a function for a request method outside the core protocol: `@server.method("thing/do")`.
 
@@ -190,4 +231,32 @@ class Decorators(ABC):
             RegistrationError: The definition cannot be served. The message contains the remedy.
             TypeError: There is no such option.
         """
-        raise NotImplementedError
+        from .custom_methods import CustomMethod, check_method_name
+
+        check_method_name(name)
+        values = self._of_method(name, {**options})
+        return cast(
+            "Decorator", partial(self._take, build=lambda function: CustomMethod(function, name, **values))
+        )
+
+
+def check_is_function(target: Any) -> None:
+    """Check that a decorator received a function, and not a name as in `@server.tool("forecast")`.
+
+    Raises:
+        RegistrationError: It is not a function. The message contains the remedy.
+    """
+    if isinstance(target, str):
+        raise RegistrationError(f"{target!r} is not a function. Write name={target!r} if it is the name")
+    if isinstance(target, type):
+        raise RegistrationError(
+            f"{target.__qualname__} is a class. Decorate its methods with @tool, @resource or @prompt from mcpkit, "
+            "then include(...) an instance"
+        )
+    if isinstance(target, classmethod | property):
+        raise RegistrationError(
+            f"{target!r} cannot be called without an instance. Decorate methods with @tool, @resource or @prompt from "
+            "mcpkit, then include(...) an instance of their class"
+        )
+    if not callable(target):
+        raise RegistrationError(f"{target!r} is not a function. Register a function or a callable object")

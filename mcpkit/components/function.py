@@ -28,17 +28,16 @@ from ..requests.handlers import (
     run_in,
 )
 from ..requests.limits import CallLimits
-from ..schema import Signature
-from .component import Component
-from .injection.markers import context_type, hidden, is_hidden
-from .options import FunctionOptions
+from ..schema import Arguments, Output, Signature
+from .base import Component, FunctionOptions
+from .hidden_parameters import context_type, hidden, is_hidden
 
 if TYPE_CHECKING:
-    from .injection.plan import Injection
+    from .dependency_runner import Injection
 
 logger = logging.getLogger(__name__)
 
-_LEFT_HERE = frozenset(
+_NOT_PICKLED = frozenset(
     {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
 )
 """Attributes that do not go along to a worker process."""
@@ -60,35 +59,25 @@ class FunctionComponent(Component):
     """
 
     allowed: ClassVar = FunctionOptions.__annotations__
-
     describes_arguments = True
-    """True if arguments are listed with descriptions. Otherwise the description keeps that part of the docstring."""
 
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[FunctionOptions]) -> None:
         super().__init__(key, options)
         self.function = function
         self.is_resolved = False
         self._signature: Signature | None = None
+        self._arguments: Arguments | None = None
         self._injected: tuple[tuple[str, type[CallContext]], ...] = ()
         self._injection: Injection | None = None
         self._is_async = False
         self._place: Place | None = place_of(f"{self.kind} {key!r}", function, options) if options else None
 
+    # Definition
+
     @property
     def description(self) -> str | None:
         """Description for models and users: `description=`, else the docstring's summary and body."""
         return self._description if self._description is not None else self.signature.description
-
-    @property
-    def takes_context(self) -> bool:
-        """True if the function or one of its dependencies has a parameter for the Context."""
-        return any(injection.takes_context for injection in self.injections) or bool(self._injected)
-
-    @property
-    def injections(self) -> tuple[Injection, ...]:
-        """Dependency plans of the component's functions."""
-        self.resolve()
-        return () if self._injection is None else (self._injection,)
 
     @property
     def signature(self) -> Signature:
@@ -110,41 +99,82 @@ class FunctionComponent(Component):
             RegistrationError: The signature cannot be served, or a forward reference cannot be resolved yet
                 (`schema.UnresolvedHint`); a later call tries again.
         """
-        if not self.is_resolved:
-            self.build()
-            signature = self.signature
-            self._warn_of_untyped_context()
-            hints = [(each.name, each.annotation, each.default) for each in signature.injected]
-            if any(hidden(annotation, default) for _, annotation, default in hints):
-                from .injection.plan import Injection  # which few servers need
-
-                self._injection = Injection(f"{self.kind} {self.key!r}", hints)
-            else:
-                kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)
-                self._injected = tuple((name, kind) for name, kind in kinds if kind is not None)
-            if self._place is None and is_async_generator_function(self.function):
-                self._place = "loop"
-            self._is_async = signature.is_async and self._place is None
-            if self._place == "process" and signature.injected:
-                raise RegistrationError(
-                    f'{self.kind} {self.key!r}: a function with run_in="process" gets no Context and no dependencies. '
-                    f"Remove the parameter {signature.injected[0].name!r}, or run_in="
-                )
-            self.is_resolved = True
-        elif self._place == "process":  # by now the module that it is in has been executed
-            check_pickles(f"{self.kind} {self.key!r}", self.function)
-
-    def _warn_of_untyped_context(self) -> None:
-        for parameter in self.signature.parameters:
+        what = f"{self.kind} {self.key!r}"
+        if self.is_resolved:
+            if self._place == "process":  # by now the module that it is in has been executed
+                check_pickles(what, self.function)
+            return
+        self.build()
+        signature = self.signature
+        for parameter in signature.parameters:
             if hint := parameter.context_hint:
                 logger.warning(
                     "%s %r: the parameter %r has no type annotation, so clients see it as an argument. %s",
                     *(self.kind, self.key, parameter.name, hint),
                 )
+        hints = [(each.name, each.annotation, each.default) for each in signature.injected]
+        if any(hidden(annotation, default) for _, annotation, default in hints):
+            from .dependency_runner import Injection  # which few servers need
+
+            self._injection = Injection(what, hints)
+        else:
+            kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)
+            self._injected = tuple((name, kind) for name, kind in kinds if kind is not None)
+        if self._place is None and is_async_generator_function(self.function):
+            self._place = "loop"
+        self._is_async = signature.is_async and self._place is None
+        if self._place == "process" and signature.injected:
+            raise RegistrationError(
+                f'{what}: a function with run_in="process" gets no Context and no dependencies. '
+                f"Remove the parameter {signature.injected[0].name!r}, or run_in="
+            )
+        self.is_resolved = True
 
     @abstractmethod
     def build(self) -> None:
-        """Build arguments, schemas and completers from the signature."""
+        """Build arguments, schemas and completions from the signature."""
+
+    def _output_of_returns(self) -> Output | None:
+        try:
+            return Output.of(self.signature.returns)
+        except RegistrationError as error:
+            raise type(error)(f"{self.signature.name}: result: {error}") from error
+
+    @property
+    def origin(self) -> str:
+        """Module, name, file and line of the function, for error messages."""
+        function = inspect.unwrap(getattr(self.function, "func", self.function))
+        function = getattr(function, "__func__", function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        code = getattr(function, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}" if code else "defined elsewhere"
+        return f"{getattr(function, '__module__', '?')}.{name} ({place})"
+
+    # Hidden parameters
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """Dependency plans of the component's functions."""
+        self.resolve()
+        return () if self._injection is None else (self._injection,)
+
+    @property
+    def takes_context(self) -> bool:
+        """True if the function or one of its dependencies has a parameter for the Context."""
+        return any(injection.plan.takes_context for injection in self.injections) or bool(self._injected)
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """Lower-case names of the HTTP headers that `FromHeader` parameters read; empty before `resolve`."""
+        return frozenset() if self._injection is None else frozenset(self._injection.plan.headers)
+
+    @property
+    def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
+        """Functions that request input from the user before the function runs, one for each `Ask` parameter."""
+        self.resolve()
+        return [] if self._injection is None else self._injection.plan.questions
+
+    # Calls
 
     def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
         """Call the function within its limits: in the event loop if `async`, else in a worker thread or process.
@@ -180,17 +210,6 @@ class FunctionComponent(Component):
         slots = None if self._limits is None else self._limits.slots
         return run_limited(self._run(kwargs, call, make), call, CallLimits(seconds, slots))
 
-    @property
-    def headers(self) -> frozenset[str]:
-        """Lower-case names of the HTTP headers that `FromHeader` parameters read; empty before `resolve`."""
-        return frozenset() if self._injection is None else self._injection.headers
-
-    @property
-    def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
-        """Functions that request input from the user before the function runs, one for each `Ask` parameter."""
-        self.resolve()
-        return [] if self._injection is None else self._injection.questions
-
     async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
         if call.dialogue is not None:
             call.dialogue.begin()
@@ -221,24 +240,16 @@ class FunctionComponent(Component):
             call.dialogue.check_settled()
         return result
 
+    # Worker processes, which import the component by the name of its function
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes that a worker process needs; it reads the function's signature again."""
-        return {name: None if name in _LEFT_HERE else value for name, value in vars(self).items()}
+        return {name: None if name in _NOT_PICKLED else value for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the attributes in a worker process and read the signature again."""
         vars(self).update(state, is_resolved=False)
         self.resolve()
-
-    @property
-    def origin(self) -> str:
-        """Module, name, file and line of the function, for error messages."""
-        function = inspect.unwrap(getattr(self.function, "func", self.function))
-        function = getattr(function, "__func__", function)
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        code = getattr(function, "__code__", None)
-        place = f"{code.co_filename}:{code.co_firstlineno}" if code else "defined elsewhere"
-        return f"{getattr(function, '__module__', '?')}.{name} ({place})"
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._utils.errors import RegistrationError
-from .checks import check_is_function
-from .decorators import Build, Decorators
+from .decorators import Build, Decorators, check_is_function
 
 
 class _Mark:

@@ -10,9 +10,8 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from .._utils.errors import OutputError, RegistrationError
-from ..components.checks import json_object
-from ..components.options import ComponentOptions
-from ..components.tools import AnyTool, check_tool
+from ..components.base import ComponentOptions, json_object
+from ..components.tool import AnyTool, check_tool
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.specified import check_block

@@ -10,8 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .._utils.errors import INVALID_PARAMS, ProtocolError
-from ..components.component import Component, Listed
-from ..components.security_schemes import listed
+from ..components.base import Component, Listed, listed
 from ..execution.lifespan import Lifespans
 from ..identity.change import ListName
 from ..identity.principal import Principal
@@ -23,7 +22,7 @@ from .registry import CompositeCatalog
 from .visibility import Visibility
 
 if TYPE_CHECKING:
-    from ..components.resources import ResourceTemplate
+    from ..components.resource import ResourceTemplate
     from ..providers.lookup import Lookup, Offer
 
 logger = logging.getLogger(__name__)

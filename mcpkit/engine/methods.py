@@ -10,7 +10,7 @@ from typing_extensions import TypeIs
 
 from .._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .._utils.uris import normalized
-from ..components.component import Component, Listed, optional
+from ..components.base import Component, Listed, optional
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.threads import is_fatal
@@ -32,9 +32,9 @@ from .task_keeper import TaskKeeper
 
 if TYPE_CHECKING:
     from ..components.custom_methods import CustomMethod
-    from ..components.prompts import Prompt
-    from ..components.resources import Resource, ResourceTemplate
-    from ..components.tools import AnyTool
+    from ..components.prompt import Prompt
+    from ..components.resource import Resource, ResourceTemplate
+    from ..components.tool import AnyTool
     from ..content.values import ExtensionResult
     from ..providers.base import Kind
 

@@ -13,11 +13,9 @@ from typing_extensions import Self
 
 from .._utils.errors import MissingCapabilityError, RegistrationError
 from .._utils.listeners import Listeners
+from ..components.base import Component, access_of, capabilities, json_object
 from ..components.catalog import Catalog, CatalogOwner, Components
-from ..components.checks import capabilities, check_is_function, json_object
-from ..components.component import Component
-from ..components.decorators import Build, Decorators
-from ..components.options import Access, MethodOptions, access_of
+from ..components.decorators import Build, Decorators, MethodOptions, check_is_function
 from ..execution.lifespan import Lifespans
 from ..identity.change import Change
 from ..middleware.base import Middlewares
@@ -613,7 +611,7 @@ class Extension(Registry):
         return topic
 
     def _of_method(self, name: str, options: Json) -> Json:
-        access = access_of(f"method {name!r}", cast("MethodOptions", options)) or Access()
+        access = access_of(f"method {name!r}", cast("MethodOptions", options))
         also = capabilities(f"method {name!r}", access.requires_capabilities)
         access = replace(access, requires_capabilities=(self.capability, *also))
         others = {key: value for key, value in options.items() if key not in {"scopes", "access"}}

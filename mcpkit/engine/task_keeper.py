@@ -13,7 +13,7 @@ from ..requests.call import Call
 
 if TYPE_CHECKING:
     from .._utils.listeners import Listeners
-    from ..components.tools import AnyTool
+    from ..components.tool import AnyTool
     from ..identity.change import Change
     from .registry import Extension
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Protocol
 
-from ..components.component import Component
+from ..components.base import Component
 from ..identity.principal import Principal
 from ..requests.access import check_identified, shortfall
 from ..requests.call import Call

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from pydantic_core import from_json
 
 from .._utils.errors import ProtocolError, RegistrationError
-from ..components.component import Component
+from ..components.base import Component
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from ..protocol.revisions import METHODS

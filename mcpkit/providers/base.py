@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from .._utils.errors import RegistrationError
 from .._utils.listeners import Listeners
-from ..components.component import Component, Listed
+from ..components.base import Component, Listed
 from ..identity.change import Change, ListName
 
 if TYPE_CHECKING:

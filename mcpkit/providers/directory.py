@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._utils.errors import RegistrationError, ResourceNotFoundError
 from .._utils.installation import install_command
-from ..components.resources import ResourceTemplate
+from ..components.resource import ResourceTemplate
 from ..content import media_types
 from ..content.blocks import check_uri
 from ..content.media import File
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
     from watchfiles import Change as FileChange
 
-    from ..components.options import Access, ComponentOptions
+    from ..components.base import Access, ComponentOptions
 
 MAX_ENTRIES = 1000
 

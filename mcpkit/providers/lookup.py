@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from .._utils.uris import normalized_template, spellings, template_spellings
-from ..components.component import Listed
-from ..components.tools import AnyTool
+from ..components.base import Listed
+from ..components.tool import AnyTool
 from ..content.wording import described
 from ..context import Context
 from ..execution.lifespan import Lifespans

@@ -29,7 +29,7 @@ from ..requests.channel import OpenQuestions, Question, StandaloneChannel, repea
 from .store import LostError, TaskRecord, TaskWriter, TooLargeError
 
 if TYPE_CHECKING:
-    from ..components.tools import Tool
+    from ..components.tool import Tool
     from ..requests.call import Call
 
 logger = logging.getLogger(__name__)

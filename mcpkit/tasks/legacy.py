@@ -20,7 +20,7 @@ from .._utils.errors import (
     MalformedError,
     ProtocolError,
 )
-from ..components.tools import AnyTool, Tool
+from ..components.tool import AnyTool, Tool
 from ..execution.coroutines import within
 from ..options import TaskOptions
 from ..protocol import content, jsonrpc

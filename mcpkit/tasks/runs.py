@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic_core import from_json
 
 from .._utils.errors import INTERNAL_ERROR, BusyError, OutputError
-from ..components.tools import Tool
+from ..components.tool import Tool
 from ..execution.coroutines import see_through
 from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome

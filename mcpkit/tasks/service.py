@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._utils.errors import BusyError, MalformedError, MissingCapabilityError
-from ..components.tools import AnyTool, Tool
+from ..components.tool import AnyTool, Tool
 from ..engine.registry import Extension
 from ..identity.change import Change
 from ..identity.owner import digest_of, owner_of

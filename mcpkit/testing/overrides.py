@@ -23,7 +23,7 @@ def override(
     Raises:
         RegistrationError: No handler depends on `function`, or the arguments of the replacement cannot be filled.
     """
-    from ..components.injection.plan import overridden
+    from ..components.dependency_runner import overridden
 
     runtime = server.engine.runtime
     before = runtime.overrides

@@ -17,7 +17,7 @@ import pytest
 import mcpkit
 import mcpkit.requests.running
 from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
-from mcpkit.components.injection.plan import Injection
+from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
 from mcpkit.engine.chain import build_chain

@@ -13,13 +13,8 @@ import docstring_parser
 
 import mcpkit
 from mcpkit import Extension, Prompt, Resource, ResourceTemplate, Server, Tool
-from mcpkit.components.options import (
-    FunctionOptions,
-    MethodOptions,
-    PromptOptions,
-    ResourceOptions,
-    ToolOptions,
-)
+from mcpkit.components.base import FunctionOptions
+from mcpkit.components.decorators import MethodOptions, PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.extensions import CustomMethod
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
@@ -78,8 +73,9 @@ def test_decorators_have_the_options_of_their_components() -> None:
 
 
 def test_options_of_decorators_are_described() -> None:
-    source = Path(inspect.getfile(FunctionOptions)).read_text("utf-8")
-    for definition in ast.parse(source).body:
+    sources = {Path(inspect.getfile(options)) for options in (FunctionOptions, *OPTIONS)}
+    definitions = [each for source in sources for each in ast.parse(source.read_text("utf-8")).body]
+    for definition in definitions:
         if isinstance(definition, ast.ClassDef) and definition.name.endswith("Options"):
             for member, after in zip(definition.body, [*definition.body[1:], None], strict=True):
                 if isinstance(member, ast.AnnAssign) and definition.name != "ResultOptions":

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from ...auth.audiences import is_for
 from ...auth.discovery import protected_resource_urls
-from ...components.component import optional
+from ...components.base import optional
 from ...protocol.types import Json
 from ...transports.http.options import Settings as Options
 from ...transports.http.protection.bearer import challenge

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from ..._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
-from ...components.component import optional
+from ...components.base import optional
 from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE

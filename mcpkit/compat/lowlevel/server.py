@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 from ... import server as native
 from ..._utils.errors import MissingCapabilityError
 from ..._utils.version import __version__
-from ...components.component import optional
+from ...components.base import optional
 from ...options import ServerOptions, Timeouts
 from ...protocol.capabilities import SERVER_CAPABILITIES
 from ...protocol.eras import CacheHint

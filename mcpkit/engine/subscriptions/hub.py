@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from ..._utils.errors import BusyError
 from ..._utils.uris import normalized_template, spellings, template_spellings
-from ...components.checks import is_template
+from ...components.base import is_template
 from ...identity.change import Change, ListName
 from ...identity.principal import Principal
 from ..registry import CompositeCatalog

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..._utils.errors import ArgumentsError
 from ..._utils.uris import normalized
-from ...components.checks import is_template
+from ...components.base import is_template
 from ...identity.change import Change
 from ...identity.principal import Principal
 from ...providers.base import ProviderWatch
 from ..registry import CompositeCatalog
 
 if TYPE_CHECKING:
-    from ...components.resources import Resource, ResourceTemplate
+    from ...components.resource import Resource, ResourceTemplate
 
 logger = logging.getLogger(__name__)
 

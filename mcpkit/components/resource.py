@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import (
+    AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
@@ -13,11 +15,11 @@ from collections.abc import (
     Mapping,
     Sequence,
     Set,
-)
+)  # fmt: skip
 from dataclasses import is_dataclass
 from functools import partial
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from typing_extensions import Self, Unpack, is_typeddict
 
@@ -27,18 +29,75 @@ from ..identity.principal import Principal
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Json
 from ..requests.call import Call
-from .checks import check_media_type, check_members, check_size, check_text
-from .completion import Completable
-from .component import Listed, optional
+from .base import FunctionOptions, Listed, check_members, check_text, optional
+from .completion import Completable, Completers
 from .function import FunctionComponent, function_name
-from .options import Completers, FunctionOptions, WatchFunction
-from .watch import watched
+from .hidden_parameters import parameters_of, takes_principal
 
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
-_NEVER_IN_URIS = r'[\x00-\x20"<>\\^`{|}\x7f]'
+WatchFunction = Callable[..., AsyncGenerator[Any, None]]
+"""Async generator function that yields at each update."""
 
 
-class Resource(FunctionComponent, Listed):
+class AnyResource(FunctionComponent, Listed):
+    """Base class of resources and resource templates, with the options that both have."""
+
+    describes_arguments = False
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        key: str,
+        variables: Sequence[str],
+        name: str | None,
+        mime_type: Any,
+        annotations: Annotations | None,
+        cache: CacheHint | None,
+        watch: WatchFunction | None,
+        **options: Unpack[FunctionOptions],
+    ) -> None:
+        super().__init__(function, key, **options)
+        what = f"{self.kind} {key!r}"
+        if mime_type is not None and (not isinstance(mime_type, str) or "/" not in mime_type):
+            raise RegistrationError(
+                f"{what}: mime_type must be a media type such as text/plain, got {mime_type!r}"
+            )
+        if annotations is not None:
+            check_members(f"{what}: annotations", annotations, Annotations)
+        self.name = name if name is not None else function_name(function)
+        check_text(f"{what}: name", self.name)
+        self.mime_type: str | None = mime_type
+        self.listed_mime_type = self.mime_type
+        self.annotations = annotations
+        self.cache = cache
+        self.watch = watch
+        self.watched = watched(what, watch, variables)
+
+    def _check_parameters(self, variables: Sequence[str]) -> None:
+        """Raise for a required parameter without a variable in the URI."""
+        for each in self.signature.parameters:
+            if each.is_required and each.name not in variables:
+                remedy = each.context_hint or (
+                    f"Write {{{each.name}}} at its place in the URI, or give the parameter a default"
+                )
+                raise RegistrationError(
+                    f"{self.kind} {self.key!r} has no variable for the parameter {each.name!r}. {remedy}"
+                )
+        self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
+
+    def _described(self, **own: Any) -> Json:
+        return optional(
+            **own,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.listed_mime_type,
+            annotations=self.annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+
+class Resource(AnyResource):
     """A resource at a fixed URI, made from a function.
 
     Args:
@@ -65,7 +124,6 @@ class Resource(FunctionComponent, Listed):
 
     kind = "resource"
     wire = "Resource"
-    describes_arguments = False
 
     def __init__(
         self,
@@ -81,17 +139,12 @@ class Resource(FunctionComponent, Listed):
         **options: Unpack[FunctionOptions],
     ) -> None:
         _check_uri(uri)
-        _check_form(f"resource {uri!r}", mime_type, annotations)
-        check_size(f"resource {uri!r}", size)
-        self.watched = watched(f"resource {uri!r}", watch, ())
-        super().__init__(function, uri, **options)
-        self.name = name if name is not None else function_name(function)
-        check_text(f"{self.kind} {self.key!r}: name", self.name)
-        self.mime_type = self.listed_mime_type = mime_type
+        super().__init__(function, uri, (), name, mime_type, annotations, cache, watch, **options)
+        if size is not None and (type(size) is not int or size < 0):
+            raise RegistrationError(
+                f"resource {uri!r}: size must be a number of bytes of at least 0, got {size!r}"
+            )
         self.size = size
-        self.annotations = annotations
-        self.cache = cache
-        self.watch = watch
 
     @property
     def uri(self) -> str:
@@ -112,12 +165,11 @@ class Resource(FunctionComponent, Listed):
 
     def build(self) -> None:
         """Read the signature, which must not have required parameters."""
-        _check_filled(self, ())
-        self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
+        self._check_parameters(())
 
     def describe(self, revision: str) -> Json:
         """Return the `Resource` object of the specification, with fields of every protocol version."""
-        return _described(self, uri=self.key, size=self.size)
+        return self._described(uri=self.key, size=self.size)
 
     async def read(self, call: Call) -> Json:
         """Run the function and return a `ReadResourceResult` of the newest protocol version.
@@ -136,7 +188,7 @@ class Resource(FunctionComponent, Listed):
         return to_contents(value, self.key, self.mime_type)
 
 
-class ResourceTemplate(Completable):
+class ResourceTemplate(AnyResource, Completable):
     """Resources at the URIs of an RFC 6570 template, made from one function.
 
     Args:
@@ -181,10 +233,7 @@ class ResourceTemplate(Completable):
 
     kind = "resource template"
     wire = "ResourceTemplate"
-
     entries_inherit = True
-    """True if entries without a media type or a description take those of the template."""
-    describes_arguments = False
 
     def __init__(
         self,
@@ -206,21 +255,16 @@ class ResourceTemplate(Completable):
         check_text(f"resource template {uri_template!r}: URI", uri_template)
         self.template = UriTemplate(uri_template, unsafe=allow_unsafe)
         self._unsafe = allow_unsafe
-        _check_form(f"resource template {uri_template!r}", mime_type, annotations)
-        super().__init__(function, uri_template, complete, **options)
-        self.name = name if name is not None else function_name(function)
-        check_text(f"{self.kind} {self.key!r}: name", self.name)
-        self.mime_type = self.listed_mime_type = mime_type
-        self.annotations = annotations
-        self.cache = cache
+        super().__init__(
+            function, uri_template, self.template.names, name, mime_type, annotations, cache, watch, **options
+        )
+        self._complete = complete
         self.list_entries = list_entries
-        self.watch = watch
-        self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
         self.entries_parameter: str | None = None
         if list_entries is not None:
-            from .injection.principal import entries_parameter
-
-            self.entries_parameter = entries_parameter(f"resource template {uri_template!r}", list_entries)
+            self.entries_parameter = _principal_of_entries(
+                f"resource template {uri_template!r}", list_entries
+            )
         self.written = uri_template
 
     @property
@@ -236,13 +280,12 @@ class ResourceTemplate(Completable):
                 raise RegistrationError(
                     f"resource template {self.key!r}: the function has no parameter {variable!r} for {{{variable}}}"
                 )
-        _check_filled(self, self.template.names)
-        self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
+        self._check_parameters(self.template.names)
         super().build()
 
     def describe(self, revision: str) -> Json:
         """Return the `ResourceTemplate` object of the specification, with fields of every protocol version."""
-        return _described(self, uriTemplate=self.key)
+        return self._described(uriTemplate=self.key)
 
     def renamed(self, key: str) -> Self:
         """Return a copy with another template of the same variables.
@@ -265,15 +308,12 @@ class ResourceTemplate(Completable):
         """
         if self.list_entries is None:
             return
-        who = {} if self.entries_parameter is None else {self.entries_parameter: principal}
-        # Not the title, which hosts show in place of the name.
-        own = (
-            optional(mimeType=self.listed_mime_type, description=self.description)
-            if self.entries_inherit
-            else {}
-        )
-        for entry in self.list_entries(**who):
-            yield {**own, **entry, "uri": self.included_uri(entry["uri"])}
+        arguments = {} if self.entries_parameter is None else {self.entries_parameter: principal}
+        inherited: Json = {}
+        if self.entries_inherit:  # not the title, which hosts show in place of the name
+            inherited = optional(mimeType=self.listed_mime_type, description=self.description)
+        for entry in self.list_entries(**arguments):
+            yield {**inherited, **entry, "uri": self.included_uri(entry["uri"])}
 
     def included_uri(self, uri: str) -> str:
         """Return a URI of the registered template with the prefix of this copy.
@@ -309,17 +349,16 @@ class ResourceTemplate(Completable):
         return {"contents": await self.run(kwargs, call, make)}
 
 
-def _described(component: Resource | ResourceTemplate, **own: Any) -> Json:
-    return optional(
-        **own,
-        name=component.name,
-        title=component.title,
-        description=component.description,
-        mimeType=component.listed_mime_type,
-        annotations=component.annotations,
-        icons=component.icons,
-        _meta=component.meta,
-    )
+def _check_uri(uri: str) -> None:
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
+        raise RegistrationError(
+            f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
+        )
+    if found := re.search(r'[\x00-\x20"<>\\^`{|}\x7f]', uri):
+        raise RegistrationError(f"invalid resource URI {uri!r}: {found[0]!r} must be percent-encoded")
+
+
+# Media types in lists, from return types
 
 
 def _mime_type_of(returns: Any) -> str | None:
@@ -335,12 +374,20 @@ def _mime_type_of(returns: Any) -> str | None:
     # An author may have registered a renderer of a class, and its content has media types of its own.
     if not _is_a(kind, object) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
         return None
-    if _is_a(kind, str, bytes, bytearray):
-        return media_types.PLAIN_TEXT if _is_a(kind, str) else media_types.BINARY
-    if _is_a(kind, Sequence) and not _is_model(kind):
+    if _is_a(kind, str):
+        return media_types.PLAIN_TEXT
+    if _is_a(kind, bytes, bytearray):
+        return media_types.BINARY
+    is_model = (
+        (_is_a(kind, tuple) and hasattr(kind, "_fields"))
+        or is_typeddict(kind)
+        or is_dataclass(kind)
+        or hasattr(kind, "__pydantic_core_schema__")
+    )
+    if _is_a(kind, Sequence) and not is_model:
         items = get_args(returns)  # a `list` without brackets may hold content
         return media_types.JSON if items and all(map(_is_data, items)) else None
-    return media_types.JSON if _is_a(kind, Mapping, Set) or _is_model(kind) else None
+    return media_types.JSON if is_model or _is_a(kind, Mapping, Set) else None
 
 
 def _is_a(kind: Any, *classes: Any) -> bool:
@@ -348,47 +395,90 @@ def _is_a(kind: Any, *classes: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, classes)
 
 
-def _is_model(kind: Any) -> bool:
-    return (
-        (_is_a(kind, tuple) and hasattr(kind, "_fields"))
-        or is_typeddict(kind)
-        or is_dataclass(kind)
-        or hasattr(kind, "__pydantic_core_schema__")
-    )
-
-
 def _is_data(item: Any) -> bool:
     """Return whether list items of a type are data, and not content with a media type of its own."""
     if get_origin(item) in (Union, UnionType):
         return all(map(_is_data, get_args(item)))
-    found = _mime_type_of(item)
-    return item in (..., int, float, bool, type(None)) or (
-        found is not None and found != "application/octet-stream"
-    )
+    if item in (..., int, float, bool, type(None)):
+        return True
+    return _mime_type_of(item) not in {None, "application/octet-stream"}
 
 
-def _check_filled(component: Resource | ResourceTemplate, names: Collection[str]) -> None:
-    """Raise for a required parameter without a variable in the URI."""
-    for each in component.signature.parameters:
-        if each.is_required and each.name not in names:
-            cure = each.context_hint or (
-                f"Write {{{each.name}}} at its place in the URI, or give the parameter a default"
-            )
-            raise RegistrationError(
-                f"{component.kind} {component.key!r} has no variable for the parameter {each.name!r}. {cure}"
-            )
+# Parameters of `watch=` and `list_entries=`
 
 
-def _check_uri(uri: str) -> None:
-    if not re.match(_SCHEME, uri):
+class Watched(NamedTuple):
+    """Parameters of a `watch=` function.
+
+    Attributes:
+        variables: Variables of the URI template that it takes. Without any, it watches all URIs at once.
+        principal: Parameter that receives the subscribed principal; it then runs once for each. None runs it for all.
+    """
+
+    variables: tuple[str, ...] = ()
+    principal: str | None = None
+
+
+def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:
+    """Return the parameters of a `watch=` function.
+
+    Args:
+        what: Component, for messages.
+        watch: The function, or None.
+        variables: Names of the template's variables; empty for a fixed URI.
+
+    Raises:
+        RegistrationError: It is not an async generator function, or has a parameter without a value.
+    """
+    if watch is None:
+        return Watched()
+    if not inspect.isasyncgenfunction(watch):
         raise RegistrationError(
-            f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
+            f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
         )
-    if found := re.search(_NEVER_IN_URIS, uri):
-        raise RegistrationError(f"invalid resource URI {uri!r}: {found[0]!r} must be percent-encoded")
+    parameters = parameters_of(watch)
+    principal = next((p.name for p in parameters if takes_principal(p, variables)), None)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return Watched(tuple(name for name in variables if name != principal), principal)
+    named = [p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}]
+    taken = tuple(name for name in named if name in variables and name != principal)
+    for parameter in parameters:
+        if _is_required(parameter) and parameter.name not in taken and parameter.name != principal:
+            known = f"; its variables are {', '.join(variables)}" if variables else ""
+            raise RegistrationError(
+                f"{what}: no value for the parameter {parameter.name!r} of watch={known}. Remove it, or annotate it "
+                "as `Principal` for the subscribed user"
+            )
+    return Watched(taken, principal)
 
 
-def _check_form(what: str, mime_type: str | None, annotations: Annotations | None) -> None:
-    check_media_type(what, mime_type)
-    if annotations is not None:
-        check_members(f"{what}: annotations", annotations, Annotations)
+def _principal_of_entries(what: str, entries: Any) -> str | None:
+    """Return the parameter of `list_entries=` that receives the principal, or None.
+
+    Raises:
+        RegistrationError: It is not a function, or `async`, or has another required parameter.
+    """
+    if not callable(entries) or inspect.iscoroutinefunction(entries):
+        raise RegistrationError(
+            f"{what}: list_entries= must be a function that is not async, as it is called in a worker thread; "
+            f"got {entries!r}"
+        )
+    parameters = parameters_of(entries)
+    principal = next((p.name for p in parameters if takes_principal(p)), None)
+    required = list(filter(_is_required, parameters))
+    if principal is None and len(required) == 1:
+        only = required[0]
+        if only.annotation is only.empty and only.kind is not only.POSITIONAL_ONLY:
+            return only.name
+    for parameter in required:
+        if parameter.name != principal:
+            raise RegistrationError(
+                f"{what}: no value for the parameter {parameter.name!r} of list_entries=. "
+                "It takes no parameter, or the principal: `def entries(user: Principal)`"
+            )
+    return principal
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_variadic = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    return parameter.default is parameter.empty and not is_variadic

@@ -17,10 +17,11 @@ from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..requests.call import Call
-from .completion import Completable
-from .component import optional
+from .base import FunctionOptions, optional
+from .completion import Completable, Completers
 from .function import function_name
-from .options import Completers, FunctionOptions
+
+_ROLES = ("user", "assistant")
 
 
 class Prompt(Completable):
@@ -134,31 +135,26 @@ def to_messages(value: Any) -> list[Json]:
 
 
 def _messages(part: Any, place: str) -> list[Json]:
+    """Return the messages of one part of the value: one for each content block."""
+    role = "user"
     if isinstance(part, Message):
         role, blocks = part.role, to_content(part.content, f"{place}.content")
-    elif is_object(part) and _is_message(part):
-        _check_message(part, place)
-        role, blocks = part["role"], _blocks(part["content"], f"{place}.content")
+    # A dict is a message, or data: a role that is none of ours makes it data, unless there is content too.
+    elif is_object(part) and (
+        part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
+    ):
+        role = part["role"]
+        if role not in _ROLES:
+            hint = '. Put the text of a system prompt into a message of the "user"' * (role == "system")
+            raise OutputError(f'{place}.role: expected "user" or "assistant", got {shown(role)}{hint}')
+        if "content" not in part:
+            raise OutputError(f"{place}.content: expected text or other content, but it is missing")
+        if others := [name for name in part if name not in ("role", "content")]:
+            raise OutputError(f'{place}.{others[0]}: unknown key. A message has "role" and "content"')
+        blocks = _blocks(part["content"], f"{place}.content")
     else:
-        role, blocks = "user", to_content(part, place)
+        blocks = to_content(part, place)
     return [{"role": role, "content": block} for block in blocks]
-
-
-def _is_message(part: Json) -> bool:
-    """Return whether a dict is a message, and not data with the same keys."""
-    return part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
-
-
-def _check_message(message: Json, place: str) -> None:
-    if message["role"] not in _ROLES:
-        hint = '. Put the text of a system prompt into a message of the "user"' * (
-            message["role"] == "system"
-        )
-        raise OutputError(f'{place}.role: expected "user" or "assistant", got {shown(message["role"])}{hint}')
-    if "content" not in message:
-        raise OutputError(f"{place}.content: expected text or other content, but it is missing")
-    if others := [name for name in message if name not in ("role", "content")]:
-        raise OutputError(f'{place}.{others[0]}: unknown key. A message has "role" and "content"')
 
 
 def _blocks(content: Any, place: str) -> list[Json]:
@@ -172,6 +168,3 @@ def _blocks(content: Any, place: str) -> list[Json]:
         raise OutputError(f"{place}.type: expected one of {', '.join(BLOCKS)}, got {shown(kind)}")
     check_block(content, place)
     return [json_value(content, place)]
-
-
-_ROLES = ("user", "assistant")

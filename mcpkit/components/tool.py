@@ -4,36 +4,132 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
+from pydantic_core import to_json
 from typing_extensions import Self, Unpack
 
 from .._utils.errors import HandlerError, OutputError, ProtocolError, RegistrationError
+from .._utils.numbers import check_count, check_seconds
 from ..content.data import json_of, json_value, text_of
 from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from ..content.wording import unreadable
-from ..options import check_group
+from ..options import Options, check_bool, check_group
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
 from ..requests.call import Call
 from ..requests.handlers import check_name
 from ..schema import Arguments, MirroredParameter, Output
-from .checks import check_members
-from .component import Listed, optional
+from .base import Access, FunctionOptions, Listed, check_members, optional
 from .function import FunctionComponent, function_name
-from .options import FunctionOptions, ResultOptions
 
-if TYPE_CHECKING:
-    from .task import Task
-
-_STRUCTURES = (dict, list)
-_SMALL = 2**63
+_CREDENTIALS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+
+# Options
+
+TextOf = Literal["json", "none"] | Callable[[Any], str]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ResultOptions(Options):
+    """Form of a tool's result: `@server.tool(result=ResultOptions(text="none"))`.
+
+    Attributes:
+        structured: Whether structured content and an output schema are sent.
+        text: The text beside structured content: `json` (the same data), `none`, or a function that returns a text
+            for the function's value.
+
+    Raises:
+        TypeError: There is no such option, or it has the wrong type.
+        ValueError: `text` is another word.
+    """
+
+    structured: bool = True
+    text: TextOf = "json"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_bool("ResultOptions(structured=...)", self.structured)
+        if self.text not in ("json", "none") and not callable(self.text):
+            raise ValueError(
+                f'ResultOptions(text=...) must be "json", "none" or a function, got {self.text!r}'
+            )
+
+
 DEFAULT_RESULT = ResultOptions()
+
+Rerun = Literal["safe", "never"]
+
+
+class Task(NamedTuple):
+    """Options for calls that run as tasks: `@server.tool(task=Task(timeout=600))`.
+
+    A task outlives its connection. A client that supports tasks gets a handle at once and fetches the result later.
+    Other clients wait for the result in the response, unless `required` is true.
+
+    Attributes:
+        timeout: Seconds that one task may run in all, without the time that it waits for input of the user.
+        result_ttl: Seconds for which the result is kept.
+        rerun: Whether a task is run again when its process ended: `safe` runs the function from the start; `never`
+            fails the task, and it is unknown whether its work was done. None is `safe` when the annotations declare
+            the tool idempotent or read-only, else `never`.
+        attempts: Number of runs that may end with their process before the task fails.
+        required: Whether clients that do not support tasks are refused.
+
+    Raises:
+        RegistrationError: A value is out of range. The message has its name. Raised when the tool is registered.
+    """
+
+    timeout: float = 3600.0
+    result_ttl: float = 86400.0
+    rerun: Rerun | None = None
+    attempts: int = 3
+    required: bool = False
+
+    def reruns(self, annotations: ToolAnnotations | None) -> Rerun:
+        """Return whether a tool is run again when its process ended: `safe` or `never`.
+
+        Args:
+            annotations: Annotations of the tool.
+        """
+        if self.rerun is not None:
+            return self.rerun
+        hints = annotations or {}
+        return "safe" if hints.get("idempotentHint") or hints.get("readOnlyHint") else "never"
+
+
+def _checked_task(what: str, task: object) -> Task | None:
+    """Return the checked value of `task=`; None when calls are never tasks."""
+    if task is None or task is False:
+        return None
+    if task is True:
+        return Task()
+    if not isinstance(task, Task):
+        raise RegistrationError(
+            f"{what}: task= must be True or a Task, such as Task(timeout=600), got {task!r}"
+        )
+    try:
+        check_seconds("timeout", task.timeout)
+        check_seconds("result_ttl", task.result_ttl)
+        check_count("attempts", task.attempts)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{what}: task=Task(...): {error}") from None
+    if task.rerun not in {"safe", "never", None}:
+        raise RegistrationError(f'{what}: task=Task(rerun=...) must be "safe" or "never", got {task.rerun!r}')
+    if type(task.required) is not bool:
+        raise RegistrationError(
+            f"{what}: task=Task(required=...) must be True or False, got {task.required!r}"
+        )
+    return task
+
+
+# Tools
 
 
 class AnyTool(Listed):
@@ -96,7 +192,7 @@ class AnyTool(Listed):
         Raises:
             RegistrationError: The name is invalid.
         """
-        check_tool_name(key)
+        check_tool(key, None)
         return super().renamed(key)
 
     def describe(self, revision: str) -> Json:
@@ -105,6 +201,9 @@ class AnyTool(Listed):
         annotations = self.annotations
         if self.title is not None and not knows(revision, "Tool", "title"):
             annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
+        execution: Json | None = None
+        if self.task is not None and revision == TASKS_IN_CORE:
+            execution = {"taskSupport": "required" if self.task.required else "optional"}
         return optional(
             name=self.key,
             title=self.title,
@@ -112,16 +211,10 @@ class AnyTool(Listed):
             inputSchema=input_schema,
             outputSchema=output_schema,
             annotations=annotations,
-            execution=self._execution if revision == TASKS_IN_CORE else None,
+            execution=execution,
             icons=self.icons,
             _meta=self.meta,
         )
-
-    @property
-    def _execution(self) -> Json | None:
-        if self.task is None:
-            return None
-        return {"taskSupport": "required" if self.task.required else "optional"}
 
 
 class Tool(FunctionComponent, AnyTool):
@@ -147,6 +240,8 @@ class Tool(FunctionComponent, AnyTool):
         TypeError: There is no such option.
     """
 
+    _option_groups: ClassVar[Mapping[str, type[Options]]] = {"access": Access, "result": ResultOptions}
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -162,29 +257,26 @@ class Tool(FunctionComponent, AnyTool):
         name = name if name is not None else function_name(function)
         check_tool(name, annotations)
         super().__init__(function, name, **options)
+        what = f"tool {name!r}"
         if result is None:
             result = DEFAULT_RESULT
-        check_group(f"tool {name!r}: result", result, ResultOptions)
+        check_group(f"{what}: result", result, ResultOptions)
         if callable(result.text) and options.get("run_in") == "process":
-            check_name(f"tool {name!r}: text of the result", result.text)
+            check_name(f"{what}: text of the result", result.text)
         self.annotations = annotations
         self.text = result.text
-        if task is not None:
-            from .task import task_of  # which few servers need
-
-            self.task = task_of(f"tool {name!r}", task)
+        self.task = _checked_task(what, task)
         self.is_structured = result.structured
         if output_schema is not None and not result.structured:
             raise RegistrationError(
-                f"tool {name!r}: output_schema= needs structured content, and ResultOptions(structured=False) sends "
+                f"{what}: output_schema= needs structured content, and ResultOptions(structured=False) sends "
                 "none. Remove one of the two"
             )
         self._input_schema = input_schema
         self.describes_arguments = input_schema is None
         self._output_schema = output_schema
-        self._drops_unknown = False
-        self._arguments: Arguments | None = None
         self._output: Output | None = None
+        self._drops_unknown = False
 
     def drop_unknown_arguments(self) -> None:
         """Ignore unknown arguments, unless the tool's own JSON Schema or `**kwargs` accept them."""
@@ -199,10 +291,33 @@ class Tool(FunctionComponent, AnyTool):
                 which tasks do not store.
         """
         super().resolve()
-        if self.task is not None:
-            from .task import check_headers
+        if self.task is not None and (secrets := sorted(self.headers & _CREDENTIALS)):
+            raise RegistrationError(
+                f"tool {self.key!r}: a task does not store credentials, so FromHeader({secrets[0]!r}) is always "
+                "empty in it. Use ctx.principal, or remove task="
+            )
 
-            check_headers(f"tool {self.key!r}", self.headers)
+    def build(self) -> None:
+        """Build the input schema and the output schema from the type hints."""
+        if self._output_schema is not None:
+            try:
+                self._output = Output.explicit(self._output_schema)
+            except RegistrationError as error:
+                raise type(error)(f"tool {self.key!r}: {error}") from error
+        elif self.is_structured:
+            self._output = self._output_of_returns()
+        if self._input_schema is None:
+            self._arguments = Arguments.of(self.signature, drops_unknown=self._drops_unknown)
+            return
+        from ..schema import explicit
+
+        arguments = explicit.arguments(self._input_schema, drops_unknown=self._drops_unknown)
+        if (count := len(self.signature.parameters)) != 1:
+            raise RegistrationError(
+                f"tool {self.key!r} has an input_schema, so its function receives the arguments as one dict. "
+                f"Give it exactly one parameter besides the Context, not {count}"
+            )
+        self._arguments = arguments
 
     @property
     def arguments(self) -> Arguments:
@@ -217,31 +332,10 @@ class Tool(FunctionComponent, AnyTool):
         """Arguments that clients repeat in HTTP headers."""
         return self.arguments.mirrored
 
-    def build(self) -> None:
-        """Build the input schema and the output schema from the type hints."""
-        signature = self.signature
-        if self._output_schema is not None:
-            try:
-                self._output = Output.explicit(self._output_schema)
-            except RegistrationError as error:
-                raise type(error)(f"tool {self.key!r}: {error}") from error
-        elif self.is_structured:
-            try:
-                self._output = Output.of(signature.returns)
-            except RegistrationError as error:
-                raise type(error)(f"{signature.name}: result: {error}") from error
-        if self._input_schema is None:
-            self._arguments = Arguments.of(signature, drops_unknown=self._drops_unknown)
-            return
-        from ..schema import explicit
-
-        arguments = explicit.arguments(self._input_schema, drops_unknown=self._drops_unknown)
-        if len(signature.parameters) != 1:
-            raise RegistrationError(
-                f"tool {self.key!r} has an input_schema, so its function receives the arguments as one dict. "
-                f"Give it exactly one parameter besides the Context, not {len(signature.parameters)}"
-            )
-        self._arguments = arguments
+    @property
+    def is_wrapped(self) -> bool:
+        """True if protocol versions that only allow objects as structured content get `{"result": value}`."""
+        return self._output is not None and self._output.is_wrapped
 
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return the input schema and the output schema (or None), as lists of a protocol version show them.
@@ -253,11 +347,7 @@ class Tool(FunctionComponent, AnyTool):
             return schema, None
         return schema, output.object_schema if revision in OBJECTS_ONLY else output.schema
 
-    @property
-    def is_wrapped(self) -> bool:
-        """True if protocol versions that only allow objects as structured content get `{"result": value}`."""
-        output = self._output
-        return output is not None and output.is_wrapped
+    # Calls
 
     def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
         """Validate the arguments and run the function.
@@ -307,80 +397,63 @@ class Tool(FunctionComponent, AnyTool):
                 if isinstance(value, ToolResult)
                 else cast("ExtensionResult", value)
             )
-        output = self._output
-        if output is not None:
-            return self._structured(value, output.dump(value))
-        if not is_json(value):
-            return self._render_any(value)
-        if type(value) not in _STRUCTURES or not self.is_structured:
-            return {"content": to_content(value)}
-        return self._structured(value, value)
+        if self._output is not None:
+            data = self._output.dump(value)
+        else:
+            data = value
+            if not is_json(value):
+                from ..content.reading import unrolled
 
-    def _render_any(self, value: Any) -> Json:
-        """Return the result for a value that is not JSON and has no output schema."""
-        from ..content.reading import unrolled
-
-        value = unrolled(value)
-        if not self.is_structured or holds_content(value):
-            return {"content": to_content(value)}
-        data = json_value(value)
-        if type(data) not in _STRUCTURES:
-            return {"content": to_content(data)}
-        return self._structured(value, data)
-
-    def _structured(self, value: Any, data: Any) -> Json:
+                value = unrolled(value)
+                if not self.is_structured or holds_content(value):
+                    return {"content": to_content(value)}
+                data = json_value(value)
+            if not self.is_structured or type(data) not in (dict, list):
+                return {"content": to_content(data)}
         if self.text != "json":
-            return {"content": self._content_of(value, data), "structuredContent": data}
+            return {"content": self._text_content(value, data), "structuredContent": data}
+        data_json = b""
         if type(data) is str:
-            if len(data) >= LONG:
-                return RepetitiveResult(data, json_of(data), data)
             text = data
-        elif type(data) is int and -_SMALL < data < _SMALL:
+        elif type(data) is int and -(2**63) < data < 2**63:
             text = repr(data)  # which is its JSON
         else:
             data_json = json_of(data)
             text = data_json.decode()
-            if len(data_json) >= LONG:
-                return RepetitiveResult(data, data_json, text)
+        if len(text) >= LONG:
+            return RepetitiveResult(data, data_json or json_of(data), text)
         return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
-    def _content_of(self, value: Any, data: Any) -> list[Json]:
+    def _text_content(self, value: Any, data: Any) -> list[Json]:
+        """Return the content beside structured content."""
         if self.text == "json":
             return [{"type": "text", "text": text_of(data)}]
-        if callable(self.text):
-            return to_content(self._text(value))
-        return []
-
-    def _text(self, value: Any) -> Any:
-        assert callable(self.text)
+        if not callable(self.text):
+            return []
         try:
-            return self.text(value)
+            text = self.text(value)
         except (OutputError, HandlerError, ProtocolError):
             raise
         except Exception as error:
             raise OutputError(unreadable("the text of its result", error)) from error
+        return to_content(text)
 
     def _render_result(self, value: ToolResult) -> Json:
-        result: Json = {}
-        structured = value.structured
-        has_structured = structured is not ToolResult.ABSENT
-        if self._output is not None and not has_structured and not value.is_error:
+        output = None if value.is_error else self._output
+        has_data = value.structured is not ToolResult.ABSENT
+        if output is not None and not has_data:
             raise OutputError(
                 "its return type declares structured content, and the ToolResult has none. Pass "
                 "structured= to ToolResult"
             )
-        if has_structured:
-            structured = (
-                self._output.dump(structured)
-                if self._output and not value.is_error
-                else json_value(structured)
-            )
-        if value.content is None:
-            result["content"] = self._content_of(value.structured, structured) if has_structured else []
-        else:
+        result: Json = {"content": []}
+        if has_data:
+            data = json_value(value.structured) if output is None else output.dump(value.structured)
+            result["structuredContent"] = data
+        if value.content is not None:
             result["content"] = to_content(value.content)
-        if has_structured:
-            result["structuredContent"] = structured
+        elif has_data:
+            result["content"] = self._text_content(value.structured, result["structuredContent"])
         if value.is_error:
             result["isError"] = True
         if value.meta:
@@ -388,24 +461,25 @@ class Tool(FunctionComponent, AnyTool):
         return result
 
 
+# Checks that tools without a function share
+
+
 def check_tool(name: Any, annotations: ToolAnnotations | None) -> None:
-    """Check the name and the annotations of a tool.
+    """Check the name of a tool (server/tools, "Tool Names") and its annotations.
 
     Raises:
         RegistrationError: The name is invalid, or the annotations have an unknown member.
-    """
-    check_tool_name(name)
-    if annotations is not None:
-        check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
-
-
-def check_tool_name(name: Any) -> None:
-    """Check a tool name against the specification (server/tools, "Tool Names").
-
-    Raises:
-        RegistrationError: The name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RegistrationError(
             f"invalid tool name {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ - and ."
         )
+    if annotations is not None:
+        check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
+
+
+def digest_of(schema: Mapping[str, Any]) -> str:
+    """Return a digest of a tool's input schema, 16 hexadecimal characters."""
+    import hashlib
+
+    return hashlib.sha256(to_json(schema)).hexdigest()[:16]

@@ -1,0 +1,444 @@
+"""Base classes of registered components: options, access rules, and the form in lists.
+
+Hosts drop a whole list for one wrong member, so all values are checked at registration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    TypeGuard,
+    TypeVar,
+)
+
+from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
+from typing_extensions import Self, TypedDict
+
+from .._utils.errors import RegistrationError
+from .._utils.signatures import unknown_option
+from ..content.data import check_sendable
+from ..identity.principal import Principal
+from ..identity.scopes import scope_names
+from ..identity.visibility import check_visible, says
+from ..options import Options, check_bool
+from ..protocol.capabilities import capability_path
+from ..protocol.revisions import knows, narrow
+from ..protocol.types import Icon, Json
+from ..requests.limits import CallLimits
+
+if TYPE_CHECKING:
+    from ..execution.lifespan import Lifespans
+    from ..requests.call import Runtime
+    from .dependency_runner import Injection
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+# Options
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Access(Options):
+    """Rules for who may see and use a component: `@server.tool(access=Access(visible=is_member))`.
+
+    Attributes:
+        scopes: Scopes that a call needs, one name or a list. The component is listed without them; a call that lacks
+            one is challenged before the function runs (403, basic/authorization). `scopes=` of the decorator is short
+            for it.
+        optional_scopes: Scopes that the function may demand while it runs, by `ctx.require_scopes`. The response does
+            not begin before it does.
+        visible: Function of the request's principal that returns whether the component is listed and can be used;
+            None shows it to every client.
+        allow_anonymous: Whether a protected server serves the component to requests without an access token.
+        requires_capabilities: Client capabilities that a call needs, such as `sampling` (`ctx.client.supports`).
+
+    Raises:
+        TypeError: There is no such option, or it has the wrong type.
+        RegistrationError: A scope is not a scope of OAuth, or `allow_anonymous` is combined with `scopes`.
+    """
+
+    scopes: str | Collection[str] = ()
+    optional_scopes: str | Collection[str] = ()
+    visible: Callable[[Principal], bool] | None = None
+    allow_anonymous: bool = False
+    requires_capabilities: str | Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        scope_names("Access(scopes=...)", self.scopes)
+        scope_names("Access(optional_scopes=...)", self.optional_scopes)
+        check_bool("Access(allow_anonymous=...)", self.allow_anonymous)
+        check_visible("Access(visible=...)", self.visible)
+        if self.allow_anonymous and self.scopes:
+            raise RegistrationError(
+                "Access(allow_anonymous=True) serves requests without a token, and scopes= needs one. Remove one of "
+                "the two, or use optional_scopes= for what only some calls need"
+            )
+
+
+_UNRESTRICTED = Access()
+
+
+class ComponentOptions(TypedDict, total=False):
+    """Options of every component."""
+
+    title: str | None
+    """Display name."""
+    description: str | None
+    """Description for clients and models; None takes the summary and body of the docstring."""
+    icons: Sequence[Icon] | None
+    """Icons that a host may show."""
+    meta: Mapping[str, Any] | None
+    """The `_meta` of the entry in lists."""
+    tags: Collection[str]
+    """Tags for `server.enable(tags=...)` and `server.disable(tags=...)`; not sent to clients."""
+    scopes: str | Collection[str]
+    """Scopes that a call needs: short for `access=Access(scopes=...)`."""
+    access: Access | None
+    """Rules for the clients that may see and use the component."""
+    timeout: float | None
+    """Time limit of a call in seconds; None for no limit. The default is `Timeouts.call` of the server."""
+    max_concurrency: int | None
+    """Number of calls that run at a time; None for no limit. Others wait in order of arrival."""
+
+
+class FunctionOptions(ComponentOptions, total=False):
+    """Options of every component that is a function."""
+
+    run_in: Literal["thread", "process", "loop"] | None
+    """Place where a function that is not `async` runs: a worker `thread` (default); a worker `process`, which is killed
+    when the call is cancelled or times out; or the event `loop`, where it must not block."""
+
+
+def access_of(what: str, options: ComponentOptions) -> Access:
+    """Return the access rules among the options of a component.
+
+    Args:
+        what: The component, for messages.
+        options: Its options.
+
+    Raises:
+        TypeError: `access` is no `Access`, or scopes are given twice.
+    """
+    access = options.get("access")
+    if access is not None and not isinstance(access, Access):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        raise TypeError(f"{what}: access must be Access(...), got {access!r}")
+    if access is not None and "scopes" in options:
+        raise TypeError(f"{what}: scopes= and access= are both given. Write Access(scopes=...) alone")
+    if scopes := options.get("scopes"):
+        return Access(scopes=scope_names(f"{what}: scopes=", scopes))
+    return access or _UNRESTRICTED
+
+
+# Components
+
+
+class Component(ABC):
+    """Base class of tools, resources, resource templates, prompts and custom methods.
+
+    Args:
+        key: Name, or URI (template) of a resource.
+        options: Options of the component, see `ComponentOptions`.
+
+    Attributes:
+        kind: Kind of component in messages: `tool`, `resource`, `resource template`, `prompt` or `method`.
+        allowed: Names of the options that every component of the class accepts.
+        key: Name, or URI (template) of a resource. Clients use it in requests, and `remove` takes it.
+        title: Display name, or None.
+        icons: Icons that a host may show, or None.
+        meta: `_meta` of the entry in lists, or None.
+        tags: Words by which `enable` and `disable` select the component; not sent to clients.
+        requires: Client capabilities that a call needs.
+        visible: Function that returns whether a principal may see and use the component; None for every principal.
+        scopes: Scopes that a call needs.
+        optional_scopes: Scopes that the function may demand, by `ctx.require_scopes`.
+        is_guarded: Whether it has `scopes` or `optional_scopes`.
+        is_anonymous: Whether a protected server serves it without an access token.
+        is_enabled: Whether clients can see and use it.
+        position: Place in the order of registration; 0 before it is registered.
+        home: Lifespans of the innermost server that the component was registered with, for `ctx.state`; None takes
+            those of the server that runs it.
+    """
+
+    kind: ClassVar[str]
+    allowed: ClassVar[Iterable[str]] = ComponentOptions.__annotations__
+    _option_groups: ClassVar[Mapping[str, type[Options]]] = {"access": Access}
+
+    def __init__(self, key: str, options: ComponentOptions) -> None:
+        what = f"{self.kind} {key!r}"
+        check_sendable(what, "URI" if self.kind == "resource" else "name", key)
+        if options:
+            self._check_options(what, options)
+        icons = options.get("icons")
+        self.key = key
+        self.title = options.get("title")
+        self._description = options.get("description")
+        self.icons = list(icons) if icons else None
+        self.meta = json_object(f"{what}: meta", options.get("meta")) or None
+        self.tags = frozenset(options.get("tags", ()))
+        access = access_of(what, options) if options else _UNRESTRICTED
+        self.requires = capabilities(what, access.requires_capabilities)
+        self.visible = access.visible
+        self.scopes = scope_names(what, access.scopes)
+        self.optional_scopes = scope_names(what, access.optional_scopes)
+        self.is_guarded = bool(self.scopes or self.optional_scopes)
+        self.is_anonymous = access.allow_anonymous
+        self.is_enabled = True
+        self.position = 0
+        self.home: Lifespans | None = None
+        self._limits: CallLimits | None = CallLimits.of(what, options) if options else None
+
+    def _check_options(self, what: str, options: ComponentOptions) -> None:
+        if unknown := sorted(options.keys() - set(self.allowed)):
+            own = [
+                p.name for p in inspect.signature(type(self)).parameters.values() if p.kind is p.KEYWORD_ONLY
+            ]
+            raise TypeError(unknown_option(what, unknown[0], [*own, *self.allowed], self._option_groups))
+        check_text(f"{what}: title", options.get("title"))
+        check_text(f"{what}: description", options.get("description"))
+        check_icons(what, options.get("icons"))
+        if isinstance(tags := options.get("tags"), str):
+            raise RegistrationError(
+                f"{what}: tags must be a set of words, got one string. Write tags={{{tags!r}}}"
+            )
+
+    @property
+    def description(self) -> str | None:
+        """Description for models and users, or None."""
+        return self._description
+
+    def is_visible(self, principal: Principal) -> bool:
+        """Return whether a principal may see and use the component.
+
+        An exception in `visible` is logged and hides the component.
+
+        Args:
+            principal: Principal of the request.
+        """
+        return self.visible is None or says(self.visible, principal, "visible= of %r %s: it is hidden", self)
+
+    @property
+    @abstractmethod
+    def takes_context(self) -> bool:
+        """True if the component receives a Context, and so may send log messages."""
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """Dependency plans of the component's functions."""
+        return ()
+
+    def resolve(self) -> None:  # noqa: B027 - there may be nothing to read
+        """Read type hints and build schemas, on the first call.
+
+        Raises:
+            RegistrationError: The definition cannot be served, or a forward reference cannot be resolved yet
+                (`schema.UnresolvedHint`); a later call tries again.
+        """
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy with another name or URI.
+
+        Args:
+            key: Name or URI of the copy.
+        """
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), key=key)
+        return twin
+
+    @property
+    def origin(self) -> str:
+        """Module and class or function that defines the component, for error messages."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
+    def __repr__(self) -> str:
+        """Show kind and key."""
+        return f"<{self.kind} {self.key!r}>"
+
+
+# Entries of lists
+
+
+class Listed(Component):
+    """A component that is an entry of a list: `tools/list`, `resources/list` and so on.
+
+    Attributes:
+        wire: Name of the entry in the specification.
+    """
+
+    wire: ClassVar[str]
+
+    def listed(self, revision: str) -> Json:
+        """Return the entry of the component in lists of a protocol version.
+
+        Args:
+            revision: Protocol version. Fields that it does not define are left out.
+        """
+        self.resolve()
+        return narrow(self.wire, self.describe(revision), revision)
+
+    @abstractmethod
+    def describe(self, revision: str) -> Json:
+        """Return the entry with fields of every protocol version; `listed` removes those that `revision` lacks.
+
+        Args:
+            revision: Protocol version.
+        """
+
+
+def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
+    """Return the list entry of a component; for a tool of a protected server, with `securitySchemes` in its `_meta`.
+
+    Hosts such as ChatGPT read there whether a tool needs a login, and its scopes. The form is that of OpenAI's Apps
+    SDK. A value that the author set stays.
+
+    Args:
+        component: The listed component.
+        revision: Protocol version of the list.
+        runtime: The runtime of the server.
+    """
+    entry = component.listed(revision)
+    if not runtime.is_protected or component.kind != "tool" or not knows(revision, "Tool", "_meta"):
+        return entry
+    login: Json = {"type": "oauth2", "scopes": list(component.scopes or runtime.scopes.defaults)}
+    schemes: list[Json] = [login]
+    if component.is_anonymous:
+        scopes = runtime.scopes.reduced((*component.scopes, *component.optional_scopes))
+        schemes = [{"type": "noauth"}, {**login, "scopes": list(scopes)}] if scopes else [{"type": "noauth"}]
+    return {**entry, "_meta": {"securitySchemes": schemes, **entry.get("_meta", {})}}
+
+
+def optional(**members: Any) -> Json:
+    """Return the members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+# Checks of values that follow the specification's schema
+
+
+def check_text(what: str, value: Any) -> None:
+    """Check that a value is None or a string that can be sent.
+
+    Raises:
+        RegistrationError: It is neither, or the string has a lone surrogate.
+    """
+    if value is not None and not isinstance(value, str):
+        raise RegistrationError(f"{what} must be a string, got {value!r}")
+    where, _, part = what.rpartition(": ")
+    check_sendable(where, part, value)
+
+
+def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, required: str = "") -> None:
+    """Check a dict against a TypedDict of the specification: unknown, missing and wrongly typed members.
+
+    Args:
+        what: Name of the value in messages.
+        value: The dict.
+        shape: TypedDict with the specification's members.
+        required: A member that must be present.
+
+    Raises:
+        RegistrationError: The dict does not match.
+    """
+    known = shape.__annotations__
+    if not _is_mapping(value):
+        raise RegistrationError(f"{what} must be a dict with {', '.join(known)}, got {value!r}")
+    if unknown := sorted(map(str, value.keys() - known.keys())):
+        raise RegistrationError(
+            f"{what}: unknown member {unknown[0]!r}. The specification defines {', '.join(known)}"
+        )
+    if required and required not in value:
+        raise RegistrationError(f"{what}: the member {required!r} is missing")
+    schema, validator = _schema_of(shape)
+    members: Json = dict(value)
+    try:
+        validator.validate_python(members)
+    except ValidationError:
+        from ..schema.problems import problems
+
+        wrong = "; ".join(map(str, problems(schema, members)))
+        raise RegistrationError(f"{what}: {wrong}") from None
+    where, _, part = what.rpartition(": ")
+    check_sendable(where, part, members)
+
+
+@cache
+def _schema_of(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
+    from ..schema import hints
+
+    described = hints.describe(shape)
+    return described.schema, SchemaValidator(described.core)
+
+
+def check_icons(what: str, icons: Any) -> None:
+    """Check icons ("icons" of the base protocol).
+
+    Raises:
+        RegistrationError: The value is not a list of icons, or an icon has a source that hosts must not load.
+    """
+    if icons is None:
+        return
+    if not _is_sequence(icons):
+        raise RegistrationError(
+            f'{what}: icons must be a list such as [{{"src": "https://..."}}], got {icons!r}'
+        )
+    for icon in icons:
+        check_members(f"{what}: icon", icon, Icon, required="src")
+        if not icon["src"].startswith(("https:", "http:", "data:")):
+            raise RegistrationError(f"{what}: icon: src must be an https: or data: URI, got {icon['src']!r}")
+
+
+def json_object(what: str, value: Any) -> Json:
+    """Return a copy of a dict as a JSON object; None gives an empty one.
+
+    Raises:
+        RegistrationError: It is not a dict with string keys, or a value cannot be converted to JSON.
+    """
+    if value is None:
+        return {}
+    if not _is_mapping(value) or not all(isinstance(key, str) for key in value):
+        raise RegistrationError(f"{what} must be a dict with string keys, got {value!r}")
+    try:
+        copy: Json = from_json(to_json(dict(value), inf_nan_mode="constants"), allow_inf_nan=False)
+    except ValueError as error:
+        raise RegistrationError(f"{what} cannot be converted to JSON: {error}") from None
+    return copy
+
+
+def capabilities(what: str, requires: Any) -> tuple[str, ...]:
+    """Return the checked capability names of `requires_capabilities=`.
+
+    Raises:
+        RegistrationError: It is neither a name nor a list of names, or a capability is unknown.
+    """
+    if not requires:
+        return ()
+    names: Any = (requires,) if isinstance(requires, str) else requires
+    if not _is_sequence(names) or not all(isinstance(name, str) for name in names):
+        raise RegistrationError(f"{what}: requires must be a list of strings, got {requires!r}")
+    for name in names:
+        try:
+            capability_path(name)
+        except ValueError as error:
+            raise RegistrationError(f"{what}: requires: {error}") from None
+    return tuple(names)
+
+
+def is_template(uri: str) -> bool:
+    """Return whether a URI has braces, and so is a template, valid or not."""
+    return "{" in uri or "}" in uri
+
+
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
