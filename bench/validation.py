@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from pydantic import AwareDatetime, BaseModel, Field
 from pydantic_core import from_json
 
-from mcpkit._utils.errors import ArgumentsError, OutputError
+from mcpkit._utils.exceptions import ArgumentsError, OutputError
 from mcpkit.schema import Arguments, Output, explicit
 from mcpkit.schema.signature import parameter
 from mcpkit.schema.texts import Email, Uri

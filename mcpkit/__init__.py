@@ -13,10 +13,10 @@ forget_current_folder()  # before any other import; that of __future__ would be 
 
 from typing import TYPE_CHECKING  # noqa: E402
 
-from ._utils.version import __version__ as __version__  # noqa: E402
+from ._utils.package import __version__ as __version__  # noqa: E402
 
 if TYPE_CHECKING:
-    from ._utils.errors import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
+    from ._utils.exceptions import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .client.client import Client
     from .client.group import ClientGroup
     from .client.options import Retries, Timeout
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .requests.log_handler import LogHandler
     from .server import Server
 else:
-    from ._utils.late_names import late_names
+    from ._utils.package import late_names
 
     # A client needs no server, and each module costs every start.
     __getattr__ = late_names(
@@ -53,7 +53,7 @@ else:
             ".client.group": "ClientGroup",
             ".client.options": "Retries Timeout",
             ".client.sync": "SyncClient",
-            "._utils.errors": "PromptError ProtocolError RegistrationError ResourceError ToolError",
+            "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",
             ".context": "Context current_context",
             ".components.base": "Access",

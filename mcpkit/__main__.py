@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        from ._utils.installation import install_command
+        from ._utils.package import install_command
 
         print(f"mcpkit: the command line needs more packages. Run: {install_command('cli')}", file=sys.stderr)
         return 1

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, cast, o
 
 from typing_extensions import ParamSpec, TypeVar
 
-from ._utils.current import current
+from ._utils.concurrency import current
 from .components.catalog import ServerBase
 from .execution.coroutines import TIME_SLICE, finish_awaitable
 from .protocol import jsonrpc

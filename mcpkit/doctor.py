@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .client.authorization.checking.check import check_authorization
     from .client.authorization.checking.finding import Finding
 else:
-    from ._utils.late_names import late_names
+    from ._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         UrlElicitRequest,
     )
 else:
-    from ._utils.late_names import late_names
+    from ._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

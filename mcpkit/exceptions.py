@@ -4,54 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ._utils.errors import (
-        ArgumentsError,
-        CallTimeoutError,
-        ChallengeError,
-        ClientResponseError,
-        ElicitationError,
-        InputRequired,
-        InsufficientScopeError,
-        LoginNeededError,
-        MissingCapabilityError,
-        ProcessEndedError,
-        PromptError,
-        ProtocolError,
-        ProviderUnavailableError,
-        RegistrationError,
-        ResourceError,
-        ResourceNotFoundError,
-        ToolError,
-    )
-    from .client.authorization.storage import TokenStorageError
-    from .client.link.errors import (
-        AuthorizationError,
-        IncompleteListError,
-        InvalidResultError,
-        OutcomeUnknownError,
-        StatusError,
-        TransportError,
-    )
-else:
-    from ._utils.late_names import late_names
+from ._utils.exceptions import (
+    ArgumentsError,
+    AuthorizationError,
+    CallTimeoutError,
+    ChallengeError,
+    ClientResponseError,
+    ElicitationError,
+    InputRequired,
+    InsufficientScopeError,
+    LoginNeededError,
+    MissingCapabilityError,
+    OutcomeUnknownError,
+    ProcessEndedError,
+    PromptError,
+    ProtocolError,
+    ProviderUnavailableError,
+    RegistrationError,
+    ResourceError,
+    ResourceNotFoundError,
+    StatusError,
+    TokenStorageError,
+    ToolError,
+    TransportError,
+)
 
-    __getattr__ = late_names(
-        globals(),
-        {
-            "._utils.errors": (
-                "ClientResponseError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
-                "InsufficientScopeError LoginNeededError MissingCapabilityError ProcessEndedError PromptError "
-                "ProtocolError ProviderUnavailableError RegistrationError ResourceError ResourceNotFoundError "
-                "ToolError "
-            ),
-            ".client.authorization.storage": "TokenStorageError",
-            ".client.link.errors": (
-                "AuthorizationError IncompleteListError InvalidResultError OutcomeUnknownError StatusError "
-                "TransportError "
-            ),
-        },
-    )
+if TYPE_CHECKING:
+    from .client.link.errors import IncompleteListError, InvalidResultError
+else:
+    from ._utils.package import late_names
+
+    __getattr__ = late_names(globals(), {".client.link.errors": "IncompleteListError InvalidResultError"})
 
 __all__ = [
     "ArgumentsError",

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ._utils.numbers import check_count, check_seconds
-from ._utils.signatures import unknown_option
+from ._utils.options import check_count, check_seconds, unknown_option
 from .identity.principal import Principal
 from .protocol.capabilities import SERVER_CAPABILITIES
 from .protocol.eras import CacheHint

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .schema.json_types import json_type
     from .schema.texts import Email, Uri
 else:
-    from ._utils.late_names import late_names
+    from ._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

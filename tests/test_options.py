@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Access, HttpOptions, Limits, ResultOptions, Server, ServerOptions, TaskOptions, Timeouts
-from mcpkit._utils.errors import RegistrationError
+from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.storage import Memory
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row

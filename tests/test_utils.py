@@ -1,8 +1,9 @@
-"""Requirements and commands that install mcpkit again, for every place that installers record (PEP 610)."""
+"""Installation of mcpkit again, for every place that installers record (PEP 610), and pickling of exceptions."""
 
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from mcpkit._utils.installation import install_command, requirement
+from mcpkit import exceptions
+from mcpkit._utils.package import install_command, requirement
 
 COMMIT = "f" * 40
 
@@ -72,3 +74,32 @@ def test_installation_requirement_without_place_is_name(
     assert requirement() == "mcpkit"
     assert requirement("cli") == "mcpkit[cli]"
     assert install_command("cli", "redis") == 'pip install "mcpkit[cli,redis]"'
+
+
+RAISED: list[BaseException] = [
+    exceptions.ProtocolError(-32000, "out of stock", {"left": 0}),
+    exceptions.ChallengeError(401, "Bearer"),
+    exceptions.ResourceNotFoundError("file:///a"),
+    exceptions.CallTimeoutError(2.5, has_begun=False),
+    exceptions.MissingCapabilityError(["sampling"], {"sampling": {}}),
+    exceptions.ClientResponseError("no", code=-1, reason="declined"),
+    exceptions.ArgumentsError([]),
+    exceptions.StatusError("too many requests", 429, may_have_begun=False, retry_after=3.0),
+    exceptions.AuthorizationError("log in", 401, "Bearer"),
+    exceptions.OutcomeUnknownError("lost"),
+    exceptions.IncompleteListError("no end", [{"name": "a"}], "7"),
+    exceptions.TokenStorageError("locked"),
+    exceptions.ToolError("out of order"),
+]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_exception_pickled_keeps_class_text_and_attributes(error: BaseException) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert type(copy).__module__ == "mcpkit.exceptions"
+    assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+
+
+def test_every_public_exception_has_public_module() -> None:
+    assert {getattr(exceptions, name).__module__ for name in exceptions.__all__} == {"mcpkit.exceptions"}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         VerifierUnavailableError,
     )
 else:
-    from .._utils.late_names import late_names
+    from .._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from .._utils.version import __version__
+from .._utils.package import __version__
 from ..protocol import header_fields
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 from .libraries import http_library
@@ -110,7 +110,7 @@ def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClien
 
     import httpx2
 
-    from .._utils import proxies
+    from .._utils import http_proxies as proxies
 
     parts = urlsplit(url)
     return proxies.client(

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from .._utils.installation import install_command
+from .._utils.package import install_command
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .._utils.errors import ProtocolError
+from .._utils.exceptions import ProtocolError
 from ..protocol.jsonrpc import BYTE_ORDER_MARK, decode
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._utils.errors import LoginNeededError
+from .._utils.exceptions import LoginNeededError
 
 if TYPE_CHECKING:
     from starlette.routing import Route

@@ -10,8 +10,8 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from .._utils.nearest import nearest
-from .._utils.version import __version__
+from .._utils.options import nearest
+from .._utils.package import __version__
 from .commands import COMMANDS, overview
 from .failures import failure
 from .output.written import remark, write

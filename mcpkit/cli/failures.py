@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
-from .._utils.installation import install_command
+from .._utils.package import install_command
 from .statuses import CommandError, Status
 
 _RESOURCE_NOT_FOUND: Final = -32002
@@ -37,8 +37,9 @@ def failure(error: Exception, *, is_debugged: bool = False) -> tuple[str, Status
         error: The error.
         is_debugged: Whether its traceback has been shown already.
     """
+    from .._utils.exceptions import AuthorizationError
     from ..client.authorization.errors import AuthorizationFailedError  # only where something has gone wrong
-    from ..client.link.errors import AuthorizationError, InvalidResultError
+    from ..client.link.errors import InvalidResultError
 
     message = str(error) or type(error).__name__
     if isinstance(error, CommandError):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .sync import SyncClient, SyncSubscription, SyncTool
     from .tools.tools import RemoteTool
 else:
-    from .._utils.late_names import late_names
+    from .._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

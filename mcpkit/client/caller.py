@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._utils.errors import HEADER_MISMATCH, ProtocolError
+from .._utils.exceptions import HEADER_MISMATCH, ProtocolError
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .asking.questions import Questions

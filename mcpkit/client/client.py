@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import Unpack
 
-from .._utils.errors import ProtocolError
-from .._utils.signatures import unknown_option
-from .._utils.version import __version__
+from .._utils.exceptions import ProtocolError, TransportError
+from .._utils.options import unknown_option
+from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group
 from ..protocol.client import NO_HEADERS
@@ -30,7 +30,6 @@ from .link.answers import member_object, objects, strings
 from .link.awaited import ProgressCallback
 from .link.cache import METHODS, ResultCache
 from .link.contents import prompt_messages, resource_contents
-from .link.errors import TransportError
 from .link.link import Link
 from .link.negotiation import Negotiation
 from .link.pages import ALL_PAGES, all_pages
@@ -249,7 +248,7 @@ class Client(Caller):
         try:
             if self._cache.keeps_any and method in METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None
-                link.home.check()  # before it waits for what another loop is answered
+                link.affinity.check()  # before it waits for what another loop is answered
                 once = partial(link.request, method, told, progress, quiet, longest, headers)
                 result = await self._cache.answer(
                     method, params or {}, once, fresh=not use_cache, is_shared=is_shared
@@ -469,7 +468,7 @@ class Client(Caller):
 
     async def _list(self, method: str, member: str, use_cache: bool) -> list[Any]:
         cache, link = self._cache, self._link
-        link.home.check()
+        link.affinity.check()
 
         async def page(params: Json) -> Json:
             told = self._log.params(params)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
-from .._utils.loops import require_loop
+from .._utils.concurrency import require_loop
 from ..protocol.revisions import STATELESS
 from .asking.questions import Questions, Roots
 from .link.agreed import Negotiated
@@ -82,7 +82,7 @@ class Connected:
         await self._link.close()
 
     def _check_here(self) -> None:
-        self._link.home.check(is_leaving=True)
+        self._link.affinity.check(is_leaving=True)
 
     # What was agreed upon
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from .._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
-from .._utils.nearest import nearest
+from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
+from .._utils.options import nearest
 from ..protocol.types import Json
 from .asking.questions import Roots
 from .changes.changes import Subscription, SubscriptionFilter

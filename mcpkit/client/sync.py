@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from typing_extensions import ParamSpec, Self
 
-from .._utils.current import running_loop
-from .._utils.loops import refuse_loop
+from .._utils.concurrency import refuse_loop, running_loop
+from .._utils.exceptions import TransportError
 from .asking.questions import Roots
 from .changes.changes import Change, Subscription
 from .client import Client
 from .group import client_for, failures_of, servers_of
-from .link.errors import CLOSED, TransportError
+from .link.errors import CLOSED
 from .tools.tools import RemoteTool
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .._utils.errors import RegistrationError, UnresolvedHint
-from .._utils.listeners import Listeners
-from .._utils.uris import normalized_template, spellings, template_spellings
+from .._utils.concurrency import Listeners
+from .._utils.exceptions import RegistrationError, UnresolvedHint
+from ..content.uris import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
 from ..identity.change import Change, ListName
 from ..identity.principal import Principal

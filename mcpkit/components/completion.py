@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from typing_extensions import Unpack
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..execution.coroutines import finish_awaitable
 from ..requests.call import Call, run_limited
 from ..requests.limits import CallLimits

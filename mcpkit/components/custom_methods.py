@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, cast
 
 from typing_extensions import Unpack
 
-from .._utils.errors import ArgumentsError, MalformedError, OutputError, RegistrationError
+from .._utils.exceptions import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.values import ExtensionResult
 from ..content.wording import described

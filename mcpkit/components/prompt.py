@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from typing_extensions import Unpack
 
-from .._utils.errors import OutputError, RegistrationError
+from .._utils.exceptions import OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.messages import Message
 from ..content.specified import BLOCKS, check_block, shown

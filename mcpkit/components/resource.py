@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from typing_extensions import Self, Unpack, is_typeddict
 
-from .._utils.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .._utils.exceptions import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.values import to_contents
 from ..identity.principal import Principal
 from ..protocol.eras import CacheHint

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from .._utils.errors import OutputError, RegistrationError
+from .._utils.exceptions import OutputError, RegistrationError
 from .plain import is_json
 
 LONG = 308

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from pydantic_core import SchemaSerializer
 
-from .._utils.current import current, running_loop
+from .._utils.concurrency import current, running_loop
 
 MOST_ITEMS = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""

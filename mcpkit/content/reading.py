@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
-from .._utils.errors import HandlerError, OutputError, ProtocolError, said_by
+from .._utils.exceptions import HandlerError, OutputError, ProtocolError, exception_text
 from ..protocol.jsonrpc import SCALARS
 from ..protocol.types import Json
 from . import foreign
@@ -168,7 +168,7 @@ class _Reading:
             raise error
         if isinstance(error, NoFormError):
             self._refuse(str(error))
-        if (said := said_by(error)) is not None and any(words in said for words in _TOO_DEEP):
+        if (said := exception_text(error)) is not None and any(words in said for words in _TOO_DEEP):
             self._refuse(f"it contains itself, or more than {DEEPEST} levels of arrays and objects")
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
 
@@ -364,7 +364,7 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return the serializer of a pydantic model or dataclass, as for its annotation."""
     from pydantic import TypeAdapter
 
-    from .._utils.built import serializer
+    from .._utils.core_schema import serializer
     from .serializing import serializing
 
     return serializer(serializing(TypeAdapter(cls).core_schema, converted))

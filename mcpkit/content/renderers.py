@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from .blocks import TypedText
 from .display import can_display, display
 from .media import Image

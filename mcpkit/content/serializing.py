@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from .._utils.core_nodes import CHILDREN, Node, Rewrite, instead_of, is_named_tuple, rewritten
-from .._utils.members import without
+from .._utils.core_schema import CHILDREN, Node, Rewrite, instead_of, is_named_tuple, rewritten
+from ..protocol.jsonrpc import without
 from . import foreign
 from .blocks import base64
 from .lazy import LeaveLoop, put_off_leaving

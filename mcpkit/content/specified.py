@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._utils.errors import OutputError
+from .._utils.exceptions import OutputError
 from ..protocol.jsonrpc import is_object
 from .wording import described
 

@@ -24,8 +24,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, NoReturn
 
-from .._utils.errors import RegistrationError
-from .._utils.uris import in_ascii, normalized_template, normalized_twice
+from .._utils.exceptions import RegistrationError
+from .uris import in_ascii, normalized_template, normalized_twice
 
 # Compiled on first use, by `re` itself: most servers have no template.
 _PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"

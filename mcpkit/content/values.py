@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
-from .._utils.errors import HandlerError, OutputError, ProtocolError
+from .._utils.exceptions import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
 from .blocks import (

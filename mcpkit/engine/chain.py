@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
-from .._utils.errors import ProtocolError
+from .._utils.exceptions import ProtocolError
 from ..context import Context
 from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc

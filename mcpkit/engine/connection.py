@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from .._utils.errors import ProtocolError, TooLongError
+from .._utils.exceptions import ProtocolError, TooLongError
 from ..identity.change import ListName
 from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .._utils.listeners import Listeners
+from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
 from ..identity.change import LIST_NAMES
 from ..requests.call import Call, Runtime

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from .._utils.errors import HandlerError
-from .._utils.functions import check_hook
+from .._utils.exceptions import HandlerError
+from .._utils.options import check_hook
 from ..execution.threads import is_fatal
 from ..requests.call import Call
 from ..requests.failures import is_masked, ref_of, single

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
-from .._utils.errors import METHOD_NOT_FOUND, ProtocolError
+from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object

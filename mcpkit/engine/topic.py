@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..content.data import json_of, json_value
 from ..content.lazy import staying
 from ..context import Context

@@ -11,7 +11,7 @@ from functools import lru_cache
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-from .._utils.errors import OutputError
+from .._utils.exceptions import OutputError
 from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
 from ..protocol.jsonrpc import SCALARS
 

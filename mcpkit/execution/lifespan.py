@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .._utils.current import running_loop
-from .._utils.errors import INTERNAL_ERROR, BusyError, ProtocolError
+from .._utils.concurrency import running_loop
+from .._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._utils.ending import exit_now
-from .._utils.errors import OutputError, ProcessEndedError, said_by
-from .._utils.numbers import check_count
+from .._utils.exceptions import OutputError, ProcessEndedError, exception_text
+from .._utils.options import check_count
 from .._utils.start import protect_children
 from .coroutines import collected, finish_awaitable, is_async_iterable, listed
 from .threads import Threads, end_child, loop_safe_error
@@ -354,7 +353,7 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
     """
     import pickle
 
-    from .._utils.safe_output import SafeOutput
+    from .safe_output import SafeOutput
 
     _detach()
     if main is not None and b"__main__" in function:
@@ -452,7 +451,7 @@ def _end_with_parent() -> None:
     wait([parent.sentinel])
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
-    exit_now(1)
+    os._exit(1)
 
 
 # Exceptions of the worker, in the server
@@ -492,7 +491,7 @@ class _RemoteError(NamedTuple):
                 return cls(pickled, type(error), (), {}, trace, None if cause is None else cls.of(cause))
         kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
         if kind is not type(error) or not _can_be_pickled(error.args):
-            text = said_by(error)
+            text = exception_text(error)
             if text is None:  # it has no text for clients
                 kind, text = RuntimeError, f"the function raised {type(error).__name__}"
             return cls(b"", kind, (text,), {}, trace)

@@ -19,10 +19,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
-from .._utils.current import Running, running_loop
-from .._utils.ending import exit_now
-from .._utils.errors import BusyError, CallEndedError
-from .._utils.numbers import check_count
+from .._utils.concurrency import Running, running_loop
+from .._utils.exceptions import BusyError, CallEndedError
+from .._utils.options import check_count
 
 logger = logging.getLogger(__name__)
 
@@ -390,4 +389,4 @@ def end_child(error: BaseException | None) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    exit_now(status & 0xFF)
+    os._exit(status & 0xFF)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from .._utils.functions import check_hook
+from .._utils.options import check_hook
 from .principal import Principal
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._utils.errors import ProtocolError
-from .._utils.listeners import Listeners
+from .._utils.concurrency import Listeners
+from .._utils.exceptions import ProtocolError
 from ..protocol import jsonrpc
 from .owner import digest_of
 from .principal import Principal

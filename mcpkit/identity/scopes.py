@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from .principal import Principal
 
 
@@ -81,7 +81,7 @@ class Scopes:
         return frozenset(found)
 
     def _unknown(self, name: str) -> str:
-        from .._utils.nearest import nearest
+        from .._utils.options import nearest
 
         guess = nearest(name, self.table)
         hint = f"did you mean {guess!r}?" if guess is not None else f"defined are {', '.join(self.table)}"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from .principal import Principal
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .telemetry import Telemetry
     from .timing import RequestTiming, Timing
 else:
-    from .._utils.late_names import late_names
+    from .._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from .._utils.errors import BusyError
+from .._utils.exceptions import BusyError
 from ..context import Context
 from ..protocol.revisions import METHODS
 from ..requests.call import call_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._utils.errors import ToolError
+from .._utils.exceptions import ToolError
 from .base import CallNext, Request, Result
 
 _MOST_NAMES = 10

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .._utils.errors import HandlerError, ProtocolError, said_by
-from .._utils.installation import install_command
+from .._utils.exceptions import HandlerError, ProtocolError, exception_text
+from .._utils.package import install_command
 from ..context import Context
 from ..protocol.revisions import METHODS
 from ..requests.failures import is_unexpected
@@ -130,7 +130,7 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         error = timed.error
         is_told = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
         span.set_status(
-            self._trace.StatusCode.ERROR, said_by(error) if error is not None and is_told else None
+            self._trace.StatusCode.ERROR, exception_text(error) if error is not None and is_told else None
         )
         if timed.ref is not None:
             span.set_attribute("mcpkit.error.ref", timed.ref)

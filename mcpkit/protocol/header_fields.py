@@ -190,3 +190,39 @@ def is_same_origin(page: str, named: str) -> bool:
         return False
     port = None if of_request.port == _DEFAULT_PORTS.get(of_page.scheme) else of_request.port
     return (of_page.name, of_page.port) == (of_request.name, port)
+
+
+# Client addresses
+
+_NETWORK_BITS = 64
+"""Bits of an IPv6 address that identify a network. One client can use all addresses of its network."""
+
+_ADDRESS_WITH_PORT = r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*"
+"""An address with a port, as some proxies send it. The port differs for each connection."""
+
+
+def caller_at(host: str) -> str | None:
+    """Return the identifier of the client at an address.
+
+    Args:
+        host: The address, as text. All clients of a proxy count as one, if the ASGI server does not trust its headers.
+
+    Returns:
+        The IPv4 address or the IPv6 network. None for an address of this machine, where a proxy may serve any number of
+        clients, and for an empty one.
+    """
+    if ":" in host:
+        from ipaddress import AddressValueError, IPv6Address
+
+        try:
+            address = IPv6Address(host)
+        except AddressValueError:
+            without_port = re.fullmatch(_ADDRESS_WITH_PORT, host)
+            return (
+                f"address {host}" if without_port is None else caller_at(without_port[1] or without_port[2])
+            )
+        if address.ipv4_mapped is None:
+            network = IPv6Address(int(address) >> _NETWORK_BITS << _NETWORK_BITS)
+            return None if address.is_loopback else f"address {network}/{_NETWORK_BITS}"
+        host = str(address.ipv4_mapped)
+    return None if not host or host.startswith("127.") else f"address {host}"

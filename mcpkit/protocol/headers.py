@@ -11,7 +11,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._utils.errors import HEADER_MISMATCH, ProtocolError
+from .._utils.exceptions import HEADER_MISMATCH, ProtocolError
 from .jsonrpc import is_array, is_object
 from .mirrored import MirroredParameter
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
-from .._utils.errors import PARSE_ERROR, ProtocolError
+from .._utils.exceptions import PARSE_ERROR, ProtocolError
 from .types import Json
 
 RequestId = str | int
@@ -163,6 +164,11 @@ def notification(method: str, params: Json | None = None) -> bytes:
     if params is None:
         return encode({"jsonrpc": "2.0", "method": method})
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def without(members: Mapping[str, Any], *names: str) -> Json:
+    """Return a copy of an object that has none of the named members."""
+    return {name: value for name, value in members.items() if name not in names}
 
 
 def is_object(value: Any) -> TypeGuard[Json]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from .._utils.errors import INVALID_REQUEST, MalformedError, ProtocolError
+from .._utils.exceptions import INVALID_REQUEST, MalformedError, ProtocolError
 from .eras import PROTOCOL_VERSION, Envelope
 from .jsonrpc import ID_FORM, RequestId, is_id, is_object
 from .types import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from .._utils.errors import MalformedError
+from .._utils.exceptions import MalformedError
 
 _LISTS = frozenset(
     b"accept accept-charset accept-encoding accept-language access-control-request-headers baggage cache-control "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .._utils.errors import ChallengeError, InsufficientScopeError, LoginNeededError, RegistrationError
+from .._utils.exceptions import ChallengeError, InsufficientScopeError, LoginNeededError, RegistrationError
 from ..identity.scopes import scope_names
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from .._utils.current import Running
-from .._utils.errors import CallEndedError
+from .._utils.concurrency import Running
+from .._utils.exceptions import CallEndedError
 from ..content.data import LONG, may_hold_huge_number, unwritten
 from ..execution.threads import StopCallback, call_stop_callbacks
 from ..protocol.eras import CacheHint, Client, Envelope, Identity
@@ -28,7 +28,7 @@ from .limits import INHERITED, CallLimits, LimitedRun, Shares
 from .notifications import Reports
 
 if TYPE_CHECKING:
-    from .._utils.errors import ProtocolError
+    from .._utils.exceptions import ProtocolError
     from ..auth.verifier import TokenVerifier
     from ..execution.processes import Processes
     from ..execution.threads import Threads

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     BusyError,
     ChallengeError,
     ClientResponseError,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     ArgumentsError,
     ClientResponseError,
     ElicitationError,

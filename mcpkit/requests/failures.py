@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -21,7 +21,7 @@ from .._utils.errors import (
     ProcessEndedError,
     ProtocolError,
     ResourceNotFoundError,
-    said_by,
+    exception_text,
 )
 from ..protocol import jsonrpc
 from ..protocol.types import Json
@@ -93,11 +93,11 @@ def _explained(call: Call, error: BaseException) -> tuple[BaseException, str | N
     Returns:
         The exception for the client, and its text if it is an exception with a text for clients.
     """
-    text = said_by(error) if isinstance(error, HandlerError) else None
+    text = exception_text(error) if isinstance(error, HandlerError) else None
     is_deliberate = text is not None or isinstance(error, ProtocolError)
     if not is_deliberate or isinstance(error, _FAULTS):
         error = call.runtime.explain(call, error)
-        text = said_by(error) if isinstance(error, HandlerError) else None
+        text = exception_text(error) if isinstance(error, HandlerError) else None
     return error, text
 
 
@@ -133,7 +133,7 @@ def is_protocol_error(call: Call, error: BaseException) -> bool:
 def is_masked(error: BaseException) -> bool:
     """Return True if the client gets a reference to the log in place of the text of an exception."""
     if isinstance(error, HandlerError):
-        return said_by(error) is None
+        return exception_text(error) is None
     return not isinstance(error, (OutputError, ProtocolError))
 
 
@@ -226,7 +226,7 @@ def _unsent(call: Call, error: OutputError) -> str:
     text = readable(f"{step}, but {error}")
     cause = error.__cause__
     if cause is not None and not call.runtime.mask_error_details:
-        text += f" ({type(cause).__name__}: {readable(said_by(cause) or 'its error message cannot be read')})"
+        text += f" ({type(cause).__name__}: {readable(exception_text(cause) or 'its error message cannot be read')})"
     logger.error("%s%s: %s", call.method, _about(call), text, exc_info=error.__cause__)
     return text
 

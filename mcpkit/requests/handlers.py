@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from .._utils.current import running_loop
-from .._utils.errors import CallEndedError, RegistrationError
+from .._utils.concurrency import running_loop
+from .._utils.exceptions import CallEndedError, RegistrationError
 from ..content.lazy import LeaveLoop, is_iterator, taken
 from ..execution.coroutines import COMPLETE_TYPES, collected, is_async_iterable, is_complete, listed
 from ..schema.signature import innermost

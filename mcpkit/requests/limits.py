@@ -10,9 +10,9 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from .._utils.current import Running
-from .._utils.errors import BusyError, CallTimeoutError, RegistrationError
-from .._utils.signatures import Described
+from .._utils.concurrency import Running
+from .._utils.exceptions import BusyError, CallTimeoutError, RegistrationError
+from .._utils.options import Described
 from ..execution.coroutines import see_through
 from ..execution.threads import log_late, loop_safe_error
 

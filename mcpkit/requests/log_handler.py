@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 
-from .._utils.current import current
+from .._utils.concurrency import current
 from ..protocol.revisions import SEVERITY
 from .call import Call
 from .notifications import log_message

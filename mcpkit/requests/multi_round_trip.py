@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     INVALID_PARAMS,
     BusyError,
     InputRequired,

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from .._utils.current import Running, running_loop
+from .._utils.concurrency import Running, running_loop
 from ..protocol import jsonrpc
 from .channel import Channel
 

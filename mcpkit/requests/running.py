@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, 
 from functools import partial
 from typing import Any, cast
 
-from .._utils.current import current
-from .._utils.errors import BusyError, ProtocolError
+from .._utils.concurrency import current
+from .._utils.exceptions import BusyError, ProtocolError
 from ..execution.coroutines import (
     cancellations,
     is_cancelled_from_outside,

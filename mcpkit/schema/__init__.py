@@ -5,7 +5,7 @@ Internal: it may change at any time.
 
 from __future__ import annotations
 
-from .._utils.errors import UnresolvedHint
+from .._utils.exceptions import UnresolvedHint
 from ..protocol.mirrored import MirroredParameter
 from .arguments import Arguments
 from .output import Output

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from .._utils.built import validator
-from .._utils.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from .._utils.members import without
+from .._utils.core_schema import validator
+from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content.data import check_sendable
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
 from . import hints, types, values

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from .._utils.current import current
+from .._utils.concurrency import current
 from ..protocol.jsonrpc import is_object
 from .references import replaced
 

@@ -10,12 +10,11 @@ from typing import Any
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
-from .._utils.errors import ArgumentsError, RegistrationError
-from .._utils.installation import install_command
-from .._utils.members import without
+from .._utils.exceptions import ArgumentsError, RegistrationError
+from .._utils.package import install_command
 from ..content.data import check_sendable
 from ..content.wording import Steps, shown
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
 from . import choices
 from .arguments import Arguments

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 
-from .._utils.core_nodes import copied
+from .._utils.core_schema import copied
 from ..protocol.jsonrpc import is_object
 from . import types
 from .described import Described, NotInTable, is_incoming

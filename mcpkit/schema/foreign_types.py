@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic_core import core_schema
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..protocol.jsonrpc import is_array
 from . import formats, from_schema, values
 from .declared import JsonType, declared

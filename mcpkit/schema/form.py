@@ -15,13 +15,12 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
-from .._utils.built import validator
-from .._utils.errors import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from .._utils.members import without
+from .._utils.core_schema import validator
+from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content import foreign
 from ..content.data import check_sendable
 from ..content.wording import path
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_object, without
 from . import hints, written_form
 from .arguments import Arguments, from_validator
 from .form_fields import FORMS, CannotSayError, Field

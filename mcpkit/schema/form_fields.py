@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from .._utils.errors import RegistrationError
-from .._utils.members import without
-from ..protocol.jsonrpc import is_array
+from .._utils.exceptions import RegistrationError
+from ..protocol.jsonrpc import is_array, without
 from . import formats
 from .problems import is_secret, problems
 from .published import published

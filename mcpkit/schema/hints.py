@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._utils.errors import RegistrationError, said_by
+from .._utils.exceptions import RegistrationError, exception_text
 from . import described, types
 from .described import Described, Mode, NotInTable
 
@@ -35,7 +35,7 @@ def describe(annotation: Any, mode: Mode = "validation") -> Described:
             raise
         except Exception as error:  # of pydantic, or of the author's classes and metadata
             raise RegistrationError(
-                f"{models.named(annotation)} cannot be described: {said_by(error) or type(error).__name__}; "
+                f"{models.named(annotation)} cannot be described: {exception_text(error) or type(error).__name__}; "
                 "change the type, or its Field or Annotated metadata"
             ) from error
     finally:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._utils.errors import RegistrationError
-from .._utils.members import without
-from ..protocol.jsonrpc import is_object
+from .._utils.exceptions import RegistrationError
+from ..protocol.jsonrpc import is_object, without
 from .references import nodes, replaced
 from .values import Json, items_of_tuple
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, TypeVar, overload
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..protocol.jsonrpc import is_object
 from .declared import JsonType, declare, declared
 from .described import Described

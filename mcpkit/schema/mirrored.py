@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json

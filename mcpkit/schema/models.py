@@ -17,8 +17,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 
-from .._utils.core_nodes import copied, is_named_tuple, nodes
-from .._utils.errors import RegistrationError, UnresolvedHint
+from .._utils.core_schema import copied, is_named_tuple, nodes
+from .._utils.exceptions import RegistrationError, UnresolvedHint
 from ..content.data import json_value
 from ..content.foreign import is_struct
 from ..content.serializing import serializing

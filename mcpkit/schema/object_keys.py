@@ -13,11 +13,10 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
-from .._utils.core_nodes import Node, choices_of
-from .._utils.members import without
+from .._utils.core_schema import Node, choices_of
 from ..content.plain import member_name
 from ..content.wording import shown
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_object, without
 from . import values
 from .values import Json
 

@@ -20,14 +20,13 @@ from pydantic_core import (
 )
 from typing_extensions import Never, is_typeddict
 
-from .._utils.built import can_serialize, serializer, validator
-from .._utils.errors import HandlerError, OutputError, ProtocolError, RegistrationError
-from .._utils.members import without
+from .._utils.core_schema import can_serialize, serializer, validator
+from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.data import check_sendable, json_value
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
 from ..content.renderers import is_said, maker
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_object, without
 from . import hints, references, types
 from .described import Described
 from .parameters import empty
@@ -166,7 +165,7 @@ class Output:
     def _sure(self) -> tuple[Any, Any]:
         """A class with instances that are always valid, and its serializer; None if there is none."""
         core: Any = self._described.output or {}
-        from .._utils.core_nodes import nodes
+        from .._utils.core_schema import nodes
 
         # What content.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
-from .._utils.errors import RegistrationError, said_by
+from .._utils.exceptions import RegistrationError, exception_text
 from . import typed_dict
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def check_copied(where: str, default: object) -> None:
             copy.deepcopy(default)
         except Exception as error:
             raise RegistrationError(
-                f"{where}: a default cannot be copied for each call: {said_by(error) or type(error).__name__}. "
+                f"{where}: a default cannot be copied for each call: {exception_text(error) or type(error).__name__}. "
                 "Use a `default_factory`, or a simpler value"
             ) from error
 

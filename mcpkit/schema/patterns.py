@@ -12,7 +12,7 @@ import re
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from .._utils.installation import install_command
+from .._utils.package import install_command
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from pydantic_core import SchemaError
 
-from .._utils.errors import Problem
-from .._utils.nearest import nearest
+from .._utils.exceptions import Problem
+from .._utils.options import nearest
 from ..content.wording import Steps, path, shown
 from ..protocol.jsonrpc import is_array, is_object
 from .backtracking import ran_out

@@ -15,9 +15,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from .._utils.core_nodes import choices_of, copied, instead_of, nodes
-from .._utils.members import without
-from ..protocol.jsonrpc import is_array, is_object
+from .._utils.core_schema import choices_of, copied, instead_of, nodes
+from ..protocol.jsonrpc import is_array, is_object, without
 from .values import refusal
 
 Node = dict[str, Any]

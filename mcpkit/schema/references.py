@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from .._utils.members import without
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
 
 _ONE = frozenset({

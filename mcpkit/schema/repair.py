@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .._utils.errors import ProtocolError
+from .._utils.exceptions import ProtocolError
 from ..content.wording import Steps
 from ..protocol.jsonrpc import decode
 from ..protocol.mirrored import MirroredParameter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typing_extensions
 
-from .._utils.errors import RegistrationError, UnresolvedHint
+from .._utils.exceptions import RegistrationError, UnresolvedHint
 from ..content.data import check_sendable
 from .parameters import Documented, Parameter, empty, of_keys, parameter, refuse_shared_names
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from pydantic_core import core_schema
 from typing_extensions import NotRequired
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..content.foreign import attrs_fields, is_struct, struct_fields
 from . import typed_dict, values
 

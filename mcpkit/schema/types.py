@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_orig
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..protocol.mirrored import KEYWORD, ParamHeader
 from . import typed_dict, values
 from .described import Described, NotInTable

@@ -27,7 +27,7 @@ from pydantic_core import (
     to_json,
 )
 
-from .._utils.errors import OutputError, RegistrationError
+from .._utils.exceptions import OutputError, RegistrationError
 from ..content.blocks import base64
 from ..content.data import LONG, json_value, may_hold_huge_number, unwritten
 from ..content.lazy import staying

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from .._utils.core_nodes import Node, Rewrite, choices_of, instead_of, is_named_tuple, rewritten
-from .._utils.members import without
-from ..protocol.jsonrpc import is_array
+from .._utils.core_schema import Node, Rewrite, choices_of, instead_of, is_named_tuple, rewritten
+from ..protocol.jsonrpc import is_array, without
 from . import object_keys, values
 from .described import Described
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from .._utils.members import without
 from ..content.data import check_sendable
-from ..protocol.jsonrpc import SCALARS, is_array, is_object
+from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
 from . import from_schema
 from .described import Described
 from .explicit import CheckedSchema

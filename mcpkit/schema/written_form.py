@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..content.data import check_sendable
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline

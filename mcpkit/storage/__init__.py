@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .redis import Redis
     from .sqlite import Sqlite
 else:
-    from .._utils.late_names import late_names
+    from .._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),

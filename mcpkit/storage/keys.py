@@ -163,7 +163,7 @@ def aes_gcm() -> type[AESGCM]:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        from .._utils.installation import install_command
+        from .._utils.package import install_command
 
         raise ImportError(
             f"encryption needs cryptography. Run: {install_command('crypto')}", name=error.name

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from urllib.parse import parse_qsl, urlsplit
 from weakref import finalize
 
-from .._utils.installation import install_command
+from .._utils.package import install_command
 from .base import StoredValue, bucket_slack, check_put
 from .redis_link import Link
 from .redis_options import check_options

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from .._utils.nearest import nearest
+from .._utils.options import nearest
 
 _TOGETHER: Final = frozenset({"ssl_certfile", "ssl_keyfile", "ssl_password"})
 """Options that redis-py uses together: the client certificate, its key, and the password of the key."""

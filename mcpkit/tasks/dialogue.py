@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .._utils.errors import (
+from .._utils.exceptions import (
     INTERNAL_ERROR,
     CallEndedError,
     CallTimeoutError,
@@ -19,7 +19,7 @@ from .._utils.errors import (
     InputRequired,
     InvalidAnswerError,
     ProtocolError,
-    said_by,
+    exception_text,
 )
 from ..execution.coroutines import within
 from ..protocol import jsonrpc
@@ -98,7 +98,7 @@ class TaskDialogue(Dialogue):
             explained = call.runtime.explain(call, error)
             message = f"The task {error}"
             if explained is not error:
-                message = said_by(explained) or message
+                message = exception_text(explained) or message
             raise ProtocolError(INTERNAL_ERROR, message) from None
         return result
 

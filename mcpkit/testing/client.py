@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from .._utils.errors import METHOD_NOT_FOUND, ProtocolError
+from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
 from ..client.link.answerer import Answerer
 from ..client.link.awaited import ProgressCallback

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from .._utils.errors import ProtocolError, TooLongError
+from .._utils.exceptions import ProtocolError, TooLongError
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 
 MAX_LINE = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic_core import from_json
 
-from .._utils.loops import require_loop
+from .._utils.concurrency import require_loop
 from ..engine.connection import Connection
 from ..engine.engine import Served
 from ..identity.principal import ANYONE, Principal

@@ -11,8 +11,8 @@ import sys
 from collections import deque
 from contextlib import suppress
 
-from .._utils.errors import ProtocolError
-from .._utils.loops import refuse_loop, require_loop
+from .._utils.concurrency import refuse_loop, require_loop
+from .._utils.exceptions import ProtocolError
 from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
 from ..identity.principal import ANYONE, Principal, checked_principal

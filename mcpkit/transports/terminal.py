@@ -28,7 +28,7 @@ def heading(engine: Engine) -> str:
     Args:
         engine: Engine of the server.
     """
-    from .._utils.version import __version__
+    from .._utils.package import __version__
 
     what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
     return f"{what}, is waiting for an MCP host on standard input.\n"

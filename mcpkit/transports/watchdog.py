@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from .._utils.ending import exit_now
 from ..execution.processes import kill_workers
 from .pipe_input import PipeInput
 from .signals import SignalBytes
@@ -148,7 +147,7 @@ class Watchdog:
             _write_unless_blocked(2, notice.encode())
         finally:
             kill_workers()
-            exit_now(0 if self.signal is None else 128 + self.signal)
+            os._exit(0 if self.signal is None else 128 + self.signal)
 
     if sys.platform == "win32":
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mcpkit.client.link.errors import StatusError, TransportError
+from mcpkit._utils.exceptions import StatusError, TransportError
 from mcpkit.client.transports.http.asgi import AsgiTransport
 from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError

@@ -11,7 +11,7 @@ from pathlib import Path
 import libcst as cst
 import pytest
 
-from mcpkit._utils.installation import install_command
+from mcpkit._utils.package import install_command
 from mcpkit.compat.migrate.command import main
 from mcpkit.compat.migrate.rewriting import rewritten
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
-from mcpkit._utils.errors import OutputError
+from mcpkit._utils.exceptions import OutputError
 from mcpkit.content.data import json_value
 from mcpkit.content.plain import is_json
 from mcpkit.content.values import to_content, to_contents

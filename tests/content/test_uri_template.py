@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit._utils.errors import RegistrationError
+from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.content.uri_template import UriTemplate
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand

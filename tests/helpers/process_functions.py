@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Context, ProtocolError, ToolError
-from mcpkit._utils.errors import ArgumentsError, Problem
+from mcpkit._utils.exceptions import ArgumentsError, Problem
 from mcpkit.exceptions import ResourceNotFoundError
 
 

@@ -22,7 +22,7 @@ from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime
 from pydantic_core import ValidationError, from_json
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit._utils.errors import ArgumentsError
+from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.parameters import parameter
 

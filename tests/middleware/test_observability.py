@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpkit import Principal, ProtocolError, ResultOptions, Server, ToolError
-from mcpkit._utils.installation import install_command
+from mcpkit._utils.package import install_command
 from mcpkit.auth import Introspection, Jwt
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.middleware import AccessLog, RequestTiming, SizeLimit, Telemetry, Timing

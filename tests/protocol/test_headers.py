@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import ProtocolError
-from mcpkit._utils.errors import HEADER_MISMATCH
+from mcpkit._utils.exceptions import HEADER_MISMATCH
 from mcpkit.protocol.header_fields import accepts, host, is_same_origin, origin
 from mcpkit.protocol.headers import check_mirrored, check_standard, decode, encode
 from mcpkit.schema import MirroredParameter

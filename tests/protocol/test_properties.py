@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
-from mcpkit._utils.errors import PARSE_ERROR, ProtocolError
+from mcpkit._utils.exceptions import PARSE_ERROR, ProtocolError
 from mcpkit.engine.connection import Connection
 from mcpkit.protocol.jsonrpc import decode
 from mcpkit.protocol.repetition import LONG

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
-from mcpkit._utils.addresses import caller_at
-from mcpkit._utils.errors import INTERNAL_ERROR, BusyError
-from mcpkit._utils.to_the_end import to_the_end
+from mcpkit._utils.concurrency import run_shielded
+from mcpkit._utils.exceptions import INTERNAL_ERROR, BusyError
+from mcpkit.protocol.header_fields import caller_at
 from mcpkit.requests.call import call_of
 from mcpkit.requests.limits import Anonymous, Shares, Slots
 from mcpkit.testing import TestClient, connect
@@ -267,7 +267,7 @@ async def test_to_the_end_error_after_cancellation_is_logged(caplog: pytest.LogC
         await go_on.wait()
         raise OSError("the store does not answer")
 
-    waiting = asyncio.ensure_future(to_the_end(fail()))
+    waiting = asyncio.ensure_future(run_shielded(fail()))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
-from mcpkit._utils.installation import install_command
+from mcpkit._utils.package import install_command
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.storage import Memory
 from mcpkit.testing import connect

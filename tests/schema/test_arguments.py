@@ -20,8 +20,8 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from mcpkit._utils.errors import ArgumentsError
-from mcpkit._utils.nearest import nearest
+from mcpkit._utils.exceptions import ArgumentsError
+from mcpkit._utils.options import nearest
 from mcpkit.schema import Arguments, Signature, explicit
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mcpkit import Image, ResultOptions, Server
-from mcpkit._utils.errors import ArgumentsError, RegistrationError
+from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
 from mcpkit.schema import Arguments, choices, explicit
 from mcpkit.schema.explicit import CheckedSchema

@@ -15,7 +15,7 @@ import pytest
 from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_validator
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit._utils.errors import ArgumentsError, RegistrationError
+from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
 from mcpkit.schema.texts import Email, Format

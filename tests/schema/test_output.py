@@ -29,8 +29,8 @@ from pydantic import (
 )
 
 from mcpkit import Server
-from mcpkit._utils import built
-from mcpkit._utils.errors import OutputError, RegistrationError
+from mcpkit._utils import core_schema
+from mcpkit._utils.exceptions import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output
 from mcpkit.schema.parameters import empty
@@ -196,7 +196,7 @@ class Parcel:
 async def test_output_fields_named_like_pydantic_schema_keys(
     can_be_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(built, "_CAN_BE_TOLD", can_be_told and built._CAN_BE_TOLD)
+    monkeypatch.setattr(core_schema, "_CAN_IGNORE_CLASSES", can_be_told and core_schema._CAN_IGNORE_CLASSES)
     server = Server("things")
 
     @server.tool

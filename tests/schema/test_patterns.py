@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, StringConstraints
 
 from mcpkit import Server
-from mcpkit._utils.errors import ArgumentsError, RegistrationError
-from mcpkit._utils.installation import install_command
+from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
+from mcpkit._utils.package import install_command
 from mcpkit.schema import Output, backtracking, explicit, patterns, values
 from mcpkit.testing import connect
 from tests.helpers.schema_cases import arguments_of

@@ -15,7 +15,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit._utils.errors import ArgumentsError
+from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, explicit
 from mcpkit.schema.form import Form
 from mcpkit.schema.parameters import parameter

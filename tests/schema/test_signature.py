@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from pydantic import Field
 
-from mcpkit._utils.errors import RegistrationError
+from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.schema import Arguments, Signature, UnresolvedHint
 from mcpkit.schema.docstring import read
 from mcpkit.schema.parameters import empty

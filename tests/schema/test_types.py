@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, HttpUrl, NaiveDatetime, PastDatetime
 from pydantic_core import ValidationError
 
-from mcpkit._utils.errors import ArgumentsError, OutputError, RegistrationError
+from mcpkit._utils.exceptions import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, formats
 from tests.helpers.schema_cases import (
     ANNOTATIONS,

@@ -18,7 +18,7 @@ import pytest
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
 from pydantic_core import from_json
 
-from mcpkit._utils.errors import ArgumentsError
+from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.texts import Email, Uri

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from mcpkit import Context, Server
-from mcpkit._utils.errors import ProtocolError
+from mcpkit._utils.exceptions import ProtocolError
 from mcpkit.transports.framing import MAX_LINE, Framing
 from mcpkit.transports.object_streams import serve_objects
 from mcpkit.transports.pipe_output import PipeOutput

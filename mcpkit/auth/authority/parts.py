@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from ..._utils.to_the_end import to_the_end
+from ..._utils.concurrency import run_shielded
 from ...identity.audit import AuditLog
 from ...identity.principal import Principal
 from ...identity.principal import client as client_principal
@@ -76,7 +76,7 @@ class Parts(NamedTuple):
 
     async def end(self, record: GrantRecord) -> None:
         """End a grant: invalidate its tokens, and release its data."""
-        await to_the_end(self._end(record))
+        await run_shielded(self._end(record))
 
     async def _end(self, record: GrantRecord) -> None:
         ended = await self.grants.end(record.id)

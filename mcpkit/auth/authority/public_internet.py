@@ -13,7 +13,7 @@ from functools import cache
 
 import httpx2
 
-from ..._utils.version import __version__
+from ..._utils.package import __version__
 from ..fetching import DEFAULT_TIMEOUT, FetchError
 
 _GLOBAL = ipaddress.IPv6Network("2000::/3")

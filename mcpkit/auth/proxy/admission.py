@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from ..._utils.errors import RegistrationError
+from ..._utils.exceptions import RegistrationError
 from ...identity.principal import Principal
 from ...identity.scopes import Scopes, scope_names
 from ..verifier import InThread

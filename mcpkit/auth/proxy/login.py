@@ -10,7 +10,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ..._utils.to_the_end import to_the_end
+from ..._utils.concurrency import run_shielded
 from ...identity.principal import Principal, user
 from ..authority.asked import Asked
 from ..authority.consent import Consent
@@ -115,7 +115,7 @@ class ProxyLogin(Login):
         transaction = self._transactions.find(request, parameters.require("state"))
         await ending.claim(transaction.asked)
         # What the provider has given out by now is kept, or given back, also where nobody waits any more.
-        response = await to_the_end(self._ended(ending, transaction, parameters.single(), request))
+        response = await run_shielded(self._ended(ending, transaction, parameters.single(), request))
         self._transactions.forget(transaction, request, response)
         return response
 

@@ -6,10 +6,10 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 
-from ..._utils.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ..._utils.exceptions import UNSUPPORTED_PROTOCOL_VERSION, AuthorizationError, ProtocolError, StatusError
 from ...client.client import Client
 from ...client.group import servers_of
-from ...client.link.errors import AuthorizationError, InvalidResultError, StatusError
+from ...client.link.errors import InvalidResultError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ALL
 from ...protocol.types import Json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..._utils.errors import ProtocolError
+from ..._utils.exceptions import ProtocolError
 from ...client.link.errors import InvalidResultError
 from ...client.link.results import CallResult
 from ..output.blocks import show

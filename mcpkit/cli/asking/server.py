@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 from click.shell_completion import CompletionItem
 
+from ..._utils.exceptions import AuthorizationError
 from ...client.client import Client
 from ...client.group import client_for, servers_of
 from ...client.link.answerer import Answerer
-from ...client.link.errors import AuthorizationError
 from ...client.targets.meant import Target
 from ...client.targets.reached import ALL_TOOLS
 from ...client.targets.targets import ServerEntry, is_configuration, transports_of

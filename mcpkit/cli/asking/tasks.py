@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ...client.asking.questions import Questions
 from ...client.client import Client
 from ...client.group import servers_of

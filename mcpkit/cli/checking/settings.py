@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..targets.folders import projects_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ..statuses import CommandError

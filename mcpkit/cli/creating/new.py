@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from ..._utils.installation import requirement
+from ..._utils.package import requirement
 from ..statuses import CommandError
 
 _TEMPLATES: Final = Path(__file__).parent / "project"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ..._utils.base64_text import decode_base64_text
+from ...client.link.contents import decode_base64_text
 from ..statuses import CommandError, Status
 
 _SUFFIXES: Final = {"image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}

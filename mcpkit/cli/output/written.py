@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 from ..statuses import CommandError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..._utils.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND
 from ...protocol.eras import SERVER_INFO
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ALL

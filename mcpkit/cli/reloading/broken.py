@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..._utils.errors import ProtocolError
+from ..._utils.exceptions import ProtocolError
 from ...protocol.jsonrpc import decode, is_id, is_object
 from .answers import failed
 

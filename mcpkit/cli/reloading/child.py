@@ -10,8 +10,7 @@ from itertools import count
 from typing import Final
 from uuid import uuid4
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
-from ...client.link.errors import TransportError
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...client.transports.processes.stdio import StdioTransport
 from ...protocol.client import OutgoingMessage
 from ...protocol.jsonrpc import RequestId, decode, encode, is_array, is_object

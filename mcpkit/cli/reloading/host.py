@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..._utils.errors import ProtocolError
+from ..._utils.exceptions import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import decode, encode, is_array
 from ...protocol.types import Json

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from ..._utils.errors import ProtocolError
+from ..._utils.exceptions import ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from .child import Child

@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 from ..._utils.start import mcpkit_command
 from ...storage.base import SECRET_VARIABLE
 from ...transports.standard_streams import (

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..._utils.errors import INVALID_REQUEST, ProtocolError
+from ..._utils.exceptions import INVALID_REQUEST, ProtocolError
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_id, is_object
 from ...protocol.types import Json

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from ..._utils.installation import requirement
+from ..._utils.package import requirement
 from ...protocol.jsonrpc import is_array
 from ..statuses import CommandError, Status
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
-from ..._utils.nearest import nearest
+from ..._utils.options import nearest
 from ...client.targets.existing import existing
 from ...content.wording import described
 from ..statuses import CommandError, Status

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from ..._utils.errors import MalformedError
-from ..._utils.nearest import nearest
+from ..._utils.exceptions import MalformedError
+from ..._utils.options import nearest
 from ...content.data import json_value
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json

@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..._utils.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
-from ..._utils.functions import check_function
+from ..._utils.exceptions import METHOD_NOT_FOUND, MalformedError, ProtocolError
+from ..._utils.options import check_function
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ...protocol.types import Json
 from ...requests.client_requests import ElicitationResult, Root

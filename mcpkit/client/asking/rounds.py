@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
-from ..._utils.members import without
-from ...protocol.jsonrpc import is_object
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
+from ...protocol.jsonrpc import is_object, without
 from ...protocol.revisions import ASKING, METHODS, ROUND_PARAMS
 from ...protocol.types import Json
 from ..link.answerer import Answerer

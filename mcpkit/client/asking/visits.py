@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from ..._utils.errors import MalformedError, ProtocolError
-from ..._utils.listeners import Listeners
+from ..._utils.concurrency import Listeners
+from ..._utils.exceptions import MalformedError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...requests.client_requests import ElicitationResult

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from ..._utils.listeners import Listeners
+from ..._utils.concurrency import Listeners
+from ..._utils.exceptions import AuthorizationError, TokenStorageError, TransportError
 from ...auth.urls import MetadataError, origin, shortened
-from ..link.errors import AuthorizationError, TransportError
 from ..transports.http.authorizer import Asker, Challenged
 from ..transports.http.challenge import Challenge
 from ..transports.http.headers import Pairs
@@ -22,7 +22,6 @@ from .metadata import Found, find
 from .roles import Prover
 from .scopes import scopes_of, wanted_scopes
 from .source import Source
-from .storage import TokenStorageError
 from .tokens import Tokens
 from .web import Web
 

@@ -14,10 +14,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from ..._utils.exceptions import TokenStorageError
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .locked import locked, locked_meanwhile
-from .storage import TokenStorage, TokenStorageError
+from .storage import TokenStorage
 
 _VERSION: Final = 1
 _MOST: Final = 16 * 1024 * 1024

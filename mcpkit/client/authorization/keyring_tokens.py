@@ -15,11 +15,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, Protocol, TypeVar
 
-from ..._utils.installation import install_command
+from ..._utils.exceptions import TokenStorageError
+from ..._utils.package import install_command
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .locked import locked_meanwhile
-from .storage import MemoryTokens, TokenStorage, TokenStorageError
+from .storage import MemoryTokens, TokenStorage
 
 
 class _Keyring(Protocol):

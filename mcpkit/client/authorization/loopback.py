@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from ..._utils.functions import check_function
-from ..._utils.numbers import check_count, check_seconds
+from ..._utils.options import check_count, check_function, check_seconds
 from ...execution.coroutines import within
 from .browser import check_page, open_browser
 from .errors import AuthorizationFailedError

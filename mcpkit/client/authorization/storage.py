@@ -18,10 +18,6 @@ _AGAIN: Final = 0.02
 """Seconds between two attempts to get a lock that another event loop may hold."""
 
 
-class TokenStorageError(OSError):
-    """The token storage cannot be used. The message has the reason and what to do, and no token."""
-
-
 class TokenStorage(ABC):
     """Base class of storages of tokens and client registrations.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
-from ..._utils.version import __version__
+from ..._utils.package import __version__
 from ...auth.fetching import DEFAULT_TIMEOUT, FetchError, body_of, failure, members_of
 from ...auth.urls import check_url, leads_here, origin, shortened
 from ...execution.coroutines import within

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from typing_extensions import Self
 
-from ..._utils.loops import Home, require_loop
+from ..._utils.concurrency import LoopAffinity, require_loop
 from ...identity.change import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
@@ -203,16 +203,16 @@ class Subscription:
         self._source = source
         self._pending: Pending | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._home = Home("the watch", "make another one there, by client.listen()")
+        self._affinity = LoopAffinity("the watch", "make another one there, by client.listen()")
 
     async def _begin(self) -> Pending:
         """Subscribe, and return once the server has acknowledged the subscription."""
         if self._listening is not None:
-            self._home.check()
+            self._affinity.check()
         if self._pending is not None:
             return self._pending
         loop = require_loop("the watch")
-        self._home.settle(loop)
+        self._affinity.bind(loop)
         self._pending = pending = Pending(self._requested)
         joined: asyncio.Future[None] = loop.create_future()
         self._listening = loop.create_task(_listening(self._source, pending, joined))
@@ -261,8 +261,8 @@ class Subscription:
         if self._pending is None:
             self._pending = Pending(self._requested)
         self._pending.drop()
-        if self._listening is not None and not self._listening.done() and not self._home.is_lost:
-            self._home.check()
+        if self._listening is not None and not self._listening.done() and not self._affinity.is_lost:
+            self._affinity.check()
             self._listening.cancel()
             await asyncio.wait((self._listening,))
 

@@ -8,14 +8,13 @@ from asyncio import sleep
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ..._utils.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
+from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ...execution.coroutines import within
 from ...identity.change import RESOURCES, ListName
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_array, is_object, whole_number
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
-from ..link.errors import TransportError
 from ..link.link import Link
 from ..link.retrying import pause
 from ..link.transport import HasStream

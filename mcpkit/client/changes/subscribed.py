@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from ..._utils.errors import ProtocolError
+from ..._utils.exceptions import ProtocolError
 from ..link.link import Link
 from .changes import stems
 

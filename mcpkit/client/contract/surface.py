@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..._utils.errors import METHOD_NOT_FOUND, ProtocolError
+from ..._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from ..client import Client

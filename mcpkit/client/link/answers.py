@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 

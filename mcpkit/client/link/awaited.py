@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..._utils.functions import check_function
-from ..._utils.numbers import check_seconds
+from ..._utils.options import check_function, check_seconds
 from ...execution.coroutines import uncancel, within
 from ...protocol.client import Progressed
 from ...protocol.types import Json

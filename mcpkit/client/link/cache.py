@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from ..._utils.loops import require_loop
+from ..._utils.concurrency import require_loop
 from ...protocol import jsonrpc
 from ...protocol.types import Json
 

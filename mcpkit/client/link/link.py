@@ -7,9 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
-from ..._utils.listeners import Listeners
-from ..._utils.loops import Home, require_loop
+from ..._utils.concurrency import Listeners, LoopAffinity, require_loop
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...protocol.client import (
     NO_HEADERS,
     Answered,
@@ -29,7 +28,7 @@ from ...protocol.types import Json
 from .agreed import Negotiated
 from .answerer import Answerer
 from .awaited import Awaited, ProgressCallback, opened
-from .errors import CLOSED, FOR_EACH_LOOP, FOR_OTHERS, NOT_OPEN, TransportError
+from .errors import CLOSED, FOR_EACH_LOOP, FOR_OTHERS, NOT_OPEN
 from .transport import Stay, Transport, is_authorizing
 
 logger = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ class Link:
         self.frames: list[Callable[[Direction, bytes], object]] = []
         self.is_open = False
         self.is_closed = True
-        self.home = Home("the client", FOR_EACH_LOOP)
+        self.affinity = LoopAffinity("the client", FOR_EACH_LOOP)
         self._negotiate = negotiate
         self._stay = stay
         self._opening: asyncio.Task[None] | None = None
@@ -101,10 +100,10 @@ class Link:
 
     async def begin(self) -> None:
         """Open it, for the first time or after it was closed; raises what `ready` raises."""
-        self.home.check()
+        self.affinity.check()
         while self._closing is not None:
             await asyncio.wait((self._closing,))
-        self.home.settle(require_loop("the client", FOR_OTHERS))
+        self.affinity.bind(require_loop("the client", FOR_OTHERS))
         self.is_closed = False
         await self.ready()
 
@@ -121,7 +120,7 @@ class Link:
         if self.is_closed:
             raise ConnectionError(NOT_OPEN)
         if self._opening is None:
-            self._opening = self.home.here().create_task(self._open())
+            self._opening = self.affinity.loop().create_task(self._open())
             self._opening.add_done_callback(self._has_opened)
         try:
             await asyncio.shield(self._opening)
@@ -172,7 +171,7 @@ class Link:
 
     async def close(self) -> None:
         """Cancel pending requests and close the transport. Does nothing if the link or its event loop is closed."""
-        if self.home.is_lost:
+        if self.affinity.is_lost:
             return
         given_up = self._given_up()
         self.is_closed = True
@@ -194,7 +193,7 @@ class Link:
                 closing.set_result(None)
                 if self._closing is closing:
                     self._closing = None
-                    self.home.settle(None)
+                    self.affinity.bind(None)
 
     async def _say_farewell(self) -> None:
         """Send the cancellations of pending requests, within a time limit."""
@@ -260,7 +259,7 @@ class Link:
     ) -> Json:
         """Do what `request` does, on a transport that is open; `begins` gets the id before the request is sent."""
         generation = self.generation
-        loop = self.home.here()
+        loop = self.affinity.loop()
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
         answer: asyncio.Future[Json] = loop.create_future()
         self._waiting[request.id] = answer
@@ -329,7 +328,7 @@ class Link:
             A future that is done when the message has been sent, or sending it has failed. The loss of the connection
             is reported by `losses`.
         """
-        return self._keep(self.home.here().create_task(self._send_if_possible(message)))
+        return self._keep(self.affinity.loop().create_task(self._send_if_possible(message)))
 
     async def _send_if_possible(self, message: OutgoingMessage) -> None:
         try:
@@ -394,7 +393,7 @@ class Link:
             if (watch := self._watched.get(event.id)) is not None:
                 watch.has_come(event)
         elif isinstance(event, Asked):
-            task = self._asked[event.id] = self.home.here().create_task(self._reply(event))
+            task = self._asked[event.id] = self.affinity.loop().create_task(self._reply(event))
             self._keep(task).add_done_callback(lambda _: self._asked.pop(event.id, None))
         elif isinstance(event, Misasked):
             self.send_soon(self.wire.refuse(event.id, event.code, event.message))

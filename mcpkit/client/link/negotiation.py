@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ..._utils.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
-from ..._utils.numbers import check_seconds
+from ..._utils.exceptions import (
+    UNSUPPORTED_PROTOCOL_VERSION,
+    AuthorizationError,
+    ProtocolError,
+    StatusError,
+    TransportError,
+)
+from ..._utils.options import check_seconds
 from ...execution.coroutines import within
 from ...protocol.eras import SERVER_INFO
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from ...protocol.types import Json
 from .agreed import Negotiated
-from .errors import AuthorizationError, StatusError, TransportError
 from .link import Link
 from .transport import Transport, is_authorizing
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ..._utils.errors import INVALID_PARAMS, ProtocolError
+from ..._utils.exceptions import INVALID_PARAMS, ProtocolError
 from ...protocol.types import Json
 from .answers import malformed, objects
 from .cache import time_to_live

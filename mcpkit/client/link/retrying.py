@@ -7,9 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ..._utils.numbers import check_count, check_seconds
+from ..._utils.exceptions import OutcomeUnknownError, TransportError
+from ..._utils.options import check_count, check_seconds
 from ...protocol.types import Json
-from .errors import OutcomeUnknownError, TransportError
 
 WITHOUT_EFFECTS: Final = frozenset(
     {

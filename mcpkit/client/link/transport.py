@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
-from ..._utils.listeners import Listeners
+from ..._utils.concurrency import Listeners
 from ...protocol.client import OutgoingMessage
 from ...protocol.jsonrpc import RequestId
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO, TypeGuard
 
+from ..._utils.exceptions import TransportError
 from ...protocol.client import OutgoingMessage
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
-from ..link.errors import TransportError
 from ..link.link import Direction
 from ..link.transport import TransportListener
 from .masking import Mask

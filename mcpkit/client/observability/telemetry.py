@@ -10,8 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._utils.errors import ProtocolError
-from ..._utils.installation import install_command
+from ..._utils.exceptions import ProtocolError
+from ..._utils.package import install_command
 from ...protocol.types import Json
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..._utils.nearest import nearest
+from ..._utils.options import nearest
 
 
 def existing(path: Path) -> Path:

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
-from ..._utils.signatures import unknown_option
+from ..._utils.exceptions import TransportError
+from ..._utils.options import unknown_option
 from ...content.wording import described
 from ...protocol.client import OutgoingMessage
 from ...protocol.types import Json
-from ..link.errors import TransportError
 from ..link.transport import Stay, Transport, TransportListener
 from .existing import existing
 from .meant import Meant, Target, is_path, is_served, is_transport, meant

@@ -8,8 +8,8 @@ from typing import Any, Final, get_origin
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..._utils.built import validator
-from ..._utils.errors import ArgumentsError, ToolError
+from ..._utils.core_schema import validator
+from ..._utils.exceptions import ArgumentsError, ToolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ...schema import hints

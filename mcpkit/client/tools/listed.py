@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..._utils.errors import ArgumentsError, ProtocolError, RegistrationError
+from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, TransportError
 from ...protocol.client import NO_HEADERS
 from ...protocol.jsonrpc import is_object
 from ...protocol.mirrored import MirroredParameter
 from ...protocol.types import Json
-from ..link.errors import InvalidResultError, TransportError
+from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 
 if TYPE_CHECKING:

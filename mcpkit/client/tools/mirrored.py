@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..._utils.errors import RegistrationError
+from ..._utils.exceptions import RegistrationError
 from ...protocol.jsonrpc import encode, is_object
 from ...protocol.mirrored import KEYWORD, MirroredParameter
 from ...protocol.types import Json

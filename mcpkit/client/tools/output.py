@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic_core import from_json, to_json
 
-from ..._utils.errors import Problem
+from ..._utils.exceptions import Problem
 from ...protocol.types import Json
 from .schemas import ServerSchema, UnusableSchemaError
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from ..._utils.errors import Problem
+from ..._utils.exceptions import Problem
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...schema import from_schema, patterns

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any, Final
 
-from ..._utils.errors import ToolError
+from ..._utils.exceptions import ToolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..link.results import CallResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._utils.late_names import late_names
-from ..._utils.version import __version__ as __version__
+from ..._utils.package import __version__ as __version__
+from ..._utils.package import late_names
 
 if TYPE_CHECKING:
     from ..types import Icon

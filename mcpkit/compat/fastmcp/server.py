@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar, Unpack
 
-from ..._utils.current import running_loop
+from ..._utils.concurrency import running_loop
 from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import find_context_parameter

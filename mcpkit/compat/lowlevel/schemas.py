@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 from ...client.tools.schemas import ServerSchema, UnusableSchemaError
 from ...protocol.types import Incomplete, Json
 

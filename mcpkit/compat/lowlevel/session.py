@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
-from ..._utils.errors import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
+from ..._utils.exceptions import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
 from ...execution.coroutines import within
 from ...identity.change import LIST_NAMES, Change
 from ...protocol import jsonrpc

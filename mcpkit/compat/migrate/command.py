@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._utils.installation import install_command
+from ..._utils.package import install_command
 
 if TYPE_CHECKING:
     import libcst as cst

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._utils.late_names import late_names
+from ..._utils.package import late_names
 
 if TYPE_CHECKING:
     from .client import Client

@@ -10,8 +10,7 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter, crea
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from ..._utils.members import without
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import is_object, without
 from ...protocol.types import Incomplete, Json
 from ...schema.references import nodes, replaced
 from ..foreign import BLOCKS, is_kind

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING
 
-from ..._utils.errors import (
+from ..._utils.exceptions import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     HandlerError,

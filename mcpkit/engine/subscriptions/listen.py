@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any
 
-from ..._utils.errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ..._utils.exceptions import INVALID_PARAMS, MalformedError, ProtocolError
 from ...identity.change import LISTS, RESOURCES, Change
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID

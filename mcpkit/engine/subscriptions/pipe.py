@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
-from ..._utils.errors import INTERNAL_ERROR, ProtocolError
+from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ...identity.change import LIST_NAMES, Change, ListName
 from ...identity.principal import Principal
 from ...protocol import jsonrpc

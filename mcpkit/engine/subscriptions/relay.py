@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..._utils.errors import ProtocolError
-from ..._utils.listeners import Listeners
+from ..._utils.concurrency import Listeners
+from ..._utils.exceptions import ProtocolError
 from ...identity.audience import Audience
 from ...identity.change import LIST_NAMES, Change
 from ...identity.principal import Principal

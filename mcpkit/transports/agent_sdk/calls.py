@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from ..._utils.errors import ProtocolError
-from ..._utils.loops import require_loop
+from ..._utils.concurrency import require_loop
+from ..._utils.exceptions import ProtocolError
 from ...engine.connection import Connection
 from ...engine.engine import Served
 from ...identity.principal import Principal

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from ..._utils.errors import RegistrationError
+from ..._utils.exceptions import RegistrationError
 from ...storage.keys import check_environment
 from .intake.guard import Guard
 from .options import Settings

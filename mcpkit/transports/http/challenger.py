@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..._utils.errors import ChallengeError
+    from ..._utils.exceptions import ChallengeError
     from ...auth.verifier import AccessToken
     from ...identity.principal import Principal
 

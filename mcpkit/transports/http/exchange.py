@@ -9,10 +9,10 @@ from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ..._utils.addresses import caller_at
-from ..._utils.errors import ChallengeError
+from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import resume, run_to_first_wait, within
 from ...identity.principal import ANYONE, Principal
+from ...protocol.header_fields import caller_at
 from ...protocol.request_headers import JoinedHeaders
 from ...requests.channel import NO_HEADERS
 from ...requests.limits import Anonymous

@@ -10,7 +10,7 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-from ..._utils.errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
+from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ...engine.peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake

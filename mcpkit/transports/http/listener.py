@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._utils.errors import MalformedError, ProtocolError
+from ..._utils.exceptions import MalformedError, ProtocolError
 from ...engine.subscriptions.listen import LOST, Listen
 from ...engine.subscriptions.mailbox import Pending
 from ...identity.change import Change

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from ..._utils.loops import refuse_loop
-from ..._utils.safe_output import SafeOutput
+from ..._utils.concurrency import refuse_loop
+from ...execution.safe_output import SafeOutput
 from ...protocol.types import Json
 from .options import unknown
 from .uvicorn_options import UvicornOptions

@@ -7,6 +7,7 @@ a mounted one. So the app handles signals first, ends its streams, and then call
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -16,7 +17,6 @@ from types import FrameType
 from typing import Any
 from weakref import ref
 
-from ..._utils.ending import exit_now
 from ...execution.processes import kill_workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -133,6 +133,6 @@ def _watch(loops: list[asyncio.AbstractEventLoop], status: int) -> None:
     while not all(loop.is_closed() for loop in loops):
         if _deadline is not None and time.monotonic() >= _deadline:
             kill_workers()
-            exit_now(status)
+            os._exit(status)
         time.sleep(0.02)
     _deadline = None

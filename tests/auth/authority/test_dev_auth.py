@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from mcpkit._utils.errors import RegistrationError
+from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.auth import DevAuth, DevClient, DevUser, InvalidTokenError
 from mcpkit.identity.audit import AuditEvent
 from mcpkit.storage import Sqlite

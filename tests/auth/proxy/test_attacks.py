@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from mcpkit import Principal
-from mcpkit._utils.errors import LoginNeededError
+from mcpkit._utils.exceptions import LoginNeededError
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
 from tests.helpers.oauth_flow import (
     PROXY_MCP,

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit._utils.errors import LoginNeededError, ProviderUnavailableError
+from mcpkit._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import logins

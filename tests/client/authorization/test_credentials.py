@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey, import_key
 
+from mcpkit._utils.exceptions import TokenStorageError
 from mcpkit.auth.discovery import AuthorizationServerMetadata
 from mcpkit.client.authorization.dpop import Proofs
 from mcpkit.client.authorization.errors import AuthorizationFailedError
@@ -29,7 +30,7 @@ from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_st
 from mcpkit.client.authorization.presented import Presented
 from mcpkit.client.authorization.private_key_jwt import PrivateKeyJwt, SigningKey
 from mcpkit.client.authorization.roles import TokenRequest
-from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
+from mcpkit.client.authorization.storage import MemoryTokens, TokenStorage
 from mcpkit.client.authorization.tokens import VERSION, Registration, Tokens
 from tests.helpers.oauth_flow import MemoryKeyring
 from tests.helpers.tables import each_row

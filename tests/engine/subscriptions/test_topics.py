@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Extension, Principal, ProtocolError, RegistrationError, Server
-from mcpkit._utils.errors import OutputError
+from mcpkit._utils.exceptions import OutputError
 from mcpkit.extensions import SubscriptionTopic
 from mcpkit.storage import Memory
 from mcpkit.testing import TestClient, connect

@@ -17,7 +17,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mcpkit._utils.errors import LoginNeededError, ProviderUnavailableError
+from mcpkit._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from mcpkit.auth import UpstreamProvider
 from mcpkit.storage import Sqlite
 from tests.helpers.fake_idp import (

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit._utils.safe_output import SafeOutput
 from mcpkit.cli.reloading import supervisor
 from mcpkit.cli.reloading.stdio import environment
 from mcpkit.cli.reloading.supervisor import Supervisor
+from mcpkit.execution.safe_output import SafeOutput
 from mcpkit.transports.standard_streams import StandardStreams
 from tests.helpers.process_client import Host, call
 from tests.helpers.processes import is_alive

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
+from mcpkit._utils.exceptions import TransportError
 from mcpkit.client import Change
 from mcpkit.client.changes.changes import Subscription
-from mcpkit.client.link.errors import TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread

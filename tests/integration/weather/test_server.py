@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from mcpkit._utils.errors import ProtocolError
+from mcpkit._utils.exceptions import ProtocolError
 from mcpkit.testing import connect
 
 from .conftest import Answer

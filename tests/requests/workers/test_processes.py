@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Limits, ProtocolError, RegistrationError, ResultOptions, Server, ToolError
-from mcpkit._utils.errors import ArgumentsError, ProcessEndedError
+from mcpkit._utils.exceptions import ArgumentsError, ProcessEndedError
 from mcpkit.exceptions import ResourceNotFoundError
 from mcpkit.execution.processes import Processes, kill_workers
 from mcpkit.testing import connect

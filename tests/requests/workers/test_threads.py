@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Context, Depends, RegistrationError, Server
-from mcpkit._utils.errors import BusyError
+from mcpkit._utils.exceptions import BusyError
 from mcpkit.execution.threads import Threads
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row

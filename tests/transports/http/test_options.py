@@ -17,7 +17,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from mcpkit import HttpOptions, Server
-from mcpkit._utils.errors import RegistrationError
+from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.storage import Memory
 from mcpkit.transports.http.options import ASGI_OPTIONS, Settings
 from tests.helpers.raw_client import Client, Serve, lifespan

@@ -23,7 +23,7 @@ from mcpkit import (
     Timeouts,
     resource_dir,
 )
-from mcpkit._utils.errors import ProcessEndedError
+from mcpkit._utils.exceptions import ProcessEndedError
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS
 from mcpkit.engine.subscriptions.mailbox import Pending

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-from ...._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND
+from ...._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND
 from ....protocol.jsonrpc import is_array, is_object
 from ....protocol.types import Json
 from ..findings.finding import Seen

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ...._utils.errors import ProtocolError
-from ....client.link.errors import TransportError
+from ...._utils.exceptions import ProtocolError, TransportError
 from ..findings.finding import Seen, quoted
 from ..patients.patient import Patient, there
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....client.link.errors import TransportError
+from ...._utils.exceptions import TransportError
 from ....protocol.revisions import LATEST_HANDSHAKE
 from ...statuses import Status
 from ..findings.finding import Seen, quoted

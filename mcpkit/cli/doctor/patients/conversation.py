@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ...._utils.version import __version__
+from ...._utils.package import __version__
 from ....protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ....protocol.jsonrpc import is_object
 from ....protocol.types import Json

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...._utils.version import __version__
+from ...._utils.package import __version__
 from ....auth.fetching import failure
 from ....auth.libraries import http_library
 from ....auth.urls import is_loopback
@@ -85,7 +85,7 @@ class Web:
 
     def _made(self) -> httpx2.AsyncClient:
         """Return another client, whose connections are its own."""
-        from ...._utils import proxies  # which needs httpx2
+        from ...._utils import http_proxies as proxies  # which needs httpx2
 
         parts = urlsplit(self.url)
         return proxies.client(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from ...._utils.version import __version__
+from ...._utils.package import __version__
 from ....auth.urls import MetadataError, is_loopback, origin, shortened
 from ....protocol.revisions import LATEST_HANDSHAKE
 from ...transports.http.challenge import Challenge

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import httpx2
 
+from ...._utils.exceptions import TransportError
 from ....protocol.types import Json
-from ...link.errors import TransportError
 from .asgi_lifespan import AppLifespan
 
 if TYPE_CHECKING:

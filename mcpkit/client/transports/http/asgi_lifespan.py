@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
 from ....execution.lifespan import Lifespan, Lifespans
 from ....protocol.types import Json
-from ...link.errors import TransportError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message

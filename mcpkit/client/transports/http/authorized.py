@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...._utils.listeners import Listeners
+from ...._utils.concurrency import Listeners
 from .http_client import HttpClient
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from ...._utils.errors import ProtocolError
-from ...._utils.listeners import Listeners
+from ...._utils.concurrency import Listeners
+from ...._utils.exceptions import ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.headers import NAMED_BY
 from ....protocol.jsonrpc import is_object

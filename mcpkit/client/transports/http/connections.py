@@ -35,7 +35,7 @@ def connected(
     """
     import httpx2
 
-    from ...._utils import proxies
+    from ...._utils import http_proxies as proxies
 
     limits = httpx2.Limits(
         max_connections=None,  # streams that stay open never keep calls waiting

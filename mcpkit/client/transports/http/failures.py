@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from ...link.errors import TransportError
+from ...._utils.exceptions import TransportError
 
 
 def failure(

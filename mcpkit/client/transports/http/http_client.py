@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ...._utils.functions import check_function
-from ...._utils.installation import install_command
-from ...._utils.listeners import Listeners
-from ...._utils.numbers import check_count, check_seconds
-from ...._utils.version import __version__
+from ...._utils.concurrency import Listeners
+from ...._utils.exceptions import TransportError
+from ...._utils.options import check_count, check_function, check_seconds
+from ...._utils.package import __version__, install_command
 from ....execution.coroutines import within
-from ...link.errors import TransportError
 from .authorizer import Authorizer, GivesAuthorizers, authorized, authorizes
 from .connections import connected
 from .failures import failure
@@ -391,7 +389,7 @@ class HttpClient:
         scheme, proxies = self._target.scheme, getproxies() if self._trust_env else {}
         if not (proxies.get(scheme) or proxies.get("all")) or proxy_bypass(self._target.host):
             return ""
-        from ...._utils.proxies import proxy_variable
+        from ...._utils.http_proxies import proxy_variable
 
         variable = proxy_variable(scheme if proxies.get(scheme) else "all")
         return f" through the proxy of the environment variable {variable} (trust_env=False ignores it)"

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
-from ...link.errors import TransportError
 from ...link.transport import TransportListener
 from .cancellation import unhurt
 from .headers import Pairs, header

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Unpack
 
+from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
 from ....protocol.client import OutgoingMessage
 from ....protocol.jsonrpc import RequestId
-from ...link.errors import TransportError
 from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt

@@ -7,12 +7,17 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from ...._utils.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ...._utils.exceptions import (
+    UNSUPPORTED_PROTOCOL_VERSION,
+    AuthorizationError,
+    ProtocolError,
+    StatusError,
+    TransportError,
+)
 from ....protocol import header_fields, jsonrpc
 from ....protocol.jsonrpc import RequestId, is_object
 from ....protocol.revisions import STATELESS
 from ....protocol.types import Json
-from ...link.errors import AuthorizationError, StatusError, TransportError
 from .challenge import in_words, read_challenges
 from .headers import header, without_credentials
 from .http_client import HttpClient

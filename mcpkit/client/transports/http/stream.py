@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
+from ...._utils.exceptions import StatusError, TransportError
 from ....execution.coroutines import within
 from ....protocol.jsonrpc import RequestId
-from ...link.errors import StatusError, TransportError
 from ...link.transport import TransportListener
 from .event_stream import EventStream, TooLargeEventError
 from .headers import Pairs

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from ...._utils.listeners import Listeners
+from ...._utils.concurrency import Listeners
+from ...._utils.exceptions import TransportError
 from ....execution.coroutines import uncancel
 from ....protocol.client import OutgoingMessage
 from ....protocol.headers import NAMED_BY, encode
 from ....protocol.revisions import STATELESS
-from ...link.errors import TransportError
 from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ...link.errors import TransportError
+from ...._utils.exceptions import TransportError
 
 if sys.platform == "win32":
     from .windows import find_command

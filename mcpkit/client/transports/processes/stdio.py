@@ -15,14 +15,13 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Final
 
-from ...._utils.errors import TooLongError
-from ...._utils.numbers import check_count, check_seconds
+from ...._utils.exceptions import TooLongError, TransportError
+from ...._utils.options import check_count, check_seconds
 from ....protocol.client import OutgoingMessage
 from ....protocol.unreadable import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing
 from ....transports.pipe_input import CHUNK, read_pipe
 from ....transports.pipe_output import PipeOutput
-from ...link.errors import TransportError
 from ...link.transport import TransportListener
 from .environment import environment
 from .process import Process

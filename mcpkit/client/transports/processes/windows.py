@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...link.errors import TransportError
+from ...._utils.exceptions import TransportError
 
 _UNSAFE: Final = frozenset('"%\r\n')
 """Characters that `cmd.exe` reads even between quotes."""

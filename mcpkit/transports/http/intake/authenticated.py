@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from ...._utils.errors import ChallengeError
+from ...._utils.exceptions import ChallengeError
 from ....identity.principal import ANYONE, Principal
 from ....options import FindPrincipal
 from ....requests.failures import readable

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...._utils.addresses import caller_at
-from ...._utils.errors import ChallengeError
+from ...._utils.exceptions import ChallengeError
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
 from ....identity.principal import ANYONE, Principal
+from ....protocol.header_fields import caller_at
 from ....protocol.revisions import HANDSHAKE
 from ..exchange import RefusedError
 from ..intake.refused_body import UnreadError

@@ -15,7 +15,7 @@ from ..exchange import Exchange, Source, event
 from .environment import Environment
 
 if TYPE_CHECKING:
-    from ...._utils.errors import ProtocolError
+    from ...._utils.exceptions import ProtocolError
     from ....auth.verifier import AccessToken
     from ....identity.revocation import Revocation
 

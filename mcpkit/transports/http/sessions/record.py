@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ...._utils.errors import BusyError
+from ...._utils.exceptions import BusyError
 from .remote import CHANGED
 from .token import SessionToken
 

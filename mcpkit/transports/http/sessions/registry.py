@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...._utils.errors import BusyError, ChallengeError
+from ...._utils.exceptions import BusyError, ChallengeError
 from ....identity.change import LIST_NAMES
 from ....identity.owner import owner_of
 from ....protocol.eras import Handshake

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ...._utils.errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ...._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ..exchange import Exchange, Source, event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...._utils.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
+from ...._utils.exceptions import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
 from ....requests.channel import OpenQuestions, StandaloneChannel
 from ..exchange import Exchange, Source

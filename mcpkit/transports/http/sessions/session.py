@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ...._utils.errors import BusyError, ProtocolError
+from ...._utils.exceptions import BusyError, ProtocolError
 from ....engine.peer import Peer
 from ....identity.change import Change
 from ....identity.owner import owner_of

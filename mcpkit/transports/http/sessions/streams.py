@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from ...._utils.errors import INTERNAL_ERROR, ProtocolError
+from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import RequestId
 from ....protocol.messages import invalid

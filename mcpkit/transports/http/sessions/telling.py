@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ...._utils.errors import BusyError
+from ...._utils.exceptions import BusyError
 from ....engine.subscriptions.hub import ChangeListener
 from ....engine.subscriptions.listen import notification
 from ....engine.subscriptions.mailbox import Pending

@@ -12,8 +12,8 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client, Retries
+from mcpkit._utils.exceptions import TokenStorageError
 from mcpkit.client import MemoryTokens, OAuth
-from mcpkit.client.authorization.storage import TokenStorageError
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking
 

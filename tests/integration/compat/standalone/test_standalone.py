@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import mcpkit
-from mcpkit._utils.errors import ProtocolError
+from mcpkit._utils.exceptions import ProtocolError
 from tests.helpers.serving import serving
 from tests.integration.compat.mcp1 import LISTS
 

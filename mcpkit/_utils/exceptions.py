@@ -1,7 +1,8 @@
-"""Exceptions of servers, and the errors that they become on the wire.
+"""Exceptions of servers and clients, and the JSON-RPC error codes.
 
-The wire form of each is in the error table of the architecture page. The numbers follow "Error Codes" of the base
-protocol page of the specification (revision 2026-07-28).
+The wire form of each is in the error table of the architecture page. The codes follow "Error Codes" of the base
+protocol page of the specification (revision 2026-07-28). The public classes are exported by `mcpkit.exceptions`, and
+have that module as theirs: logs and pickles contain it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MISSING_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
-def said_by(error: BaseException) -> str | None:
+def exception_text(error: BaseException) -> str | None:
     """Return the text of an exception; None if its `__str__` raises."""
     try:
         return str(error)
@@ -31,12 +32,32 @@ def said_by(error: BaseException) -> str | None:
         return None
 
 
+def reduce_exception(error: BaseException) -> tuple[Any, ...]:
+    """Return the pickled form of an exception, as `__reduce__`. `__init__` has other parameters than `args`."""
+    return _restore_exception, (type(error), error.args, vars(error))
+
+
+def _restore_exception(
+    cls: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+# Registration
+
+
 class RegistrationError(Exception):
     """A component cannot be registered. The message contains the correction of its definition."""
 
 
 class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
     """A type hint contains a name that is not defined yet; it is resolved again on first use."""
+
+
+# JSON-RPC errors
 
 
 class ProtocolError(Exception):
@@ -61,6 +82,8 @@ class ProtocolError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+    __reduce__ = reduce_exception
 
 
 class MalformedError(ProtocolError):
@@ -134,8 +157,13 @@ class ChallengeError(ProtocolError):
         self.challenge = challenge
 
 
+# Errors of handlers
+
+
 class HandlerError(Exception):
     """Base class of errors with a text for the client."""
+
+    __reduce__ = reduce_exception
 
 
 class ToolError(HandlerError):
@@ -358,6 +386,8 @@ class CallEndedError(RuntimeError):
         super().__init__(method)
         self.method = method
 
+    __reduce__ = reduce_exception
+
     def __str__(self) -> str:
         """Return the text with the method."""
         return f"this Context belongs to a {self.method} request that has ended; use it only while its handler runs"
@@ -372,3 +402,99 @@ class OutputError(Exception):
     Args:
         text: Place in the result, its type, and what to return instead; never the value.
     """
+
+
+# Errors of clients
+
+
+class TransportError(ConnectionError):
+    """A message did not reach the server, or its response was lost.
+
+    Args:
+        message: The failure, and what to do about it.
+        may_have_begun: Whether the server may have begun to process the message.
+        retry_after: Seconds after which the server accepts requests again (`Retry-After`); None if it sent none.
+        session_is_gone: Whether the session no longer exists, so that the client has to open another one.
+        may_pass: Whether another attempt may succeed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        may_have_begun: bool,
+        retry_after: float | None = None,
+        session_is_gone: bool = False,
+        may_pass: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+        self.may_have_begun = may_have_begun
+        self.retry_after = retry_after
+        self.session_is_gone = session_is_gone
+
+    __reduce__ = reduce_exception
+
+
+class StatusError(TransportError):
+    """An HTTP server responded with an error status and without a JSON-RPC message.
+
+    Args:
+        message: The failure.
+        status: The HTTP status.
+        may_have_begun: As in `TransportError`.
+        retry_after: As in `TransportError`.
+        session_is_gone: As in `TransportError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: int,
+        *,
+        may_have_begun: bool,
+        retry_after: float | None = None,
+        session_is_gone: bool = False,
+    ) -> None:
+        super().__init__(
+            message,
+            may_have_begun=may_have_begun,
+            retry_after=retry_after,
+            session_is_gone=session_is_gone,
+            may_pass=session_is_gone or status == 429 or status >= 500,
+        )
+        self.status = status
+
+
+class AuthorizationError(StatusError):
+    """The server requires authentication (401) or more scopes (403).
+
+    Args:
+        message: The reason, and what to do about it.
+        status: 401 or 403.
+        challenge: The value of `WWW-Authenticate`; empty if the server sent none.
+    """
+
+    def __init__(self, message: str, status: int, challenge: str) -> None:
+        super().__init__(message, status, may_have_begun=False)
+        self.challenge = challenge
+
+
+class OutcomeUnknownError(TransportError):
+    """The server may or may not have run a request: the response was lost, and sending it again might run it twice."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, may_have_begun=True, may_pass=False)
+
+
+class TokenStorageError(OSError):
+    """The token storage cannot be used. The message has the reason and what to do, and no token."""
+
+
+for _public in (
+    ArgumentsError, AuthorizationError, CallTimeoutError, ChallengeError, ClientResponseError, ElicitationError,
+    InputRequired, InsufficientScopeError, LoginNeededError, MissingCapabilityError, OutcomeUnknownError,
+    ProcessEndedError, PromptError, ProtocolError, ProviderUnavailableError, RegistrationError, ResourceError,
+    ResourceNotFoundError, StatusError, TokenStorageError, ToolError, TransportError,
+):  # fmt: skip
+    _public.__module__ = "mcpkit.exceptions"

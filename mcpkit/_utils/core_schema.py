@@ -1,12 +1,27 @@
-"""Traversal of pydantic's core schemas, and copies of them with changes."""
+"""Core schemas of pydantic: traversal, copies with changes, and their validators and serializers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeGuard
+import threading
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeGuard, TypeVar
 
+import pydantic_core
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
+
+T = TypeVar("T")
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
+
+_CAN_IGNORE_CLASSES = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
+"""Whether an option makes pydantic follow a schema in place of the validators that it has built for its classes.
+
+Pydantic prefers those validators from 2.11 on, and has the option from 2.13 on. The schemas of mcpkit contain more than
+the classes, because they follow JSON Schema.
+"""
+
+_lock = threading.Lock()
 
 CHILDREN = frozenset({
     "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
@@ -24,38 +39,36 @@ def nodes(core: object, skipped: Collection[str] = ()) -> Iterator[dict[str, Any
         skipped: Keys of schemas below which nothing is looked for.
     """
     if _is_mapping(core):
-        is_node = isinstance(
-            core.get("type"), str
-        )  # else it holds fields by their names, or is a default value
+        is_node = isinstance(core.get("type"), str)  # else these are fields by name, or a default value
         if is_node:
             yield core
         for key, inner in core.items():
             if not (is_node and key in skipped):
                 yield from nodes(inner, skipped)
-    elif _holds_several(core):
+    elif _is_sequence(core):
         for inner in core:
             yield from nodes(inner, skipped)
 
 
-def copied(core: Any, change: Callable[[Any], Any], kept: Collection[str] = ()) -> Any:
+def copied(core: Any, change: Callable[[Any], Any], unchanged: Collection[str] = ()) -> Any:
     """Return a copy of a core schema with changed inner values.
 
     Args:
         core: The schema, or several.
         change: Returns the replacement of an inner value.
-        kept: Keys of schemas with unchanged values.
+        unchanged: Keys of schemas with unchanged values.
     """
     if _is_mapping(core):
-        kept = kept if isinstance(core.get("type"), str) else ()
-        return {key: inner if key in kept else change(inner) for key, inner in core.items()}
-    return type(core)(map(change, core)) if _holds_several(core) else core
+        unchanged = unchanged if isinstance(core.get("type"), str) else ()
+        return {key: inner if key in unchanged else change(inner) for key, inner in core.items()}
+    return type(core)(map(change, core)) if _is_sequence(core) else core
 
 
 def _is_mapping(core: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(core, dict)
 
 
-def _holds_several(core: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+def _is_sequence(core: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return type(core) in (list, tuple)  # a default value may be of a class derived from these
 
 
@@ -79,7 +92,7 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
     """
     if is_labelled(value):
         return (rewritten(value[0], rewrites, children), value[1])
-    if _holds_several(value):
+    if _is_sequence(value):
         return [rewritten(item, rewrites, children) for item in value]
     if not _is_mapping(value):
         return value
@@ -105,3 +118,55 @@ def is_named_tuple(node: Node) -> bool:
     """Return True if a call schema is the form of a NamedTuple before pydantic 2.14, which has its own type for it."""
     cls = node.get("function")
     return isinstance(cls, type) and issubclass(cls, tuple)
+
+
+# Validators and serializers
+
+
+def validator(core: CoreSchema) -> SchemaValidator:
+    """Return the validator of a schema.
+
+    Raises:
+        SchemaError: The schema is invalid.
+    """
+    return _built(SchemaValidator, core)
+
+
+def serializer(core: CoreSchema) -> SchemaSerializer:
+    """Return the serializer of a schema.
+
+    Raises:
+        SchemaError: The schema is invalid.
+    """
+    return _built(SchemaSerializer, core)
+
+
+def can_serialize(core: CoreSchema) -> bool:
+    """Return True if pydantic follows a whole schema: before 2.13 not with fields that no class declares."""
+    return _CAN_IGNORE_CLASSES or not any("extras_schema" in node for node in nodes(core))
+
+
+def _built(build: Callable[..., T], core: CoreSchema) -> T:
+    if _CAN_IGNORE_CLASSES:
+        return build(core, _use_prebuilt=False)
+    with _incomplete_classes(core):
+        return build(core)
+
+
+@contextmanager
+def _incomplete_classes(core: CoreSchema) -> Generator[None, None, None]:
+    """Hide the validators of a schema's classes. Another thread may build its own from the classes meanwhile."""
+    with _lock:
+        classes = {
+            node["cls"]
+            for node in nodes(core)
+            if node["type"] in {"model", "dataclass"} and isinstance(node.get("cls"), type)
+        }
+        complete = [cls for cls in classes if cls.__dict__.get("__pydantic_complete__") is True]
+        try:
+            for cls in complete:
+                cls.__pydantic_complete__ = False
+            yield
+        finally:
+            for cls in complete:
+                cls.__pydantic_complete__ = True
