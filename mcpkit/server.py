@@ -8,10 +8,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ._utils.errors import RegistrationError
-from ._utils.numbers import check_seconds
-from ._utils.signatures import refuses_unknown
-from ._utils.to_the_end import to_the_end
+from ._utils.concurrency import run_shielded
+from ._utils.exceptions import RegistrationError
+from ._utils.options import check_seconds, refuses_unknown
 from .components.base import check_icons, check_text, optional
 from .components.catalog import ServerBase
 from .engine.capabilities import Capabilities
@@ -354,7 +353,7 @@ class Server(Serving, Registry, ServerBase):
                 await auth.revoke(who, verifier_context(self.engine.runtime))
 
         # The revocation cancels the calls of the user, and the caller may be one of them.
-        await to_the_end(revoke())
+        await run_shielded(revoke())
 
     @property
     def on_audit(self) -> AuditLog:

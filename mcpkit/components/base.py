@@ -22,8 +22,8 @@ from typing import (
 from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
 from typing_extensions import Self, TypedDict
 
-from .._utils.errors import RegistrationError
-from .._utils.signatures import unknown_option
+from .._utils.exceptions import RegistrationError
+from .._utils.options import unknown_option
 from ..content.data import check_sendable
 from ..identity.principal import Principal
 from ..identity.scopes import scope_names

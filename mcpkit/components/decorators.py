@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from typing_extensions import TypeVar, Unpack
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, ToolAnnotations
 from .base import Component, FunctionOptions, is_template

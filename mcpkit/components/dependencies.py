@@ -19,7 +19,7 @@ from functools import partial
 from types import MethodType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, overload
 
-from .._utils.errors import MissingCapabilityError, RegistrationError
+from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..requests.call import Call
 from ..schema.parameters import empty
 from ..schema.signature import head, innermost

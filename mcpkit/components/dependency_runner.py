@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-from .._utils.errors import BusyError, RegistrationError
+from .._utils.exceptions import BusyError, RegistrationError
 from ..execution.coroutines import (
     collected,
     finish_awaitable,

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from ..identity.principal import Principal
 from ..requests.call import CallContext
 from ..schema.parameters import empty

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._utils.errors import RegistrationError
+from .._utils.exceptions import RegistrationError
 from .decorators import Build, Decorators, check_is_function
 
 

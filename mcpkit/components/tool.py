@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 from pydantic_core import to_json
 from typing_extensions import Self, Unpack
 
-from .._utils.errors import HandlerError, OutputError, ProtocolError, RegistrationError
-from .._utils.numbers import check_count, check_seconds
+from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
+from .._utils.options import check_count, check_seconds
 from ..content.data import json_of, json_value, text_of
 from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content

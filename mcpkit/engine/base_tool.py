@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from typing_extensions import Unpack
 
-from .._utils.errors import OutputError, RegistrationError
+from .._utils.exceptions import OutputError, RegistrationError
 from ..components.base import ComponentOptions, json_object
 from ..components.tool import AnyTool, check_tool
 from ..content.data import json_value

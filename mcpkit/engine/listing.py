@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
-from .._utils.errors import INVALID_PARAMS, ProtocolError
+from .._utils.exceptions import INVALID_PARAMS, ProtocolError
 from ..components.base import Component, Listed, listed
 from ..execution.lifespan import Lifespans
 from ..identity.change import ListName

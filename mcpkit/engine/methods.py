@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeIs
 
-from .._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
-from .._utils.uris import normalized
+from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..components.base import Component, Listed, optional
+from ..content.uris import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.threads import is_fatal

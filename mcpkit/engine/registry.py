@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Self
 
-from .._utils.errors import MissingCapabilityError, RegistrationError
-from .._utils.listeners import Listeners
+from .._utils.concurrency import Listeners
+from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..components.base import Component, access_of, capabilities, json_object
 from ..components.catalog import Catalog, CatalogOwner, Components
 from ..components.decorators import Build, Decorators, MethodOptions, check_is_function

@@ -12,7 +12,7 @@ from ..protocol.types import Json
 from ..requests.call import Call
 
 if TYPE_CHECKING:
-    from .._utils.listeners import Listeners
+    from .._utils.concurrency import Listeners
     from ..components.tool import AnyTool
     from ..identity.change import Change
     from .registry import Extension

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from ..storage.base import TaskMeter
     from .access_log import AccessLog
     from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
-    from .rate_limit import RateLimit, RateLimitError
-    from .size_limit import SizeLimit
+    from .limits import RateLimit, RateLimitError, SizeLimit
     from .telemetry import Telemetry
     from .timing import RequestTiming, Timing
 else:
@@ -21,8 +20,7 @@ else:
             "..storage.base": "TaskMeter",
             ".access_log": "AccessLog",
             ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
-            ".rate_limit": "RateLimit RateLimitError",
-            ".size_limit": "SizeLimit",
+            ".limits": "RateLimit RateLimitError SizeLimit",
             ".telemetry": "Telemetry",
             ".timing": "RequestTiming Timing",
         },

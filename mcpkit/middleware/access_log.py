@@ -6,8 +6,7 @@ import logging
 
 from .timing import RequestTiming, Timing, error_type_of
 
-_LONGEST = 200
-"""Maximum characters of a value from a client, to keep records readable."""
+_MAX_LENGTH = 200  # characters of a value from a client
 
 
 class AccessLog(Timing):
@@ -34,27 +33,18 @@ class AccessLog(Timing):
     def _log(self, timed: RequestTiming) -> None:
         if not self._logger.isEnabledFor(self._level):
             return
-        request, ctx = timed.request, timed.request.ctx
-        client, method, target = ctx.client.info.get("name"), request.method[:_LONGEST], request.target
-        if client is not None:
-            client = client[:_LONGEST]
-        if target is not None:
-            target = target[:_LONGEST]
-        milliseconds = round(timed.seconds * 1000, 3)
-        error_type = None if timed.error is None else error_type_of(timed.error)
-        ending = timed.outcome if timed.code is None else f"{timed.outcome} {timed.code}"
-        if timed.ref is not None:  # any other says itself what is wrong, and is not unexpected
-            ending = f"{ending} {error_type} (ref {timed.ref})"
-        about = "" if target is None else f" {target!r}"
+        ctx, method, target = timed.request.ctx, timed.request.method[:_MAX_LENGTH], timed.request.target
+        target = None if target is None else target[:_MAX_LENGTH]
+        client = ctx.client.info.get("name")
         attempt = None if ctx.task is None else ctx.task.attempt
-        if attempt is not None:
-            about = f"{about} run {attempt}"
+        error_type = None if timed.error is None else error_type_of(timed.error)
+        milliseconds = round(timed.seconds * 1000, 3)
         extra = {
             "mcp_method": method,
             "mcp_target": target,
             "mcp_request_id": ctx.request_id,
             "mcp_protocol_version": ctx.protocol_version,
-            "mcp_client": client,
+            "mcp_client": None if client is None else client[:_MAX_LENGTH],
             "mcp_principal": ctx.principal.id,
             "mcp_attempt": attempt,
             "mcp_duration_ms": milliseconds,
@@ -63,11 +53,13 @@ class AccessLog(Timing):
             "mcp_error_type": error_type,
             "mcp_error_ref": timed.ref,
         }
-        # With repr, nothing that a client says can look like a line of its own.
-        self._logger.log(
-            self._level, "%s%s %s %.1f ms", _plain(method), about, ending, milliseconds, extra=extra
-        )
-
-
-def _plain(method: str) -> str:
-    return method if method.isprintable() else repr(method)
+        # A client cannot start a new line in the log, because its values are written as `repr` or are printable.
+        about = method if method.isprintable() else repr(method)
+        if target is not None:
+            about = f"{about} {target!r}"
+        if attempt is not None:
+            about = f"{about} run {attempt}"
+        ending = timed.outcome if timed.code is None else f"{timed.outcome} {timed.code}"
+        if timed.ref is not None:  # the client got no text, so the class helps to find the exception
+            ending = f"{ending} {error_type} (ref {timed.ref})"
+        self._logger.log(self._level, "%s %s %.1f ms", about, ending, milliseconds, extra=extra)

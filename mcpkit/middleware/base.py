@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
-from .._utils.errors import ProtocolError, RegistrationError
+from .._utils.exceptions import ProtocolError, RegistrationError
 from ..components.base import Component
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
@@ -30,8 +30,12 @@ from ..requests.running import Calls, server_ended
 if TYPE_CHECKING:
     from ..context import Context
 
+# Methods that no middleware processes: a ping must be answered promptly (basic/utilities/ping), and the response of
+# `subscriptions/listen` is a stream without a result to wait for.
 UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
-"""A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
+
+
+# Requests
 
 
 class Request:
@@ -135,6 +139,9 @@ class ToolCall(Request):
         return ToolCall(self.ctx, {**self.params, "arguments": arguments})
 
 
+# Calls in the background
+
+
 class DetachedCall:
     """A call in the background, started by `Request.detach`.
 
@@ -201,6 +208,9 @@ class DetachedCall:
             self._answer.set_result(message)
 
 
+# Results
+
+
 class Result(MutableMapping[str, Any]):
     """A result object that will be sent; a mutable mapping of its members.
 
@@ -234,9 +244,8 @@ class Result(MutableMapping[str, Any]):
     def data(self) -> dict[str, Any]:
         """Members of the result as a dict."""
         if self._data is None:
-            # Of its own: parts of what a handler answers are kept for the next request.
-            data: dict[str, Any] = from_json(self.rendered())
-            self._data = data
+            # A copy, because the server uses parts of a handler's result again for the next request.
+            self._data = data = cast("dict[str, Any]", from_json(self.rendered()))
             return data
         return self._data
 
@@ -283,7 +292,7 @@ class Result(MutableMapping[str, Any]):
 
 
 def is_handle(result: Mapping[str, object]) -> bool:
-    """Return whether the result of a call is a task handle of 2025-11-25, which has no `resultType`."""
+    """Return True if the result of a call is a task handle of 2025-11-25, which has no `resultType`."""
     return "task" in result and "content" not in result and "resultType" not in result
 
 
@@ -321,24 +330,22 @@ class ToolCallResult(Result):
         return "\n".join(block["text"] for block in self.content if block["type"] == "text")
 
 
+# Middleware
+
 CallNext = Callable[[Request], Awaitable[Result]]
-"""Passes a request on, and returns its result; raises what the handler has raised, of a tool only what is no result."""
+"""Passes a request on and returns its result. Raises the exceptions of the handler, for tools only protocol errors."""
 
 CallTool = Callable[[Request], Awaitable[ToolCallResult]]
 """The same for `tools/call`."""
 
+# An async function, or an object that can be called as one.
 Hook = Callable[[Request, CallNext], Awaitable[Mapping[str, Any]]]
-"""A middleware: an async function, or an object that can be called as one."""
-
 ToolHook = Callable[[ToolCall, CallTool], Awaitable[Mapping[str, Any]]]
-"""A middleware for `tools/call`."""
-
 H = TypeVar("H", bound=Hook)
 T = TypeVar("T", bound=ToolHook)
 
-
+# Middleware in the order of registration, each with its method, or None for all methods.
 Hooks = Sequence[tuple[str | None, Any]]
-"""Middleware in the order of registration, each with the method that it is for, or None for all."""
 
 
 class Middlewares:
@@ -406,21 +413,16 @@ class Middlewares:
         return register
 
     def _add(self, method: str | None, hook: Any) -> None:
-        if not _is_hook(hook):
+        call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
+        try:
+            inspect.signature(hook).bind(None, None)
+            is_valid = inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call)
+        except (TypeError, ValueError):
+            is_valid = False
+        if not is_valid or isinstance(hook, type):
             instead = f". Write {hook.__name__}(...)" if isinstance(hook, type) else ""
             raise RegistrationError(
                 f"a middleware must be an async function of a request and call_next, got {hook!r}{instead}"
             )
         self.hooks = (*self.hooks, (method, hook))
         self._on_change()
-
-
-def _is_hook(hook: Any) -> bool:
-    call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
-    if isinstance(hook, type) or not (inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call)):
-        return False
-    try:
-        inspect.signature(hook).bind(None, None)
-    except TypeError:
-        return False
-    return True

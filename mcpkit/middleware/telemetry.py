@@ -1,43 +1,48 @@
-"""OpenTelemetry spans and metrics of requests.
+"""OpenTelemetry spans and metrics of requests, authorization and tasks.
 
-Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Arguments and
-results, which may be secret, and session ids, which grant access, are left out. Unexpected exceptions are recorded
-with text and traceback, as in the log.
+Names and attributes of requests follow the semantic conventions for MCP of OpenTelemetry, which are in development.
+Arguments and results, which may be secret, and session ids, which grant access, are left out. Unexpected exceptions are
+recorded with text and traceback, as in the log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from .._utils.exceptions import HandlerError, ProtocolError, exception_text
 from .._utils.package import install_command
 from ..context import Context
+from ..identity.meter import AuditMeter
 from ..protocol.revisions import METHODS
 from ..requests.failures import is_unexpected
-from .authorization_meter import AuthorizationMeter
+from ..storage.base import TaskMeter
 from .base import CallNext, Request, Result
-from .task_measures import TaskMeasures
 from .timing import RequestTiming, Timing
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context as TraceContext
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
     from opentelemetry.trace import Link, Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-_CARRIED = ("traceparent", "tracestate", "baggage")
-"""What `_meta` carries of a trace (basic/index, "OpenTelemetry trace context")."""
+    from ..storage.base import Waits
+    from ..storage.queue import QueueStats
 
-_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Seconds, as the conventions advise."""
+# Members of `_meta` with the trace of the client (basic/index, "OpenTelemetry trace context").
+_TRACE_MEMBERS = ("traceparent", "tracestate", "baggage")
 
-_LONGEST = 2048
-"""Characters of a URI, which is here before anybody has looked at it: spans wait in memory until they are exported."""
+# Bounds in seconds. Those of requests are recommended by the conventions. A signature takes a tenth of a millisecond.
+_REQUEST_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+_AUTH_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_TASK_BUCKETS = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400)
 
-_OTHER = "_OTHER"
+# Characters of a URI in a span. It is not validated yet, and spans stay in memory until they are exported.
+_MAX_URI_LENGTH = 2048
 
 
-class Telemetry(AuthorizationMeter, TaskMeasures):
+class Telemetry(AuditMeter, TaskMeter):
     """Creates a span for each request, and measures it in the histogram `mcp.server.operation.duration`.
 
     The parent of the span is the client's span in `_meta` (`traceparent`). Another current span, such as that of the
@@ -73,15 +78,40 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         self._trace = trace
         self._propagate = propagate
         self._tracer = trace.get_tracer("mcpkit", tracer_provider=tracer_provider)
-        meter = metrics.get_meter("mcpkit", meter_provider=meter_provider)
-        AuthorizationMeter.__init__(self, meter)
-        TaskMeasures.__init__(self, meter)
-        self._duration = meter.create_histogram(
-            "mcp.server.operation.duration",
-            unit="s",
-            description="Duration of requests.",
-            explicit_bucket_boundaries_advisory=_BUCKETS,
+        meter = self._meter = metrics.get_meter("mcpkit", meter_provider=meter_provider)
+
+        def histogram(name: str, description: str, buckets: tuple[float, ...], unit: str = "s") -> Histogram:
+            return meter.create_histogram(
+                name, unit, description, explicit_bucket_boundaries_advisory=buckets
+            )
+
+        self._requests = histogram("mcp.server.operation.duration", "Duration of requests.", _REQUEST_BUCKETS)
+        self._verifications = histogram(
+            "mcpkit.auth.verification.duration",
+            "Duration of the verification of access tokens that were not cached.",
+            _AUTH_BUCKETS,
         )
+        self._fetches = histogram(
+            "mcpkit.auth.fetch.duration", "Duration of requests to an authorization server.", _AUTH_BUCKETS
+        )
+        self._refusals = meter.create_counter(
+            "mcpkit.auth.refusals", unit="{request}", description="Requests that were rejected."
+        )
+        self._known_tokens: list[Callable[[], int]] = []
+        self._task_waits = histogram(
+            "mcpkit.task.wait.duration", "Time that tasks waited for their runs.", _TASK_BUCKETS
+        )
+        self._task_runs = histogram("mcpkit.task.run.duration", "Duration of runs of tasks.", _TASK_BUCKETS)
+        self._task_attempts = histogram(
+            "mcpkit.task.attempts",
+            "Number of runs of a task until it ended.",
+            (1, 2, 3, 4, 5, 10, 20),
+            unit="{run}",
+        )
+        self._task_queues: WeakSet[Waits] = WeakSet()
+        self._has_task_gauges = False
+
+    # Requests
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
         """Process the request within its span."""
@@ -89,27 +119,27 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
         name, attributes = _describe(request)
         context, links = self._parent(ctx)
         token = self._context.attach(context)  # for its baggage, too
-        own: dict[str, AttributeValue] = {"jsonrpc.request.id": str(ctx.request_id)}
+        span_attributes = {**attributes, "jsonrpc.request.id": str(ctx.request_id)}
         if request.method.startswith("resources/") and isinstance(uri := request.params.get("uri"), str):
-            own["mcp.resource.uri"] = uri[:_LONGEST]
+            span_attributes["mcp.resource.uri"] = uri[:_MAX_URI_LENGTH]
         if ctx.task is not None:
-            own["mcpkit.task.attempt"] = ctx.task.attempt
+            span_attributes["mcpkit.task.attempt"] = ctx.task.attempt
         try:
             with self._tracer.start_as_current_span(
                 name,
                 kind=self._trace.SpanKind.SERVER,
-                attributes={**attributes, **own},
+                attributes=span_attributes,
                 links=links,
                 record_exception=False,
                 set_status_on_exception=False,
             ) as span:
 
                 def report(timed: RequestTiming) -> None:
-                    ending = _ending(timed)
-                    span.set_attributes(ending)
-                    if "error.type" in ending:
-                        self._fail(span, timed)
-                    self._duration.record(timed.seconds, {**attributes, **ending})
+                    outcome = _outcome(timed)
+                    span.set_attributes(outcome)
+                    if "error.type" in outcome:
+                        self._set_error(span, timed)
+                    self._requests.record(timed.seconds, {**attributes, **outcome})
 
                 return await Timing(report)(request, call_next)
         finally:
@@ -117,31 +147,144 @@ class Telemetry(AuthorizationMeter, TaskMeasures):
 
     def _parent(self, ctx: Context[Any]) -> tuple[TraceContext, list[Link]]:
         """Return the context of the client's span, and a link to the current span if that is another one."""
-        carrier = {key: value for key in _CARRIED if isinstance(value := ctx.meta.get(key), str)}
+        carrier = {key: value for key in _TRACE_MEMBERS if isinstance(value := ctx.meta.get(key), str)}
         if not carrier:
             return self._context.get_current(), []
         context = self._propagate.extract(carrier)
         current = self._trace.get_current_span().get_span_context()
-        named = self._trace.get_current_span(context).get_span_context()
-        is_beside = current.is_valid and named != current
-        return context, [self._trace.Link(current)] if is_beside else []
+        parent = self._trace.get_current_span(context).get_span_context()
+        return context, [self._trace.Link(current)] if current.is_valid and parent != current else []
 
-    def _fail(self, span: Span, timed: RequestTiming) -> None:
+    def _set_error(self, span: Span, timed: RequestTiming) -> None:
         error = timed.error
-        is_told = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
-        span.set_status(
-            self._trace.StatusCode.ERROR, exception_text(error) if error is not None and is_told else None
-        )
+        is_sent = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
+        text = exception_text(error) if error is not None and is_sent else None
+        span.set_status(self._trace.StatusCode.ERROR, text)
         if timed.ref is not None:
             span.set_attribute("mcpkit.error.ref", timed.ref)
         if error is not None and is_unexpected(error):
             span.record_exception(error)
 
+    # Authorization
+
+    def attach(self, known_tokens: Callable[[], int]) -> None:
+        """Add a server to the counter of requests with tokens that were verified before.
+
+        Args:
+            known_tokens: Returns the server's count.
+        """
+        self._known_tokens.append(known_tokens)
+        if len(self._known_tokens) == 1:
+            self._meter.create_observable_counter(
+                "mcpkit.auth.known_tokens",
+                callbacks=[self._observe_known_tokens],
+                unit="{request}",
+                description="Requests with access tokens that had been verified before.",
+            )
+
+    def _observe_known_tokens(self, _: CallbackOptions) -> Iterable[Observation]:
+        from opentelemetry.metrics import Observation
+
+        yield Observation(sum(count() for count in self._known_tokens))
+
+    def verified(self, outcome: str, seconds: float) -> None:
+        """Record a token verification.
+
+        Args:
+            outcome: Outcome of the verification.
+            seconds: Duration in seconds.
+        """
+        self._verifications.record(seconds, {"mcpkit.auth.outcome": outcome})
+
+    def fetched(self, kind: str, outcome: str, seconds: float) -> None:
+        """Record a request to an authorization server.
+
+        Args:
+            kind: Kind of the fetched document.
+            outcome: Outcome of the request.
+            seconds: Duration in seconds.
+        """
+        self._fetches.record(seconds, {"mcpkit.auth.fetched": kind, "mcpkit.auth.outcome": outcome})
+
+    def refused(self, status: int | None, reason: str) -> None:
+        """Count a refused request.
+
+        Args:
+            status: HTTP status, or None.
+            reason: Reason of the refusal.
+        """
+        attributes: dict[str, str | int] = {"error.type": reason}
+        if status is not None:
+            attributes["http.response.status_code"] = status
+        self._refusals.add(1, attributes)
+
+    # Tasks
+
+    def attach_tasks(self, tasks: Waits) -> None:
+        """Add a task queue to the observable gauges.
+
+        All processes share one queue, and each reports its size: aggregate with the maximum, not the sum.
+
+        Args:
+            tasks: The queue; a weak reference is kept.
+        """
+        self._task_queues.add(tasks)
+        if self._has_task_gauges:
+            return
+        self._has_task_gauges = True
+        self._add_task_gauge("ready", "{task}", "Tasks that are ready to run.", lambda each: each.ready)
+        self._add_task_gauge(
+            "held",
+            "{task}",
+            "Tasks that are running, wait for an answer, or are scheduled for later.",
+            lambda each: each.held,
+        )
+        self._add_task_gauge(
+            "age", "s", "Time that the oldest task has been ready to run.", lambda each: each.oldest, max
+        )
+
+    def _add_task_gauge(
+        self,
+        name: str,
+        unit: str,
+        description: str,
+        value: Callable[[QueueStats], float],
+        combine: Callable[[list[float]], float] = sum,
+    ) -> None:
+        """Add a gauge with a value for each tool, combined from the values of its versions and servers."""
+
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            from opentelemetry.metrics import Observation
+
+            found: dict[str, list[float]] = {}
+            for tasks in tuple(self._task_queues):
+                for tool, stats in tasks.waiting():
+                    found.setdefault(tool, []).append(value(stats))
+            return [
+                Observation(combine(values), {"gen_ai.tool.name": tool}) for tool, values in found.items()
+            ]
+
+        self._meter.create_observable_gauge(
+            f"mcpkit.task.queue.{name}", callbacks=[observe], unit=unit, description=description
+        )
+
+    def run_began(self, tool: str, seconds: float) -> None:
+        """Record the time that a task waited for its run."""
+        self._task_waits.record(seconds, {"gen_ai.tool.name": tool})
+
+    def run_ended(self, tool: str, outcome: str, attempt: int, seconds: float) -> None:
+        """Record the duration of a run, and the number of runs if the task has ended."""
+        attributes = {"gen_ai.tool.name": tool, "mcpkit.task.outcome": outcome}
+        self._task_runs.record(seconds, attributes)
+        if outcome in {"completed", "failed", "cancelled", "given_up"}:
+            self._task_attempts.record(attempt, attributes)
+
 
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     """Return the name of the span, and the attributes of the span and the measurement."""
-    ctx = request.ctx
-    method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.catalog.methods else _OTHER
+    ctx, target = request.ctx, request.target
+    catalog = ctx.server.catalog
+    method = ctx.method if ctx.method in METHODS or ctx.method in catalog.methods else "_OTHER"
     attributes: dict[str, AttributeValue] = {
         "mcp.method.name": method,
         "mcp.protocol.version": ctx.protocol_version,
@@ -151,20 +294,19 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
         attributes["network.protocol.name"] = "http"
     if ctx.task is not None:
         attributes["mcpkit.task.run"] = True
-    target = request.target
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"
-        if target is None or target not in ctx.server.catalog.tools:
-            return method, attributes
-        attributes["gen_ai.tool.name"] = target
-    elif method == "prompts/get" and target is not None and target in ctx.server.catalog.prompts:
+        if target is not None and target in catalog.tools:
+            attributes["gen_ai.tool.name"] = target
+            return f"{method} {target}", attributes
+    elif method == "prompts/get" and target is not None and target in catalog.prompts:
         attributes["gen_ai.prompt.name"] = target
-    else:
-        return method, attributes
-    return f"{method} {target}", attributes
+        return f"{method} {target}", attributes
+    return method, attributes
 
 
-def _ending(timed: RequestTiming) -> dict[str, str]:
+def _outcome(timed: RequestTiming) -> dict[str, str]:
+    """Return the attributes for the outcome of a request."""
     if timed.outcome == "input_required":
         return {"mcpkit.result_type": timed.outcome}
     if timed.code is not None:

@@ -1,4 +1,4 @@
-"""Measures the duration and outcome of requests."""
+"""Measurement of the duration and outcome of requests."""
 
 from __future__ import annotations
 
@@ -57,16 +57,15 @@ class Timing:
             result = await call_next(request)
         except BaseException as error:
             seconds = time.perf_counter() - started
+            call = call_of(request.ctx)
             if is_input_required(error):
                 self._report(RequestTiming(request, seconds, "input_required"))
-            elif call_of(request.ctx).is_ended or is_cancelled_from_outside(
-                error
-            ):  # nobody hears of what was raised
+            elif call.is_ended or is_cancelled_from_outside(error):  # the client gets no response
                 self._report(RequestTiming(request, seconds, "cancelled"))
             else:
-                ref = ref_of(call_of(request.ctx)) if is_masked(error) else None
-                code = code_of(call_of(request.ctx), error)
-                self._report(RequestTiming(request, seconds, "error", single(error), code, ref))
+                ref = ref_of(call) if is_masked(error) else None
+                timing = RequestTiming(request, seconds, "error", single(error), code_of(call, error), ref)
+                self._report(timing)
             raise
         seconds = time.perf_counter() - started
         if isinstance(result, ToolCallResult) and result.is_error:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, g
 
 from typing_extensions import Self
 
-from .._utils.errors import RegistrationError
-from .._utils.listeners import Listeners
+from .._utils.concurrency import Listeners
+from .._utils.exceptions import RegistrationError
 from ..components.base import Component, Listed
 from ..identity.change import Change, ListName
 

@@ -15,8 +15,8 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._utils.errors import RegistrationError, ResourceNotFoundError
-from .._utils.installation import install_command
+from .._utils.exceptions import RegistrationError, ResourceNotFoundError
+from .._utils.package import install_command
 from ..components.resource import ResourceTemplate
 from ..content import media_types
 from ..content.blocks import check_uri

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from .._utils.uris import normalized_template, spellings, template_spellings
 from ..components.base import Listed
 from ..components.tool import AnyTool
+from ..content.uris import normalized_template, spellings, template_spellings
 from ..content.wording import described
 from ..context import Context
 from ..execution.lifespan import Lifespans

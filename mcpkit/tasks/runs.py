@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .._utils.errors import INTERNAL_ERROR, BusyError, OutputError
+from .._utils.exceptions import INTERNAL_ERROR, BusyError, OutputError
 from ..components.tool import Tool
 from ..execution.coroutines import see_through
 from ..protocol.eras import Client, Envelope, Handshake, Stateless

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .._utils.errors import BusyError, MalformedError, MissingCapabilityError
+from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
 from ..components.tool import AnyTool, Tool
 from ..engine.registry import Extension
 from ..identity.change import Change

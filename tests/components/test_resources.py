@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from mcpkit import Context, Image, ProtocolError, Resource, ResourceLink, Server, assistant, user
-from mcpkit._utils.errors import OutputError
+from mcpkit._utils.exceptions import OutputError
 from mcpkit.components.prompt import to_messages
 from mcpkit.exceptions import RegistrationError
 from mcpkit.testing import TestClient, connect

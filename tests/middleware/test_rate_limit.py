@@ -31,8 +31,8 @@ SLOW = 0.001
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("buckets", "shared_buckets"):
-        monkeypatch.setattr(f"mcpkit.middleware.{module}.monotonic", clock)
+
+    monkeypatch.setattr("mcpkit.middleware.limits.monotonic", clock)
     return clock
 
 
@@ -114,7 +114,7 @@ async def test_rate_limit_keeps_at_most_max_clients_buckets(clock: Clock) -> Non
     limit = RateLimit(1, key=lambda ctx: next(names), max_clients=10)
     async with connect(make(limit)) as client:
         assert await allowed(client, 100) == 100
-    assert len(limit._here) == 10
+    assert len(limit._local) == 10
 
 
 NOT_LIMITED = "is not a method that can be limited. Supported are initialize"
@@ -195,7 +195,7 @@ class FailingMemory(Memory):
 async def test_rate_limit_without_its_storage_counts_locally_until_it_returns(
     mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.middleware.shared_buckets._TIMEOUT", 0.02)
+    monkeypatch.setattr("mcpkit.middleware.limits._TIMEOUT", 0.02)
     storage = FailingMemory()
     async with connect(make(RateLimit(SLOW, burst=4), storage), principal=Principal("ada")) as client:
         assert await allowed(client, 2) == 2

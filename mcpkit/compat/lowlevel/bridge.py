@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from ..._utils.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
+from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
 from ...components.base import optional
 from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake

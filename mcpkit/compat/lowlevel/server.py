@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from ... import server as native
-from ..._utils.errors import MissingCapabilityError
-from ..._utils.version import __version__
+from ..._utils.exceptions import MissingCapabilityError
+from ..._utils.package import __version__
 from ...components.base import optional
 from ...options import ServerOptions, Timeouts
 from ...protocol.capabilities import SERVER_CAPABILITIES

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from ..._utils.errors import BusyError
-from ..._utils.uris import normalized_template, spellings, template_spellings
+from ..._utils.exceptions import BusyError
 from ...components.base import is_template
+from ...content.uris import normalized_template, spellings, template_spellings
 from ...identity.change import Change, ListName
 from ...identity.principal import Principal
 from ..registry import CompositeCatalog

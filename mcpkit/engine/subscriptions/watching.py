@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..._utils.errors import ArgumentsError
-from ..._utils.uris import normalized
+from ..._utils.exceptions import ArgumentsError
 from ...components.base import is_template
+from ...content.uris import normalized
 from ...identity.change import Change
 from ...identity.principal import Principal
 from ...providers.base import ProviderWatch

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from ..._utils.errors import BusyError, ProtocolError
-from ..._utils.loops import require_loop
+from ..._utils.concurrency import require_loop
+from ..._utils.exceptions import BusyError, ProtocolError
 from ...engine.engine import CustomRoute
 from ...identity.owner import owner_of
 from ...identity.principal import ANYONE

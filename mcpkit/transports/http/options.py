@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..._utils.errors import RegistrationError
-from ..._utils.signatures import unknown_option
+from ..._utils.exceptions import RegistrationError
+from ..._utils.options import unknown_option
 from ...engine.engine import CustomRoute
 from ...identity.principal import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
