@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import chain
 
 from ..protocol.capabilities import SERVER_CAPABILITIES
@@ -12,6 +12,17 @@ from ..protocol.types import Json
 from .registry import CompositeCatalog
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+
+
+class _Identities(dict[str, Identity]):
+    """The identity of a server by revision, made at the first look-up."""
+
+    def __init__(self, implementation: Json) -> None:
+        self._implementation = implementation
+
+    def __missing__(self, revision: str) -> Identity:
+        identity = self[revision] = Identity(narrow("Implementation", self._implementation, revision))
+        return identity
 
 
 class Capabilities:
@@ -24,6 +35,10 @@ class Capabilities:
         implementation: The `Implementation` in the form of the newest revision.
         offers: Capabilities to declare before a component needs them.
         instructions: Instructions for clients; None for none.
+
+    Attributes:
+        names: Capabilities that are declared so far; `has` adds to them.
+        identity: Returns the `Implementation` with the members of a revision. Each result has it, so it is no method.
     """
 
     def __init__(
@@ -35,26 +50,17 @@ class Capabilities:
     ) -> None:
         self.instructions = instructions
         self._catalog = catalog
-        self._implementation = implementation
-        self._identities: dict[str, Identity] = {}
-        self._names = set(offers)
+        self.names = set(offers)
+        self.identity: Callable[[str], Identity] = _Identities(implementation).__getitem__
         catalog.listeners.add(lambda change: self.add(change.kind))
-
-    def identity(self, revision: str) -> Identity:
-        """Return the `Implementation` with the members of a revision."""
-        identity = self._identities.get(revision)
-        if identity is None:
-            identity = Identity(narrow("Implementation", self._implementation, revision))
-            self._identities[revision] = identity
-        return identity
 
     def add(self, capability: str) -> None:
         """Declare a capability, after a component that needs it was registered."""
-        self._names.add(capability)
+        self.names.add(capability)
 
     def has(self, capability: str) -> bool:
         """Return True if the server declares a capability."""
-        if capability in self._names:
+        if capability in self.names:
             return True
         catalog = self._catalog
         dynamic = {kind for each in catalog.providers for kind in each.kinds}

@@ -193,7 +193,7 @@ class Engine:
         for lifespans in self.catalog.family():
             await lifespans.ready()
 
-    async def entered(self) -> bool:
+    async def wait_started(self) -> bool:
         """Wait until the lifespans have been entered or have failed, and return True if none failed.
 
         `ready` raises the exception instead.

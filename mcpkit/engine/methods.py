@@ -112,7 +112,8 @@ class Methods:
             if own is not None and call.revision in own.revisions:
                 return self.serve_own(call, own)
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method[:100]}")
-        if capability is not None and not self._declared.has(capability):
+        declared = self._declared
+        if capability is not None and capability not in declared.names and not declared.has(capability):
             raise ProtocolError(
                 METHOD_NOT_FOUND,
                 f"Method not found: {call.method} (this server does not declare {capability})",

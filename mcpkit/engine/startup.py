@@ -83,7 +83,7 @@ class StartupGate:
             self._on_change()
         start.count += len(entering)
         for each in entering:
-            each.add_done_callback(partial(self._entered, loop, start))
+            each.add_done_callback(partial(self._on_started, loop, start))
 
     @property
     def is_closed(self) -> bool:
@@ -107,7 +107,7 @@ class StartupGate:
             self._capabilities.add(capability)
         start.is_open.set()
 
-    def _entered(self, loop: asyncio.AbstractEventLoop, start: _Start, _: asyncio.Future[Any]) -> None:
+    def _on_started(self, loop: asyncio.AbstractEventLoop, start: _Start, _: asyncio.Future[Any]) -> None:
         start.count -= 1
         if start.count > 0:
             return

@@ -284,18 +284,18 @@ class ResourceDir:
 
     def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path below the folder; None if it is outside or hidden."""
-        asked = path.split("/")
+        names = path.split("/")
         # On Windows a colon leads to another stream of a file.
-        if not {"", ".", ".."}.isdisjoint(asked) or (sys.platform == "win32" and ":" in path):
+        if not {"", ".", ".."}.isdisjoint(names) or (sys.platform == "win32" and ":" in path):
             return None
         try:
-            real = os.path.realpath(os.path.join(self._root, *asked))
+            real = os.path.realpath(os.path.join(self._root, *names))
         except ValueError:
             return None
         if not real.startswith(os.path.join(self._root, "")):
             return None
         parts = os.path.relpath(real, self._root).split(os.sep)
-        is_hidden = any(part.startswith(".") for part in (*asked, *parts))
+        is_hidden = any(part.startswith(".") for part in (*names, *parts))
         return None if is_hidden and not self._hidden else parts
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:

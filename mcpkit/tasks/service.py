@@ -158,7 +158,7 @@ class TaskService:
                             here.runs,
                             slots=self.slots,
                             lease=self._options.lease,
-                            ready=self._engine.entered,
+                            ready=self._engine.wait_started,
                         )
                     await stack.enter_async_context(here.runner.running())
                 yield
