@@ -69,7 +69,8 @@ class Components(Generic[C]):
             The component that was added.
 
         Raises:
-            RegistrationError: The name or URI is in use, and the message has both places; or the kind is different.
+            RegistrationError: The name or URI is in use here or in a server that includes this one, and the message has
+                both places; or the kind is different.
         """
         if not self.takes(component):
             raise RegistrationError(
@@ -83,7 +84,13 @@ class Components(Generic[C]):
         with self._catalog.lock:
             is_new = component.key not in self
             self.insert(component, replace=replace)
-            self._changed(component if is_new else None)
+            try:
+                self._changed(component if is_new else None)
+            except RegistrationError:  # a catalog that includes this one cannot serve it
+                if is_new:
+                    self.delete(component)
+                    self._changed()
+                raise
         return component
 
     def takes(self, component: object) -> bool:

@@ -177,6 +177,18 @@ def test_include_registry_is_followed(server: Server) -> None:
     assert tool_names(server) == ["first"]
 
 
+def test_include_registry_refuses_a_later_name_that_is_taken(server: Server) -> None:
+    registry, other = Registry(), Server("other")
+    server.tool(first)
+    other.include(registry)
+    server.include(registry)
+    with pytest.raises(RegistrationError, match="two tools are named 'first'"):
+        registry.tool(first)
+    registry.tool(second)
+    assert keys(registry) == keys(other) == ["second"]
+    assert tool_names(server) == ["first", "second"]
+
+
 def test_include_cycle_is_refused() -> None:
     outer, inner = Registry(), Registry()
     outer.include(inner)
