@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .client.sync import SyncClient
     from .components.base import Access
     from .components.completion import Complete
+    from .components.decorators import prompt, resource, tool
     from .components.dependencies import Ask, Depends, FromHeader, FromState
-    from .components.marking import prompt, resource, tool
     from .components.prompt import Prompt
     from .components.resource import Resource, ResourceTemplate
     from .components.tool import ResultOptions, Task, Tool
@@ -58,7 +58,7 @@ else:
             ".context": "Context current_context",
             ".components.base": "Access",
             ".components.dependencies": "Ask Depends FromHeader FromState",
-            ".components.marking": "prompt resource tool",
+            ".components.decorators": "prompt resource tool",
             ".components.prompt": "Prompt",
             ".providers.directory": "resource_dir",
             ".components.resource": "Resource ResourceTemplate",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import types
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -260,3 +263,71 @@ def check_is_function(target: Any) -> None:
         )
     if not callable(target):
         raise RegistrationError(f"{target!r} is not a function. Register a function or a callable object")
+
+
+# Functions that are marked for a later `include`
+
+_WRAPPERS = (staticmethod, classmethod, types.MethodType)
+
+_marks: dict[int, tuple[weakref.ref[Any], list[Build]]] = {}
+"""Marked functions and the builders of their components, by object id, as marked objects need not be hashable. No
+attribute of other objects in a module is read."""
+
+
+class _Marks(Decorators):
+    """The module-level decorators, which mark functions."""
+
+    def _take(self, function: Any, build: Build) -> Any:
+        target: Any = function.__func__ if type(function) in _WRAPPERS else function
+        check_is_function(target)
+        key = id(target)
+        if key not in _marks:
+            _marks[key] = weakref.ref(target, lambda _: _marks.pop(key)), []
+        _marks[key][1].append(build)
+        return function
+
+
+_module_level = _Marks()
+tool = _module_level.tool
+"""Marks a function or method as a tool; the options are those of `Server.tool`."""
+resource = _module_level.resource
+"""Marks a function or method as a resource or template; the options are those of `Server.resource`."""
+prompt = _module_level.prompt
+"""Marks a function or method as a prompt; the options are those of `Server.prompt`."""
+
+
+def marked(source: Any) -> Iterator[Component]:
+    """Make the components of the marked functions of a module, an object with its class, or a function.
+
+    Args:
+        source: A module, an instance, a class (for its static and class methods), or a function.
+
+    Returns:
+        The components in order of definition, those of base classes first. A method that a subclass overrides counts
+        only when the override is marked. Methods are bound to the instance.
+
+    Raises:
+        RegistrationError: `source` is a class with a marked instance method.
+    """
+    if isinstance(source, types.ModuleType) or _builds_of(source):
+        values = list(vars(source).values()) if isinstance(source, types.ModuleType) else [source]
+        for function in {id(value): value for value in values if _builds_of(value)}.values():
+            yield from (build(function) for build in _builds_of(function))
+        return
+    cls = source if isinstance(source, type) else type(source)
+    for name in dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base)):
+        static = inspect.getattr_static(cls, name)
+        if not (builds := _builds_of(static)):
+            continue
+        if isinstance(source, type) and not isinstance(static, staticmethod | classmethod):
+            raise RegistrationError(
+                f"{source.__qualname__}.{name} is a method. Include an instance of {source.__qualname__}, not the class"
+            )
+        function = getattr(source, name)
+        yield from (build(function) for build in builds)
+
+
+def _builds_of(value: Any) -> Sequence[Build]:
+    """Return the builders of a marked function, also of a static, class or bound method."""
+    mark = _marks.get(id(value.__func__ if type(value) in _WRAPPERS else value))
+    return () if mark is None else mark[1]

@@ -15,7 +15,7 @@ from .._utils.concurrency import Listeners
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..components.base import Component, access_of, capabilities, json_object
 from ..components.catalog import Catalog, CatalogOwner, Components
-from ..components.decorators import Build, Decorators, MethodOptions, check_is_function
+from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
 from ..execution.lifespan import Lifespans
 from ..identity.change import Change
 from ..middleware.base import Middlewares
@@ -505,14 +505,11 @@ class Registry(Decorators, CatalogOwner):
             RegistrationError: The source has no components, a name is taken, an extension exists with other settings,
                 or the kinds of a provider are missing or unknown. Then nothing is included.
         """
-        from ..components.marking import marked
-
         transforms = [Prefix(prefix)] if prefix else []
         provider = source.catalog if isinstance(source, Registry) else source
         if isinstance(provider, Provider):
             return Inclusion(source, self.catalog.include(provider, transforms))
-        is_component = isinstance(source, Component)
-        found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
+        found = [source] if isinstance(source, Component) else [*marked(source)]
         if not found:
             raise RegistrationError(
                 f"{source!r} contains nothing to include. Decorate functions with @tool, @resource or @prompt"
