@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import string
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from mcpkit import Provider, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
 from mcpkit.providers.base import KINDS, Kind, Prefix, Transform
 from mcpkit.testing import connect
+from mcpkit.transports import Connection
 from tests.helpers.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +148,47 @@ async def test_transforms_hide_and_rename_static_and_dynamic_components() -> Non
         for name in ("s_in_b", "d_in_b", "d_a", "in_a"):
             with pytest.raises(Exception, match="Unknown tool"):
                 await client.call_tool(name)
+
+
+async def test_static_providers_add_no_function_call_to_requests() -> None:
+    plain, nested = Server("plain"), Server("nested")
+    for number in range(10):
+        plain.catalog.add(tool(f"t{number}"))
+        transforms = [Transform(), Prefix("x"), Transform(), Prefix(f"p{number}"), Transform()]
+        nested.catalog.include(Shelf(tool(f"t{number}")), transforms)
+    for method, params in (("tools/list", {}), ("tools/call", {"name": "{}"})):
+        counts = [
+            await count_calls(server, method, {key: value.format(name) for key, value in params.items()})
+            for server, name in ((plain, "t5"), (nested, "p5_x_t5"))
+        ]
+        assert counts[0] == counts[1] > 0
+
+
+async def count_calls(server: Server, method: str, params: Any) -> int:
+    """Return the number of Python functions that are called for a request, once its components are in use."""
+    responses: list[Any] = []
+    connection = Connection(server, responses.append)
+    meta = {
+        f"io.modelcontextprotocol/{key}": value
+        for key, value in (("protocolVersion", "2026-07-28"), ("clientCapabilities", {}))
+    }
+    request = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    ).encode()
+    calls: list[str] = []
+    for _ in range(3):
+        calls.clear()
+        sys.setprofile(
+            lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None
+        )
+        try:
+            connection.receive(request)
+            await connection.drain()
+        finally:
+            sys.setprofile(None)
+        assert b'"result"' in bytes(responses[-1])
+    await connection.aclose()
+    return len(calls)
 
 
 async def test_included_registry_of_registry_follows_switches_at_each_depth() -> None:
