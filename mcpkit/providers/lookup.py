@@ -93,7 +93,7 @@ class Lookup:
         found: Any = await self._run(call, lifespans, self.provider.list, kind)
         key = (kind, id(found))
         kept = self._kept.get(key)
-        if kept is not None and kept[0] is found:
+        if kept is not None:
             return kept[1]
         if isinstance(found, str) or not hasattr(found, "__iter__"):
             raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}. Return a list")
@@ -103,7 +103,7 @@ class Lookup:
         if is_reusable:
             if len(self._kept) >= _MAX_KEPT:  # most are of former states
                 self._kept.clear()
-            self._kept[key] = found, offer  # with the tuple, so that its id is of no other
+            self._kept[key] = found, offer  # with the tuple: no other object has its id then
         return offer
 
     async def find(self, kind: Kind, key: str, call: Call, lifespans: Lifespans) -> Listed | None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit import Provider, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
+from mcpkit import Context, Provider, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
 from mcpkit.providers.base import KINDS, Kind, Prefix, Transform
 from mcpkit.testing import connect
 from mcpkit.transports import Connection
@@ -44,6 +44,16 @@ class Shelf(Provider):
     def show(self, *tools: Tool) -> None:
         self.shown["tools"] = tools
         self.changed("tools")
+
+
+class Dynamic(Shelf):
+    """The same, looked up at each request."""
+
+    def snapshot(self, kind: Kind) -> None:
+        return None
+
+    async def list(self, kind: Kind, ctx: Any) -> Any:
+        return self.shown[kind]
 
 
 class Only(Transform):
@@ -99,6 +109,9 @@ def test_static_provider_changes_keep_order_and_what_is_disabled() -> None:
         shelf.show(tool("b", tags={"old"}), c)
         server.enable(tags={"old"})
         assert server.catalog.tools["b"].is_enabled  # as `enable` by tag enables all with it
+        server.disable(tags={"old"})
+        shelf.show(tool("b"), c)
+        assert server.catalog.tools["b"].is_enabled  # as it lost the disabled tag
         shelf.show(c, tool("a"))
         assert tool_names(server) == ["c", "a"]
     assert tool_names(server) == []
@@ -131,13 +144,6 @@ def test_static_provider_wrong_component_is_refused() -> None:
 
 
 async def test_transforms_hide_and_rename_static_and_dynamic_components() -> None:
-    class Dynamic(Shelf):
-        def snapshot(self, kind: Kind) -> None:
-            return None
-
-        async def list(self, kind: Kind, ctx: Any) -> Any:
-            return self.shown[kind]
-
     server = Server("s")
     for name, provider in {"s": Shelf(tool("a"), tool("b")), "d": Dynamic(tool("a"), tool("b"))}.items():
         server.catalog.include(provider, [Only("a"), Prefix("in"), Prefix(name)])
@@ -225,6 +231,32 @@ async def test_provider_lifespan_is_open_while_the_server_runs() -> None:
         registry.include(Living(tool("b")))  # while the server runs
         await until(lambda: len(events) == 2)
     assert events == ["open", "open", "closed", "closed"]
+
+
+@pytest.mark.parametrize("kind", [Shelf, Dynamic])
+async def test_provider_of_an_included_server_has_the_state_of_that_server(kind: type[Shelf]) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        yield f"state of {server.name}"
+
+    async def state(ctx: Context[str]) -> str:
+        return ctx.state
+
+    inner, outer = Server("inner", lifespan=lifespan), Server("outer", lifespan=lifespan)
+    inner.include(kind(Tool(state)))
+    outer.include(inner, prefix="in")
+    outer.include(kind(Tool(state)))
+    async with connect(outer) as client:
+        assert (await client.call_tool("state")).text == "state of outer"
+        assert (await client.call_tool("in_state")).text == "state of inner"
+
+
+@pytest.mark.parametrize(("kind", "scope"), [(Shelf, "public"), (Dynamic, "private")])
+async def test_list_with_a_dynamic_provider_is_private(kind: type[Shelf], scope: str) -> None:
+    server = Server("s")
+    server.include(kind(tool("a")))
+    async with connect(server, protocol_version="2026-07-28") as client:
+        assert (await client.request("tools/list"))["cacheScope"] == scope
 
 
 async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
