@@ -28,8 +28,18 @@ if TYPE_CHECKING:
     from .components.prompt import Prompt
     from .components.resource import Resource, ResourceTemplate
     from .components.tool import ResultOptions, Task, Tool
-    from .content.messages import Message, assistant, user
-    from .content.values import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
+    from .content.blocks import (
+        Audio,
+        EmbeddedResource,
+        File,
+        Image,
+        Message,
+        ResourceLink,
+        Text,
+        ToolResult,
+        assistant,
+        user,
+    )
     from .context import Context, current_context
     from .engine.registry import Extension, Registry
     from .identity.principal import Principal
@@ -63,8 +73,7 @@ else:
             ".providers.directory": "resource_dir",
             ".components.resource": "Resource ResourceTemplate",
             ".components.tool": "ResultOptions Task Tool",
-            ".content.messages": "Message assistant user",
-            ".content.values": "Audio EmbeddedResource File Image ResourceLink Text ToolResult",
+            ".content.blocks": "Audio EmbeddedResource File Image Message ResourceLink Text ToolResult assistant user",
             ".providers.base": "Provider",
             ".engine.registry": "Extension Registry",
             ".options": "HttpOptions Limits ServerOptions TaskOptions Timeouts",

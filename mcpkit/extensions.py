@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .components.custom_methods import CustomMethod
-    from .content.values import ExtensionResult
-    from .engine.base_tool import BaseTool
+    from .content.blocks import ExtensionResult
     from .engine.error_hooks import ErrorEvent
+    from .engine.extensions import BaseTool, SubscriptionTopic
     from .engine.registry import Inclusion
-    from .engine.topic import SubscriptionTopic
     from .protocol.mirrored import ParamHeader
 else:
     from ._utils.package import late_names
@@ -20,10 +19,9 @@ else:
         {
             ".components.custom_methods": "CustomMethod",
             ".engine.registry": "Inclusion",
-            ".content.values": "ExtensionResult",
-            ".engine.base_tool": "BaseTool",
+            ".content.blocks": "ExtensionResult",
+            ".engine.extensions": "BaseTool SubscriptionTopic",
             ".engine.error_hooks": "ErrorEvent",
-            ".engine.topic": "SubscriptionTopic",
             ".protocol.mirrored": "ParamHeader",
         },
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.base import Component
     from .engine.methods import Handler
-    from .engine.task_keeper import TaskKeeper
+    from .engine.tasks import TaskKeeper
     from .identity.audit import AuditLog
     from .storage.base import Storage
     from .storage.keys import Keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .content.renderers import as_content
+    from .content.third_party import as_content
     from .protocol.definitions import (
         AudioBlock,
         ContentBlock,
@@ -31,7 +31,7 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            ".content.renderers": "as_content",
+            ".content.third_party": "as_content",
             ".protocol.definitions": (
                 "AudioBlock ContentBlock EmbeddedResourceBlock ImageBlock Implementation PromptArgument "
                 "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "

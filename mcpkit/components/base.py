@@ -24,7 +24,7 @@ from typing_extensions import Self, TypedDict
 
 from .._utils.exceptions import RegistrationError
 from .._utils.options import unknown_option
-from ..content.data import check_sendable
+from ..content.convert import check_sendable
 from ..identity.principal import Principal
 from ..identity.scopes import scope_names
 from ..identity.visibility import check_visible, says

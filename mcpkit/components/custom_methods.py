@@ -9,9 +9,8 @@ from typing import Any, TypeGuard, cast
 from typing_extensions import Unpack
 
 from .._utils.exceptions import ArgumentsError, MalformedError, OutputError, RegistrationError
-from ..content.data import json_value
-from ..content.values import ExtensionResult
-from ..content.wording import described
+from ..content.blocks import ExtensionResult, described
+from ..content.convert import json_value
 from ..protocol.eras import CacheHint
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS

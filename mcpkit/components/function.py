@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Unpack
 
 from .._utils.exceptions import RegistrationError
-from ..content.lazy import LeaveLoop
+from ..content.blocks import LeaveLoop
 from ..requests.call import Call, CallContext, run_limited
 from ..requests.failures import error_for_client
 from ..requests.handlers import (

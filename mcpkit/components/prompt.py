@@ -9,10 +9,8 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from .._utils.exceptions import OutputError, RegistrationError
-from ..content.data import json_value
-from ..content.messages import Message
-from ..content.specified import BLOCKS, check_block, shown
-from ..content.values import to_content
+from ..content.blocks import BLOCKS, Message, check_block, quoted
+from ..content.convert import json_value, to_content
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
@@ -125,7 +123,7 @@ def to_messages(value: Any) -> list[Json]:
         HandlerError: Code of the prompt raised an exception while the value was read.
     """
     if isinstance(value, Iterator):
-        from ..content.reading import unrolled
+        from ..content.convert import unrolled
 
         value = unrolled(value)
     if not isinstance(value, (list, tuple)):
@@ -146,7 +144,7 @@ def _messages(part: Any, place: str) -> list[Json]:
         role = part["role"]
         if role not in _ROLES:
             hint = '. Put the text of a system prompt into a message of the "user"' * (role == "system")
-            raise OutputError(f'{place}.role: expected "user" or "assistant", got {shown(role)}{hint}')
+            raise OutputError(f'{place}.role: expected "user" or "assistant", got {quoted(role)}{hint}')
         if "content" not in part:
             raise OutputError(f"{place}.content: expected text or other content, but it is missing")
         if others := [name for name in part if name not in ("role", "content")]:
@@ -165,6 +163,6 @@ def _blocks(content: Any, place: str) -> list[Json]:
         return to_content(content, place)
     kind = content["type"]
     if kind not in BLOCKS:
-        raise OutputError(f"{place}.type: expected one of {', '.join(BLOCKS)}, got {shown(kind)}")
+        raise OutputError(f"{place}.type: expected one of {', '.join(BLOCKS)}, got {quoted(kind)}")
     check_block(content, place)
     return [json_value(content, place)]

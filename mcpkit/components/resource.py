@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from typing_extensions import Self, Unpack, is_typeddict
 
 from .._utils.exceptions import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
-from ..content.values import to_contents
+from ..content.convert import to_contents
 from ..identity.principal import Principal
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Json
@@ -364,7 +364,7 @@ def _check_uri(uri: str) -> None:
 def _mime_type_of(returns: Any) -> str | None:
     """Return the media type of all that a function with this return type returns; None where there may be several."""
     from ..content import media_types
-    from ..content.renderers import maker
+    from ..content.third_party import renderer
 
     while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and (
         inner := get_args(returns)
@@ -372,7 +372,7 @@ def _mime_type_of(returns: Any) -> str | None:
         returns = inner[0 if origin is Annotated else -1]
     kind: Any = origin or returns
     # An author may have registered a renderer of a class, and its content has media types of its own.
-    if not _is_a(kind, object) or getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
+    if not _is_a(kind, object) or getattr(kind, "__mcp_content__", False) or renderer(kind) is not None:
         return None
     if _is_a(kind, str):
         return media_types.PLAIN_TEXT

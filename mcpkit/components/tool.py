@@ -13,10 +13,8 @@ from typing_extensions import Self, Unpack
 
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from .._utils.options import check_count, check_seconds
-from ..content.data import json_of, json_value, text_of
-from ..content.plain import is_json
-from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
-from ..content.wording import unreadable
+from ..content.blocks import ExtensionResult, ToolResult, WholeResult, unreadable
+from ..content.convert import holds_content, is_json, json_of, json_value, text_of, to_content
 from ..options import Options, check_bool, check_group
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
@@ -402,7 +400,7 @@ class Tool(FunctionComponent, AnyTool):
         else:
             data = value
             if not is_json(value):
-                from ..content.reading import unrolled
+                from ..content.convert import unrolled
 
                 value = unrolled(value)
                 if not self.is_structured or holds_content(value):

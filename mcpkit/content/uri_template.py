@@ -13,7 +13,7 @@ Clients expand templates. The way back, which the RFC leaves open, has these rul
   template does not name, or one given twice that is not exploded, makes the URI not match.
 - Exploded variables are lists of text, all others are text.
 - Characters outside ASCII count as if they were percent-encoded. A URI that matches no template as it is written is
-  matched in its normalized spelling (`common.uris`), of which only the literal parts of a template count.
+  matched in its normalized spelling (`_utils.uris`), of which only the literal parts of a template count.
 - Values are percent-decoded once. A broken escape or one that is not UTF-8 makes the URI not match; so does a value
   that would leave its folder if an author made it part of a path (see `UriTemplate`).
 """
@@ -84,49 +84,46 @@ def parse(template: str) -> list[str | Expression]:
     parts: list[str | Expression] = []
     for found in re.finditer(_PARTS, template):
         inside, literal = found.groups()
+        position = found.start()
         if literal is not None:
-            wrong = re.search(_NOT_LITERAL, literal)
-            if wrong:
-                at = found.start() + wrong.start()
-                _refuse(template, f"{wrong[0]!r} at position {at} must be percent-encoded")
+            if wrong := re.search(_NOT_LITERAL, literal):
+                _refuse(
+                    template, f"{wrong[0]!r} at position {position + wrong.start()} must be percent-encoded"
+                )
             parts.append(in_ascii(literal))
-        elif inside is None:
-            what = "never closed" if found[0] == "{" else "never opened"
-            _refuse(template, f'the expression at "{found[0]}" (position {found.start()}) is {what}')
-        else:
-            parts.append(_expression(template, inside, found.start()))
+            continue
+        if inside is None:
+            state = "never closed" if found[0] == "{" else "never opened"
+            _refuse(template, f'the expression at "{found[0]}" (position {position}) is {state}')
+        operator = inside[:1] if inside[:1] in OPERATORS else ""
+        variables: list[Variable] = []
+        for spec in inside[len(operator) :].split(","):
+            parsed = re.fullmatch(_VARIABLE, spec, re.ASCII)
+            if not parsed:
+                _refuse(
+                    template,
+                    f'"{{{inside}}}" at position {position} is not an expression. '
+                    "Write an optional operator (one of + # . / ; ? &), then variable names of letters, digits, _ "
+                    "and ., separated by commas, each with optional * or :length (1 to 9999)",
+                )
+            variables.append(Variable(parsed[1], parsed[2] == "*", int(parsed[3]) if parsed[3] else None))
+        parts.append(Expression(operator, tuple(variables)))
     return parts
 
 
-def _expression(template: str, inside: str, position: int) -> Expression:
-    where = f'"{{{inside}}}" at position {position}'
-    operator = inside[:1] if inside[:1] in OPERATORS else ""
-    variables: list[Variable] = []
-    for spec in inside[len(operator) :].split(","):
-        found = re.fullmatch(_VARIABLE, spec, re.ASCII)
-        if not found:
-            _refuse(
-                template,
-                f"{where} is not an expression. Write an optional operator (one of + # . / ; ? &), then variable "
-                "names of letters, digits, _ and ., separated by commas, each with optional * or :length (1 to 9999)",
-            )
-        variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
-    return Expression(operator, tuple(variables))
+def _refuse(template: str, reason: str) -> NoReturn:
+    raise RegistrationError(f'URI template "{template}": {reason}.')
 
 
-def _refuse(template: str, why: str) -> NoReturn:
-    raise RegistrationError(f'URI template "{template}": {why}.')
-
-
-class Slot:
-    """Reads the value of one variable from what it has matched."""
+class _Slot:
+    """Reads the value of one variable from the text that it has matched."""
 
     def __init__(self, variable: Variable, operator: Operator, *, is_unsafe: bool) -> None:
         self.name = variable.name
         self.separator = operator.separator if variable.is_exploded else ""
         self._prefix = variable.prefix
-        may_hold_slash = operator.allows_reserved or operator.is_named
-        forbidden = _TRAVERSAL if may_hold_slash else _TRAVERSAL_OR_SLASH
+        allows_slash = operator.allows_reserved or operator.is_named
+        forbidden = _TRAVERSAL if allows_slash else _TRAVERSAL_OR_SLASH
         self._forbidden = None if is_unsafe else re.compile(forbidden)
 
     def read(self, raw: str) -> str | list[str] | None:
@@ -139,68 +136,40 @@ class Slot:
 
     def read_one(self, raw: str) -> str | None:
         """Return one decoded text, or None where it is not allowed."""
-        text = raw if raw.isalnum() else self._decode(raw)
-        if text is None or (self._prefix is not None and len(text) > self._prefix):
-            return None
-        return text
-
-    def _decode(self, raw: str) -> str | None:
         text = raw
         if "%" in raw:
-            if re.search(_BROKEN_ESCAPE, raw):
-                return None
             try:
-                text = re.sub(_ESCAPES, _unescape, raw)
+                text = re.sub(_ESCAPES, lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), raw)
             except UnicodeDecodeError:
                 return None
-        return None if self._forbidden and self._forbidden.search(text) else text
+            if re.search(_BROKEN_ESCAPE, raw):
+                return None
+        if self._forbidden and not raw.isalnum() and self._forbidden.search(text):
+            return None
+        return None if self._prefix is not None and len(text) > self._prefix else text
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode()
+class _Parameters:
+    """Reads the named parameters of a query (`?a=1&b=2`) or of a path segment (`;a=1;b=2`).
 
-
-class Parameters:
-    """Reads the named parameters of a query (`?a=1&b=2`) or of a path segment (`;a=1;b=2`)."""
+    Attributes:
+        starts: The characters that may begin the group.
+        ends: The characters that end it.
+        separator: The character between its parameters.
+        slots: The parameters, by name.
+    """
 
     def __init__(self, operator: Operator) -> None:
         self.starts = operator.first
-        self._separator = operator.separator
-        self._slots: dict[str, Slot] = {}
-
-    def continues_with(self, operator: Operator) -> bool:
-        """Return whether the parameters of `operator` belong to this group: `{?a}{&b}`, `{;a}{;b}`."""
-        return operator.separator == self._separator and operator.first != "?"
-
-    def add(self, operator: Operator, slots: list[Slot]) -> None:
-        """Take more parameters in."""
-        if operator.first not in self.starts:
-            # {?a}{&b} without an `a` expands to "&b=".
-            self.starts += operator.first
-        self._slots.update((slot.name, slot) for slot in slots)
-
-    @property
-    def ends(self) -> str:
-        """The characters that end the group."""
-        return "/?#" if self.starts == ";" else "#"
-
-    @property
-    def rule(self) -> str:
-        """What may stand after the group."""
-        if self.starts == ";":
-            return 'the text after {;...} must begin with "/", or be a query'
-        return "only {#...} may follow a query. Put all its names in one {?...}"
-
-    @property
-    def pattern(self) -> str:
-        """The regular expression; its group is what `read` takes."""
-        return f"(?:[{self.starts}]({_anything_but(self.ends)}*))?"
+        self.ends = "/?#" if operator.first == ";" else "#"
+        self.separator = operator.separator
+        self.slots: dict[str, _Slot] = {}
 
     def read(self, raw: str, values: dict[str, str | list[str]]) -> bool:
         """Put the parameters of `raw` into `values`; False where one of them makes the URI not match."""
-        for pair in raw.split(self._separator):
+        for pair in raw.split(self.separator):
             name, _, encoded = pair.partition("=")
-            slot = self._slots.get(name)
+            slot = self.slots.get(name)
             if slot is None or (text := slot.read_one(encoded)) is None:
                 return False
             found = values.get(name)
@@ -214,15 +183,16 @@ class Parameters:
 
 
 class _Hole(NamedTuple):
-    """A variable in its place: what reads it, and the characters that it cannot hold."""
+    """A variable in its place in the template."""
 
-    slot: Slot
+    slot: _Slot
     excluded: str
+    """The characters that it cannot match."""
     spans: bool
-    """Whether it may run over slashes (a fragment may too, but nothing follows it)."""
+    """Whether it may match slashes (a fragment may too, but nothing follows it)."""
 
 
-_Token = str | _Hole | Parameters
+_Token = str | _Hole | _Parameters
 
 
 class UriTemplate:
@@ -254,7 +224,13 @@ class UriTemplate:
                     _refuse(
                         template, f'the items of "{name}" may contain the separating comma; write {{{name}*}}'
                     )
-        tokens = _tokens(parts, _unsafe_names(template, self.names, unsafe))
+        if isinstance(unsafe, str):
+            _refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
+        if isinstance(unsafe, bool):
+            unsafe = self.names if unsafe else ()
+        elif unknown := sorted(set(unsafe).difference(self.names)):
+            _refuse(template, f'unsafe= contains "{unknown[0]}", which is not one of its variables')
+        tokens = _tokens(parts, unsafe)
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
         self._normalized: re.Pattern[str] | None = None
         self._readers = [
@@ -300,7 +276,7 @@ class UriTemplate:
     def _read(self, groups: Sequence[str | None]) -> dict[str, str | list[str]] | None:
         values: dict[str, str | list[str]] = {}
         for reader, raw in zip(self._readers, groups, strict=True):
-            if isinstance(reader, Slot):
+            if isinstance(reader, _Slot):
                 value = None if raw is None else reader.read(raw)
                 if value is None:
                     return None
@@ -310,47 +286,44 @@ class UriTemplate:
         return values
 
 
-def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str] | bool) -> Collection[str]:
-    if isinstance(unsafe, bool):
-        return names if unsafe else ()
-    if isinstance(unsafe, str):
-        _refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
-    unknown = sorted(set(unsafe).difference(names))
-    if unknown:
-        _refuse(template, f'unsafe= contains "{unknown[0]}", which is not one of its variables')
-    return unsafe
-
-
 def _tokens(parts: list[str | Expression], unsafe: Collection[str]) -> list[_Token]:
     """Lay the expressions out as literals, variables and groups of named parameters."""
     tokens: list[_Token] = []
+
+    def append_literal(literal: str) -> None:
+        if tokens and isinstance(tokens[-1], str):
+            tokens[-1] += literal
+        elif literal:
+            tokens.append(literal)
+
     for part in parts:
         if isinstance(part, str):
-            _append_literal(tokens, part)
+            append_literal(part)
             continue
         operator = OPERATORS[part.operator]
-        slots = [Slot(variable, operator, is_unsafe=variable.name in unsafe) for variable in part.variables]
+        slots = [_Slot(variable, operator, is_unsafe=variable.name in unsafe) for variable in part.variables]
         if operator.is_named:
-            last = tokens[-1] if tokens else None
-            if not (isinstance(last, Parameters) and last.continues_with(operator)):
-                last = Parameters(operator)
-                tokens.append(last)
-            last.add(operator, slots)
+            group = tokens[-1] if tokens else None
+            # {?a}{&b} and {;a}{;b} are one group.
+            if (
+                not isinstance(group, _Parameters)
+                or operator.first == "?"
+                or group.separator != operator.separator
+            ):
+                group = _Parameters(operator)
+                tokens.append(group)
+            if operator.first not in group.starts:
+                # {?a}{&b} without an `a` expands to "&b=".
+                group.starts += operator.first
+            group.slots.update((slot.name, slot) for slot in slots)
             continue
         for index, slot in enumerate(slots):
-            _append_literal(tokens, operator.separator if index else operator.first)
+            append_literal(operator.separator if index else operator.first)
             spans_path = part.operator == "/" and bool(slot.separator)
             # A URI has one "#" at most.
             excluded = operator.first if operator.allows_reserved else "?#" if spans_path else "/?#"
             tokens.append(_Hole(slot, excluded, spans_path or part.operator == "+"))
     return tokens
-
-
-def _append_literal(tokens: list[_Token], literal: str) -> None:
-    if tokens and isinstance(tokens[-1], str):
-        tokens[-1] += literal
-    elif literal:
-        tokens.append(literal)
 
 
 def _pattern(template: str, tokens: list[_Token]) -> str:
@@ -371,24 +344,24 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
         after, *later = tokens[index + 1 :] or [""]
         if isinstance(token, str):
             pieces.append(re.escape(token))
-        elif isinstance(token, Parameters):
+        elif isinstance(token, _Parameters):
             if isinstance(after, _Hole) or not set(_starts(after)) <= set(token.ends):
-                _refuse(template, token.rule)
-            pieces.append(token.pattern)
+                rule = "only {#...} may follow a query. Put all its names in one {?...}"
+                if token.starts == ";":
+                    rule = 'the text after {;...} must begin with "/", or be a query'
+                _refuse(template, rule)
+            pieces.append(f"(?:[{token.starts}]({_anything_but(token.ends)}*))?")
         elif isinstance(after, _Hole):
             names = f'"{token.slot.name}" and "{after.slot.name}"'
-            _refuse(
-                template,
-                f"{names} are adjacent, so a URI is ambiguous; put text between",
-            )
+            _refuse(template, f"{names} are adjacent, so a URI is ambiguous; put text between")
         else:
-            reserved = "".join(part.starts for part in (after, *later) if isinstance(part, Parameters))
+            reserved = "".join(part.starts for part in (after, *later) if isinstance(part, _Parameters))
             pieces.append(_hole_pattern(template, token, before, after, reserved, index - pivot))
     return "".join(pieces) + r"\Z"
 
 
 def _hole_pattern(
-    template: str, hole: _Hole, before: _Token, after: str | Parameters, reserved: str, side: int
+    template: str, hole: _Hole, before: _Token, after: str | _Parameters, reserved: str, side: int
 ) -> str:
     """Return the group of one variable.
 
@@ -413,9 +386,9 @@ def _hole_pattern(
     return f"({_anything_but(hole.excluded + reserved + ends)}+)"
 
 
-def _starts(token: str | Parameters) -> str:
+def _starts(token: str | _Parameters) -> str:
     """Return the characters that a literal or a group of parameters may begin with; none at the end."""
-    return token.starts if isinstance(token, Parameters) else token[:1]
+    return token.starts if isinstance(token, _Parameters) else token[:1]
 
 
 def _anything_but(excluded: str) -> str:

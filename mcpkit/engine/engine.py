@@ -19,9 +19,8 @@ from .listing import Listing
 from .methods import Handler, Methods
 from .registry import CompositeCatalog
 from .startup import StartupGate
-from .subscriptions.hub import Changes, Hubs
-from .subscriptions.listen import Listen
-from .task_keeper import TaskKeeper, keeping
+from .subscriptions import Hubs, Listen, SubscriptionHub
+from .tasks import TaskKeeper, keeping
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
@@ -101,7 +100,7 @@ class Engine:
         broker = None if runtime.is_alone else runtime.storage
         self.hubs = Hubs(
             partial(
-                Changes,
+                SubscriptionHub,
                 catalog,
                 declared.has,
                 self.ready,
@@ -149,7 +148,7 @@ class Engine:
             extensions = (*extensions, self.methods.tasks.extension)
         listen = Listen(call, is_offered, extensions)
         self.listing.visibility.check_subscriptions(
-            call, (each.uri for each in listen.wanted if each.uri is not None)
+            call, (each.uri for each in listen.changes if each.uri is not None)
         )
         return listen
 

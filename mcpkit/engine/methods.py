@@ -27,15 +27,15 @@ from ..requests.failures import is_protocol_error, not_found, tool_error
 from .capabilities import Capabilities
 from .listing import Listing
 from .registry import CompositeCatalog
-from .subscriptions.listen import check_keys
-from .task_keeper import TaskKeeper
+from .subscriptions import check_keys
+from .tasks import TaskKeeper
 
 if TYPE_CHECKING:
     from ..components.custom_methods import CustomMethod
     from ..components.prompt import Prompt
     from ..components.resource import Resource, ResourceTemplate
     from ..components.tool import AnyTool
-    from ..content.values import ExtensionResult
+    from ..content.blocks import ExtensionResult
     from ..providers.base import Kind
 
 _MAX_URI_LENGTH = 8192

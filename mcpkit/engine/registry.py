@@ -38,10 +38,10 @@ from ..providers.base import (
 from ..requests.call import call_of
 
 if TYPE_CHECKING:
-    from ..content.values import ExtensionResult
+    from ..content.blocks import ExtensionResult
     from ..providers.lookup import Lookup
     from ..requests.call import CallContext
-    from .topic import Accept, SubscriptionTopic
+    from .extensions import Accept, SubscriptionTopic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -589,7 +589,7 @@ class Extension(Registry):
             RegistrationError: The member is taken, the member or the notification is invalid or one of the core
                 protocol, or `accept` is not a function or is `async`.
         """
-        from .topic import SubscriptionTopic  # which few servers need
+        from .extensions import SubscriptionTopic  # which few servers need
 
         topic = SubscriptionTopic(member, notification, accept, self.catalog.listeners.tell)
         with self.catalog.lock:
@@ -677,11 +677,10 @@ class Extension(Registry):
             )
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
-        from ..content.data import json_value
-        from ..content.lazy import staying
-        from ..content.values import ExtensionResult
+        from ..content.blocks import ExtensionResult, blocking_allowed
+        from ..content.convert import json_value
 
-        with staying():  # the author's function has it now
+        with blocking_allowed():  # the author's function has it now
             data: Any = {} if members is None else json_value(members, "members")
         if not is_object(data):
             raise TypeError(f"the members of a result must be a dict, got {type(members).__name__}")

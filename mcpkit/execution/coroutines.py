@@ -12,7 +12,8 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 from .._utils.exceptions import OutputError
-from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
+from ..content.blocks import may_block
+from ..content.third_party import MAX_ITEMS, EndlessError, is_iterator, items_of
 from ..protocol.jsonrpc import SCALARS
 
 T = TypeVar("T")
@@ -232,7 +233,7 @@ async def collected(items: AsyncIterable[Any]) -> list[Any]:
     since = loop.time()
     try:
         async for item in items:
-            if len(found) == MOST_ITEMS:
+            if len(found) == MAX_ITEMS:
                 raise OutputError(f"result cannot be converted to JSON: {EndlessError(type(items))}")
             found.append(item)
             if loop.time() - since > TIME_SLICE:

@@ -19,8 +19,7 @@ from .._utils.exceptions import RegistrationError, ResourceNotFoundError
 from .._utils.package import install_command
 from ..components.resource import ResourceTemplate
 from ..content import media_types
-from ..content.blocks import check_uri
-from ..content.media import File
+from ..content.blocks import File, check_uri
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 
 from .._utils.concurrency import Running
 from .._utils.exceptions import CallEndedError
-from ..content.data import LONG, may_hold_huge_number, unwritten
+from ..content.convert import LONG, json_error, may_have_huge_number
 from ..execution.threads import StopCallback, call_stop_callbacks
 from ..protocol.eras import CacheHint, Client, Envelope, Identity
 from ..protocol.jsonrpc import Outcome, RequestId
@@ -386,8 +386,8 @@ class Call(Running):
                 cache = cache.private  # a shared cache must not serve it to other users
             written = self.envelope.render(result, runtime.identity, cache)
         except ValueError as error:
-            raise unwritten(result) or error from None
-        if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(result)):
+            raise json_error(result) or error from None
+        if len(written) > LONG and may_have_huge_number(written) and (problem := json_error(result)):
             raise problem
         return written
 

@@ -21,8 +21,8 @@ from .._utils.exceptions import (
     MissingCapabilityError,
     OutputError,
 )
-from ..content.data import check_sendable
-from ..content.lazy import LeaveLoop
+from ..content.blocks import LeaveLoop
+from ..content.convert import check_sendable
 from ..execution.coroutines import finish_awaitable
 from ..protocol import jsonrpc
 from ..protocol.capabilities import tree
@@ -349,8 +349,8 @@ class SamplingRequest(Question[SamplingResult]):
 
 def _messages(messages: object) -> list[Json]:
     """Return the JSON of messages."""
-    from ..content.messages import Message
-    from ..content.values import to_content
+    from ..content.blocks import Message
+    from ..content.convert import to_content
 
     if isinstance(messages, str):
         return [{"role": "user", "content": {"type": "text", "text": messages}}]

@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeVar
 
 from .._utils.concurrency import running_loop
 from .._utils.exceptions import CallEndedError, RegistrationError
-from ..content.lazy import LeaveLoop, is_iterator, taken
+from ..content.blocks import LeaveLoop
+from ..content.third_party import is_iterator, take_items
 from ..execution.coroutines import COMPLETE_TYPES, collected, is_async_iterable, is_complete, listed
 from ..schema.signature import innermost
 from .call import Call
@@ -197,7 +198,7 @@ async def finish_call(returned: Any, make: Make, call: Call, in_thread: InThread
         if inspect.isawaitable(returned):
             returned = await returned
         elif is_iterator(returned):
-            returned = listed(returned, taken)
+            returned = listed(returned, take_items)
     return await finish(returned, make, call, in_thread)
 
 

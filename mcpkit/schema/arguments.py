@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from .._utils.core_schema import validator
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from ..content.data import check_sendable
+from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
@@ -22,7 +22,7 @@ from .published import published
 from .signature import Signature
 
 if TYPE_CHECKING:
-    from ..content.wording import Steps
+    from ..content.blocks import Steps
     from .problems import Fault
 
 _MOST_ERRORS = 1000
@@ -282,7 +282,7 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
         value: The value that it refused.
         schema: Schema of the value, which marks secrets.
     """
-    from ..content.wording import path, shown
+    from ..content.blocks import path, shown
     from .expectations import kind_of
     from .problems import holds_secret
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..content.third_party import declare_encoder
 from .described import Described
 
 
@@ -30,10 +31,8 @@ _declared: dict[type, JsonType] = {}
 
 def declare(own: JsonType) -> None:
     """Register the JSON form of a class."""
-    from ..content import foreign  # which most servers do not need
-
     _declared[own.cls] = own
-    foreign.declare(own.cls, own.encode)
+    declare_encoder(own.cls, own.encode)
 
 
 def declared(cls: Any) -> JsonType | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..content.wording import shown
+from ..content.blocks import shown
 from .formats import EITHER, EXAMPLES
 from .keywords import KEYWORDS, KINDS
 from .references import target

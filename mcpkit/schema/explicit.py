@@ -12,8 +12,8 @@ from typing_extensions import is_typeddict
 
 from .._utils.exceptions import ArgumentsError, RegistrationError
 from .._utils.package import install_command
-from ..content.data import check_sendable
-from ..content.wording import Steps, shown
+from ..content.blocks import Steps, shown
+from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
 from . import choices

@@ -1,6 +1,6 @@
 """Annotations of classes that neither JSON nor pydantic knows: schema, and what makes a value of JSON.
 
-The counterpart of foreign.py, which makes JSON of a value. Here too no library is imported.
+The counterpart of `content.third_party`, which converts values to JSON. Here too no library is imported.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from typing_extensions import is_typeddict
 
 from .._utils.core_schema import validator
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
-from ..content import foreign
-from ..content.data import check_sendable
-from ..content.wording import path
+from ..content.blocks import path
+from ..content.convert import check_sendable
+from ..content.third_party import is_struct
 from ..protocol.jsonrpc import is_object, without
 from . import hints, written_form
 from .arguments import Arguments, from_validator
@@ -220,10 +220,7 @@ def _refuse_values(annotation: Any) -> None:
 
 def _is_structure(annotation: object) -> bool:
     return (
-        is_typeddict(annotation)
-        or _is_data(annotation)
-        or _is_pydantic(annotation)
-        or foreign.is_struct(annotation)
+        is_typeddict(annotation) or _is_data(annotation) or _is_pydantic(annotation) or is_struct(annotation)
     )
 
 
@@ -242,7 +239,7 @@ def _is_pydantic(annotation: object) -> bool:
 
 
 def _structure(cls: Any, name: str) -> _Source:
-    if _is_pydantic(cls) or foreign.is_struct(cls):
+    if _is_pydantic(cls) or is_struct(cls):
         return _model(cls)
     try:
         if is_typeddict(cls):
@@ -291,7 +288,7 @@ def _model(cls: Any) -> _Source:
     def convert(content: Json) -> Any:
         return validates.validate_python(content, by_alias=True, by_name=False)
 
-    if foreign.is_struct(cls):
+    if is_struct(cls):
         from . import structs
 
         return _Source(schema, {name: (hint,) for name, hint in structs.fields(cls).items()}, convert)

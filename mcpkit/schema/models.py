@@ -19,9 +19,9 @@ from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 
 from .._utils.core_schema import copied, is_named_tuple, nodes
 from .._utils.exceptions import RegistrationError, UnresolvedHint
-from ..content.data import json_value
-from ..content.foreign import is_struct
-from ..content.serializing import serializing
+from ..content.convert import json_value
+from ..content.serializers import serializing
+from ..content.third_party import is_struct
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
 from . import (

@@ -14,8 +14,8 @@ from typing import Any, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from .._utils.core_schema import Node, choices_of
-from ..content.plain import member_name
-from ..content.wording import shown
+from ..content.blocks import shown
+from ..content.convert import member_name
 from ..protocol.jsonrpc import is_object, without
 from . import values
 from .values import Json

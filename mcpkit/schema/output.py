@@ -22,10 +22,9 @@ from typing_extensions import Never, is_typeddict
 
 from .._utils.core_schema import can_serialize, serializer, validator
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
-from ..content.data import check_sendable, json_value
-from ..content.lazy import may_block, written
-from ..content.plain import is_json
-from ..content.renderers import is_said, maker
+from ..content.blocks import may_block
+from ..content.convert import check_sendable, is_json, json_value
+from ..content.third_party import has_own_renderer, renderer
 from ..protocol.jsonrpc import is_object, without
 from . import hints, references, types
 from .described import Described
@@ -167,7 +166,7 @@ class Output:
         core: Any = self._described.output or {}
         from .._utils.core_schema import nodes
 
-        # What content.serializing makes of a model is a union.
+        # A model is a union after content.serializers.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if (
             not is_object(choice)
@@ -212,17 +211,17 @@ class Output:
                 data = self._serialize(value)
         else:
             if self._is_array and type(value) not in (list, tuple):
-                from ..content.reading import unrolled
+                from ..content.convert import unrolled
 
                 value = unrolled(value)
             data = self._serialize(value)
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
-            from ..content.reading import read
+            from ..content.convert import checked_json
 
             may_block()  # as what comes now looks at each value
-            data = read(data)  # JSON already, but perhaps not its numbers and strings
+            data = checked_json(data)  # JSON already, but perhaps not its numbers and strings
             if self._validator.isinstance_python(data):
                 return data
             raise self._misfit(value, data, error) from None
@@ -230,14 +229,16 @@ class Output:
 
     def _serialize(self, value: Any) -> Any:
         if self._described.is_plain:
-            from ..content.reading import with_texts
+            from ..content.convert import json_without_bytes
 
-            return with_texts(value)
+            return json_without_bytes(value)
         if self._serializer is None:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            return from_json(written(self._serializer, value))
+            from ..content.serializers import serialized
+
+            return from_json(serialized(self._serializer, value))
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
@@ -257,8 +258,8 @@ class Output:
 
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
-        from ..content.reading import infinite_places
-        from ..content.wording import path
+        from ..content.blocks import path
+        from ..content.convert import infinite_places
         from .arguments import from_validator
         from .problems import Reader, told
 
@@ -314,7 +315,7 @@ def _may_be_content(annotation: Any) -> bool:
         return _may_be_content(annotation.__origin__)
     if origin is None:  # a table, a figure
         return isinstance(annotation, type) and (
-            is_said(annotation) or (_is_opaque(annotation) and maker(annotation) is not None)
+            has_own_renderer(annotation) or (_is_opaque(annotation) and renderer(annotation) is not None)
         )
     return origin in (*_LISTS, Union, UnionType) and any(
         part not in (None, type(None)) and _may_be_content(part) for part in get_args(annotation)

@@ -14,7 +14,7 @@ from pydantic_core import SchemaError
 
 from .._utils.exceptions import Problem
 from .._utils.options import nearest
-from ..content.wording import Steps, path, shown
+from ..content.blocks import Steps, path, shown
 from ..protocol.jsonrpc import is_array, is_object
 from .backtracking import ran_out
 from .equality import identity

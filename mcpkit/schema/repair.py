@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._utils.exceptions import ProtocolError
-from ..content.wording import Steps
+from ..content.blocks import Steps
 from ..protocol.jsonrpc import decode
 from ..protocol.mirrored import MirroredParameter
 from .equality import identity

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import typing_extensions
 
 from .._utils.exceptions import RegistrationError, UnresolvedHint
-from ..content.data import check_sendable
+from ..content.convert import check_sendable
 from .parameters import Documented, Parameter, empty, of_keys, parameter, refuse_shared_names
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 from typing_extensions import NotRequired
 
 from .._utils.exceptions import RegistrationError
-from ..content.foreign import attrs_fields, is_struct, struct_fields
+from ..content.third_party import attrs_fields, is_struct, struct_fields
 from . import typed_dict, values
 
 # Subscribed with what is only known at run time, which no type checker follows.

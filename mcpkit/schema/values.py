@@ -28,10 +28,9 @@ from pydantic_core import (
 )
 
 from .._utils.exceptions import OutputError, RegistrationError
-from ..content.blocks import base64
-from ..content.data import LONG, json_value, may_hold_huge_number, unwritten
-from ..content.lazy import staying
-from ..content.wording import described
+from ..content.blocks import base64, blocking_allowed, described
+from ..content.convert import LONG, json_error, json_value, may_have_huge_number
+from ..content.third_party import encode_unknown
 from ..protocol.jsonrpc import SCALARS, is_array
 from .equality import LARGEST_HASH, identity
 
@@ -203,18 +202,12 @@ def default(value: Any) -> Any:
     """
     if isinstance(value, (bytes, bytearray)):
         return base64(value)
-    with staying():
-        text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
+    with blocking_allowed():
+        text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=encode_unknown)
     shown = from_json(text, allow_inf_nan=False)
-    if len(text) > LONG and may_hold_huge_number(text) and unwritten(shown) is not None:
+    if len(text) > LONG and may_have_huge_number(text) and json_error(shown) is not None:
         raise ValueError("it contains a number beyond the range of most JSON parsers; write it as a string")
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
-
-
-def _plain(value: Any) -> Any:
-    from ..content import foreign
-
-    return foreign.plain(value)
 
 
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
@@ -253,7 +246,7 @@ def plain(choice: Any) -> Any:
     if type(value) in SCALARS:
         return value
     try:
-        with staying():
+        with blocking_allowed():
             return json_value(value)
     except OutputError:
         raise RegistrationError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..content.data import check_sendable
+from ..content.convert import check_sendable
 from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
 from . import from_schema
 from .described import Described

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._utils.exceptions import RegistrationError
-from ..content.data import check_sendable
+from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline
 from .expectations import expected

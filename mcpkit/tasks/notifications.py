@@ -10,7 +10,7 @@ from functools import partial
 
 from pydantic_core import from_json
 
-from ..engine.subscriptions.hub import Changes
+from ..engine.subscriptions import SubscriptionHub
 from ..identity.audience import Audience
 from ..identity.change import Change
 from ..identity.principal import Principal
@@ -40,7 +40,7 @@ class TaskNotifications:
     def __init__(
         self,
         store: TaskStore,
-        changes: Changes,
+        changes: SubscriptionHub,
         runs: TaskRuns,
         scopes: Callable[[TaskRecord], Sequence[str]],
     ) -> None:
@@ -108,7 +108,7 @@ class TaskNotifications:
         self._runs.on_change(id_, status)
         for changed in tuple(self._watchers.get(id_, {}).values()):
             changed()
-        if self._changes.is_wanted(Change(NOTIFICATION, id_)):
+        if self._changes.has_subscribers(Change(NOTIFICATION, id_)):
             self.schedule([id_])
 
     def _on_gap(self) -> None:
@@ -117,7 +117,7 @@ class TaskNotifications:
         for watchers in tuple(self._watchers.values()):
             for changed in tuple(watchers.values()):
                 changed()
-        subscribed = self._changes.all_wanted(NOTIFICATION)
+        subscribed = self._changes.subscribed(NOTIFICATION)
         self.schedule(change.key for change in subscribed if change.key is not None)
 
     async def _publish(self) -> None:
@@ -151,7 +151,7 @@ class TaskNotifications:
                     scopes = self._scopes(task.record)
                     audience = Audience.of(partial(_has_scopes, scopes)) if scopes else None
                     params = task.record.to_detailed_task()
-                    self._changes.tell(Change(NOTIFICATION, id_, audience, params))
+                    self._changes.deliver(Change(NOTIFICATION, id_, audience, params))
         finally:
             self._publishing = None
 

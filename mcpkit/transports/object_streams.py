@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 from pydantic_core import from_json
 
 from .._utils.concurrency import require_loop
-from ..engine.connection import Connection
 from ..engine.engine import Served
+from ..engine.session import Connection
 from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.types import Json

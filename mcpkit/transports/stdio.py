@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
-from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
+from ..engine.session import Connection
 from ..identity.principal import ANYONE, Principal, checked_principal
 from .framing import Framing
 from .pipe_input import CHUNK, read_pipe

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcpkit._utils.exceptions import RegistrationError, ResourceNotFoundError
-from mcpkit.content.values import File, to_contents
+from mcpkit.content.blocks import File
+from mcpkit.content.convert import to_contents
 from mcpkit.providers.directory import Entry, ResourceDir, resource_dir
 from tests.helpers.tables import each_row
 

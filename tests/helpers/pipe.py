@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpkit import ProtocolError, Server
 from mcpkit.client import CallResult
-from mcpkit.engine.subscriptions.hub import Changes
+from mcpkit.engine.subscriptions import SubscriptionHub
 from mcpkit.identity.change import Change
 from mcpkit.identity.principal import ANYONE, Principal
 from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
@@ -245,7 +245,7 @@ def updated(uri: str) -> Change:
 def hearing(server: Server) -> int:
     """Return in how many event loops somebody hears of the server's changes."""
     return sum(
-        isinstance(getattr(each, "__self__", None), Changes)
+        isinstance(getattr(each, "__self__", None), SubscriptionHub)
         for each in server.catalog.listeners._all.values()
     )
 

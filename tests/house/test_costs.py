@@ -21,7 +21,7 @@ from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
 from mcpkit.engine.chain import build_chain
-from mcpkit.engine.connection import Connection
+from mcpkit.engine.session import Connection
 from mcpkit.extensions import BaseTool, SubscriptionTopic
 from mcpkit.types import json_type
 from tests.helpers.pipe import message

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Context, Server
 from mcpkit._utils.exceptions import PARSE_ERROR, ProtocolError
-from mcpkit.engine.connection import Connection
+from mcpkit.engine.session import Connection
 from mcpkit.protocol.jsonrpc import decode
 from mcpkit.protocol.repetition import LONG
 from mcpkit.testing import connect

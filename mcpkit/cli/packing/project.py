@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...content.wording import described
+from ...content.blocks import described
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..statuses import CommandError

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from ..._utils.options import nearest
 from ...client.targets.existing import existing
-from ...content.wording import described
+from ...content.blocks import described
 from ..statuses import CommandError, Status
 from .folders import projects_of, root_of
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from ..._utils.exceptions import MalformedError
 from ..._utils.options import nearest
-from ...content.data import json_value
+from ...content.convert import json_value
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...requests.client_requests import ElicitationResult

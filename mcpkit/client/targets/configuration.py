@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from ...content.wording import described
+from ...content.blocks import described
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from . import jsonc

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..._utils.options import nearest
-from ...content.wording import described
+from ...content.blocks import described
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from .reached import Configured, Process, Remote, Tools

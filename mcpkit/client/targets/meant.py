@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from typing_extensions import TypeIs
 
 from ..._utils.start import module_command
-from ...content.wording import described
+from ...content.blocks import described
 from ..link.transport import Transport
 from .existing import existing
 from .reached import Process, Remote

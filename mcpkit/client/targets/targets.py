@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from ..._utils.exceptions import TransportError
 from ..._utils.options import unknown_option
-from ...content.wording import described
+from ...content.blocks import described
 from ...protocol.client import OutgoingMessage
 from ...protocol.types import Json
 from ..link.transport import Stay, Transport, TransportListener

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from ...engine.connection import Connection
 from ...engine.engine import Served
+from ...engine.session import Connection
 from ...identity.principal import ANYONE, Principal
 from ...protocol.client import OutgoingMessage
 from ..link.transport import TransportListener

@@ -7,8 +7,8 @@ from itertools import count
 
 from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import ProtocolError
-from ...engine.connection import Connection
 from ...engine.engine import Served
+from ...engine.session import Connection
 from ...identity.principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.revisions import LATEST_HANDSHAKE

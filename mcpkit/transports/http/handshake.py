@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
-from ...engine.peer import Peer
+from ...engine.session import BaseSession
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
@@ -165,7 +165,7 @@ _NO_QUESTIONS = OpenQuestions()
 """Those of everybody who cannot be asked, as there is no session to answer in."""
 
 
-class Guest(Peer):
+class Guest(BaseSession):
     """A client of the handshake era without a session: each POST is independent.
 
     Args:

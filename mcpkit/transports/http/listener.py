@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..._utils.exceptions import MalformedError, ProtocolError
-from ...engine.subscriptions.listen import LOST, Listen
-from ...engine.subscriptions.mailbox import Pending
+from ...engine.relay import ChangeQueue
+from ...engine.subscriptions import LOST, Listen
 from ...identity.change import Change
 from ...identity.principal import Principal
 from ...protocol import jsonrpc
@@ -44,13 +44,13 @@ class Listener(Source):
         self._listeners = listeners
         self._listen = listen
         self._exchange = exchange
-        self._pending = Pending()
+        self._pending = ChangeQueue()
         self._is_acknowledged = False
         exchange.attach(self)
         listeners.add(self)
         environment.streams.take(exchange.caller)
-        for change in listen.wanted:
-            environment.changes.want(self, change)
+        for change in listen.changes:
+            environment.changes.subscribe(self, change)
         self._let_go = environment.hold(exchange, self.end)
         environment.changes.when_listening(self._acknowledge, self._refuse)
 
@@ -99,7 +99,7 @@ class Listener(Source):
             self._listeners.remove(self)
             self._let_go()
             self._environment.streams.give_back(exchange.caller)
-            self._environment.changes.forget(self)
+            self._environment.changes.unsubscribe_all(self)
 
     def refill(self) -> list[bytes]:
         """Return the events of queued changes."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Access, Principal, Registry, Server
-from mcpkit.engine.connection import Connection
-from mcpkit.engine.subscriptions.listen import LOST
-from mcpkit.engine.subscriptions.mailbox import Pending
+from mcpkit.engine.relay import ChangeQueue
+from mcpkit.engine.session import Connection
+from mcpkit.engine.subscriptions import LOST
 from mcpkit.identity.change import Change
 from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory
@@ -57,8 +57,8 @@ async def test_hub_sends_each_change_once_per_turn_to_its_listeners_in_order(ser
     server.notify_resource_updated("data://y")
     server.tool(handler)
     server.prompt(handler)
-    server.engine.hubs.here().forget(removed)
-    server.engine.hubs.here().forget(removed)
+    server.engine.hubs.here().unsubscribe_all(removed)
+    server.engine.hubs.here().unsubscribe_all(removed)
     server.notify_resource_updated("data://x")
     server.notify_resource_updated("data://y")
     server.tool(handler, name="other")
@@ -84,7 +84,7 @@ async def test_hub_template_text_stands_for_all_its_uris(server: Server) -> None
     await settle()
     assert other.uris == ["data://1"]
     assert len(listener.heard) == 2
-    server.engine.hubs.here().forget(other)
+    server.engine.hubs.here().unsubscribe_all(other)
     server.notify_resource_updated("data://1")
     await settle()
     assert len(other.heard) == 1
@@ -112,10 +112,10 @@ def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
 
 
 def test_pending_changes_are_bounded_but_lists_have_room() -> None:
-    pending = Pending()
+    pending = ChangeQueue()
     pending.add(TOOLS)
-    uris = [updated(f"data://{n}") for n in range(Pending.LIMIT)]
-    assert [pending.add(uri) for uri in uris] == [True] * (Pending.LIMIT - 1) + [False]
+    uris = [updated(f"data://{n}") for n in range(ChangeQueue.LIMIT)]
+    assert [pending.add(uri) for uri in uris] == [True] * (ChangeQueue.LIMIT - 1) + [False]
     assert pending.add(uris[0])  # it waits already
     assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
@@ -167,7 +167,7 @@ async def test_gap_notifies_each_listener_with_access_once() -> None:
     assert set(listener.heard) == wants
     assert (inbox.uris, elsewhere.heard) == ([INBOX], [Change("prompts")])
     assert [len(each.heard) for each in (ada, bob)] == [1, 0]
-    server.engine.hubs.here().forget(inbox)
+    server.engine.hubs.here().unsubscribe_all(inbox)
     run_in_thread(broker.report_gap)
     await settle()
     assert len(listener.heard) == 2 * len(wants)

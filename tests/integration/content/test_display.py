@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as Pillow
 
 from mcpkit import Server
-from mcpkit.content.values import to_content, to_contents
+from mcpkit.content.convert import to_content, to_contents
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 

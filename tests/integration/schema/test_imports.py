@@ -39,7 +39,11 @@ from mcpkit.schema.texts import Email
 Data = dataclasses.make_dataclass("Data", [("mail", Annotated[Email, "Yours"]), ("sort", Literal["a"] | None, None)])
 Form.of(Data).read({"mail": "a@b"}), Form.of(list[Literal["a"]]).read({"value": []})
 """
-CONTENT = "import mcpkit.content.values as c; c.to_content([c.Text('a'), {'b': 1}, 'x'])"
+CONTENT = """
+from mcpkit import Text
+from mcpkit.content.convert import to_content
+to_content([Text("a"), {"b": 1}, "x"])
+"""
 MODULES = {"pydantic", "docstring_parser", "jsonschema", "email", "http", "starlette", "unittest", "pandas", "PIL",
     "matplotlib"}  # fmt: skip
 

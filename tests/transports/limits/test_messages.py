@@ -11,10 +11,10 @@ import pytest
 
 from mcpkit import Limits, ResultOptions, Server
 from mcpkit.components.completion import MOST, MOST_COUNTED
-from mcpkit.content.lazy import MOST_ITEMS
-from mcpkit.content.plain import DEEPEST
+from mcpkit.content.convert import MAX_DEPTH
+from mcpkit.content.third_party import MAX_ITEMS
 from mcpkit.engine.methods import _MAX_URI_LENGTH
-from mcpkit.engine.peer import MAX_BATCH
+from mcpkit.engine.session import MAX_BATCH
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE
@@ -237,7 +237,7 @@ async def test_iterator_above_limit_fails_and_is_closed(server: Server) -> None:
             closed.append(True)
 
     async with limit_client(server) as client:
-        assert await client.text("numbers", arguments={"count": MOST_ITEMS})
+        assert await client.text("numbers", arguments={"count": MAX_ITEMS})
         problem = "a generator with more than 100,000 items, perhaps endless"
         await client.error(None, problem, name="numbers", arguments={"count": 0})
     assert len(closed) == 2
@@ -253,7 +253,7 @@ def nest(levels: int) -> Any:
 @limit("nesting of a result")
 @limit("integer in a result")
 async def test_result_above_limit_is_an_error(server: Server) -> None:
-    results = {"lists": nest(DEEPEST), "integer": 2**1024 - 1, "one list more": nest(DEEPEST + 1)}
+    results = {"lists": nest(MAX_DEPTH), "integer": 2**1024 - 1, "one list more": nest(MAX_DEPTH + 1)}
 
     @server.tool
     async def give(name: str) -> Any:

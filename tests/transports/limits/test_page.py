@@ -65,7 +65,7 @@ def defaults_of(source: str) -> list[float]:
     value: Any = importlib.import_module(module)
     for name in path.split("."):
         value = getattr(value, name)
-    if path == "_GREATEST":
+    if path == "MAX_INTEGER":
         value = value.bit_length() - 1
     return [1 / value if path == "INTERVAL" else value]
 

@@ -24,10 +24,9 @@ from mcpkit import (
     resource_dir,
 )
 from mcpkit._utils.exceptions import ProcessEndedError
-from mcpkit.engine.connection import Connection
-from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS
-from mcpkit.engine.subscriptions.mailbox import Pending
-from mcpkit.engine.subscriptions.relay import MOST_WAITING, Publisher
+from mcpkit.engine.relay import MAX_WAITING, ChangeQueue, Publisher
+from mcpkit.engine.session import Connection
+from mcpkit.engine.subscriptions import MAX_URI_LENGTH, MAX_URIS
 from mcpkit.execution import processes
 from mcpkit.execution.processes import Processes
 from mcpkit.storage import Memory, Sqlite
@@ -143,7 +142,7 @@ async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
 
 
 @limit("changes that wait for a reader")
-@pytest.mark.parametrize("count", [Pending.LIMIT, Pending.LIMIT + 1])
+@pytest.mark.parametrize("count", [ChangeQueue.LIMIT, ChangeQueue.LIMIT + 1])
 async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -> None:
     server = Server("listened", options=ServerOptions(capabilities={"resources"}))
     uris = [f"it://{number}" for number in range(count)]
@@ -159,7 +158,7 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_reader(count: int) -
     room.set()
     await settle()
     messages = [json.loads(each) for each in lines][1:]
-    if count == Pending.LIMIT:
+    if count == ChangeQueue.LIMIT:
         assert [each["method"] for each in messages] == ["notifications/resources/updated"] * count
     else:
         assert [each["method"] for each in messages] == ["notifications/cancelled"]
@@ -176,7 +175,7 @@ async def test_updates_above_limit_end_the_stream_of_a_slow_http_client(serve: S
         for stream in (slow, quick):
             assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
         slow.stop_reading()
-        for _ in range(Pending.LIMIT // len(uris) + 2):
+        for _ in range(ChangeQueue.LIMIT // len(uris) + 2):
             for uri in uris:
                 server.notify_resource_updated(uri)
             assert [(await quick.message())["params"]["uri"] for _ in uris] == uris
@@ -326,12 +325,12 @@ async def test_changes_above_limit_are_not_published(excess: int) -> None:
     publisher = Publisher(server.catalog.listeners, broker, "s/changes", "here")
     server.notify_resource_updated("data://first")
     await settle()
-    for number in range(MOST_WAITING + excess):
+    for number in range(MAX_WAITING + excess):
         server.notify_resource_updated(f"data://{number}")
     server.tool(lambda: "", name="new")  # a change of a list is always kept
     broker.gate.set()
     await until(lambda: broker.published[-1:] == [{"origin": "here", "what": "tools", "uri": None}])
-    assert len(broker.published) == 1 + MOST_WAITING + 1
+    assert len(broker.published) == 1 + MAX_WAITING + 1
     publisher.close()
 
 

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ....engine.connection import Connection
+from ....engine.session import Connection
 from ..exchange import Exchange, Source, event
 from .environment import Environment
 

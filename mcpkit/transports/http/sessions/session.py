@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...._utils.exceptions import BusyError, ProtocolError
-from ....engine.peer import Peer
+from ....engine.session import BaseSession
 from ....identity.change import Change
 from ....identity.owner import owner_of
 from ....identity.principal import Principal
@@ -50,7 +50,7 @@ _PAUSE = 1.0
 """Seconds until what has changed is saved again, where the shared store does not answer."""
 
 
-class Session(Peer):
+class Session(BaseSession):
     """A session, its running requests and its streams.
 
     Args:
@@ -126,7 +126,7 @@ class Session(Peer):
         self._beside = Beside(self.questions, self.telling)
         self._refreshing = Refreshing(self._refresh)
         for name in token.lists:
-            environment.changes.want(self, Change(name))
+            environment.changes.subscribe(self, Change(name))
         self.load(fields)
 
     _ignores_strange_answers = False
@@ -147,9 +147,9 @@ class Session(Peer):
         changes = self._environment.changes
         uris = {name[len(_URI) :] for name in fields if name.startswith(_URI)}
         for uri in uris - session.subscriptions:
-            changes.want(self, Change("resource", uri))
+            changes.subscribe(self, Change("resource", uri))
         for uri in session.subscriptions - uris:
-            changes.unwant(self, Change("resource", uri))
+            changes.unsubscribe(self, Change("resource", uri))
         session.subscriptions.clear()
         session.subscriptions.update(uris)
         self.telling.load(fields)
@@ -205,7 +205,7 @@ class Session(Peer):
     def _subscribed(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
         self.record.changes[_URI + uri] = "1" if is_subscribed else None
         changes = self._environment.changes
-        (changes.want if is_subscribed else changes.unwant)(self, Change("resource", uri))
+        (changes.subscribe if is_subscribed else changes.unsubscribe)(self, Change("resource", uri))
         return changes.listening() if is_subscribed else None
 
     # Requests
@@ -429,11 +429,11 @@ class Session(Peer):
     def _stop(self) -> None:
         self._has_ended = self._beside.has_ended = True
         self._refreshing.end()
-        self._environment.changes.forget(self)
+        self._environment.changes.unsubscribe_all(self)
         self.end_streams()
 
     async def aclose(self) -> None:
         """Cancel running requests with an error, because the server ends, and wait until they have stopped."""
-        self._environment.changes.forget(self)
+        self._environment.changes.unsubscribe_all(self)
         self.end_streams()
         await self._calls.aclose(server_ended())

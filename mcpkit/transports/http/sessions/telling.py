@@ -7,9 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ...._utils.exceptions import BusyError
-from ....engine.subscriptions.hub import ChangeListener
-from ....engine.subscriptions.listen import notification
-from ....engine.subscriptions.mailbox import Pending
+from ....engine.relay import ChangeQueue
+from ....engine.subscriptions import ChangeListener, notification
 from ....identity.change import Change
 from ..exchange import Exchange
 from .remote import SAID
@@ -53,7 +52,7 @@ class Telling:
         self._attending: dict[object, Callable[[], None]] | None = None
         self._environment = environment
         self._session = session
-        self._pending = Pending()
+        self._pending = ChangeQueue()
         self._crowd: dict[Change, None] = {}
         self._teller: str | None = None
 
@@ -100,7 +99,7 @@ class Telling:
 
     def note_gap(self) -> None:
         """Notify the client of all its subscriptions, because it may have missed notifications."""
-        self._crowd.update(dict.fromkeys(self._environment.changes.wanted(self._session)))
+        self._crowd.update(dict.fromkeys(self._environment.changes.subscriptions(self._session)))
         self.wake()
 
     def _claim(self) -> None:

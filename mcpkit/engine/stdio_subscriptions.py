@@ -6,19 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Protocol
 
-from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
-from ...identity.change import LIST_NAMES, Change, ListName
-from ...identity.principal import Principal
-from ...protocol import jsonrpc
-from ...protocol.eras import Handshake
-from ...protocol.jsonrpc import RequestId
-from ...requests.channel import Channel
-from .hub import Changes
-from .listen import LOST, Listen, notification
-from .mailbox import Pending
+from .._utils.exceptions import INTERNAL_ERROR, ProtocolError
+from ..identity.change import LIST_NAMES, Change, ListName
+from ..identity.principal import Principal
+from ..protocol import jsonrpc
+from ..protocol.eras import Handshake
+from ..protocol.jsonrpc import RequestId
+from ..requests.channel import Channel
+from .relay import ChangeQueue
+from .subscriptions import LOST, Listen, SubscriptionHub, notification
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +44,9 @@ class Subscriptions:
     ends, and the session loses its oldest update.
 
     Args:
-        changes: Delivers the changes.
+        hub: Delivers the changes.
         channel: Channel of the pipe.
-        most: Maximum number of open streams.
+        limit: Maximum number of open streams.
         places: Limit of streams that several pipes share; None if there are no other pipes.
 
     Attributes:
@@ -58,23 +56,19 @@ class Subscriptions:
     """
 
     def __init__(
-        self,
-        changes: Changes,
-        channel: Channel,
-        most: int,
-        places: Places | None = None,
+        self, hub: SubscriptionHub, channel: Channel, limit: int, places: Places | None = None
     ) -> None:
         self.principal = channel.principal
         self.is_local = channel.is_local
+        self.streams: dict[RequestId, _Stream] = {}
         self._places = places
-        self._most = most
+        self._limit = limit
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._changes = changes
-        self._leaving: list[Changes] = []
+        self._hub = hub
+        self._previous_hubs: list[SubscriptionHub] = []
         self._delivery: asyncio.Task[None] | None = None
         self._session: _Session | None = None
-        self.streams: dict[RequestId, _Stream] = {}
 
     def begin(self, params: dict[str, Any]) -> Handshake:
         """Return the session of an `initialize` request. It gets the changes that happen after the response.
@@ -85,31 +79,31 @@ class Subscriptions:
             ProtocolError: -32602 for params that are missing or malformed.
         """
 
-        def subscribed(uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
+        def subscribe(uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
             change = Change("resource", uri)
             if is_subscribed:
-                self._changes.want(listener, change)
-                return self._changes.listening()
-            for changes in (self._changes, *self._leaving):
-                changes.unwant(listener, change)
+                self._hub.subscribe(listener, change)
+                return self._hub.listening()
+            for hub in (self._hub, *self._previous_hubs):
+                hub.unsubscribe(listener, change)
             return None
 
-        self._session = listener = _Session(self, Handshake.receive(params, subscribed))
+        self._session = listener = _Session(self, Handshake.receive(params, subscribe))
         for name in LIST_NAMES:
-            self._changes.want(listener, Change(name))
+            self._hub.subscribe(listener, Change(name))
         return listener.session
 
     def end_session(self) -> None:
         """Remove the session, as `initialize` has failed."""
         if self._session is not None:
-            self._forget(self._session)
+            self._unsubscribe(self._session)
             self._session = None
 
     def initialized(self) -> None:
         """Send the changes since the response to `initialize`."""
         if self._session is not None and self._session.session.lists is None:
             # A middleware has answered it, or it waits, and more may be declared then.
-            self._session.session.lists = frozenset(filter(self._changes.is_declared, LIST_NAMES))
+            self._session.session.lists = frozenset(filter(self._hub.is_declared, LIST_NAMES))
         self.wake()
 
     def open(self, listen: Listen) -> None:
@@ -118,7 +112,7 @@ class Subscriptions:
         Raises:
             ProtocolError: -32603 if too many streams are open.
         """
-        if len(self.streams) >= self._most:
+        if len(self.streams) >= self._limit:
             raise ProtocolError(
                 INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}). Close one first"
             )
@@ -126,57 +120,57 @@ class Subscriptions:
         if self._places is not None:
             self._places.take()
         self.streams[listen.request_id] = stream
-        for change in listen.wanted:
-            self._changes.want(stream, change)
-        self._changes.when_listening(partial(self._acknowledge, stream), partial(self._refuse, stream))
+        for change in listen.changes:
+            self._hub.subscribe(stream, change)
 
-    def _acknowledge(self, stream: _Stream) -> None:
-        if self.streams.get(stream.listen.request_id) is stream:
-            self._channel.send(stream.listen.acknowledged())
-            stream.is_ready = True
-            self.wake()
+        def acknowledge() -> None:
+            if self.streams.get(listen.request_id) is stream:
+                self._channel.send(listen.acknowledged())
+                stream.is_ready = True
+                self.wake()
 
-    def _refuse(self, stream: _Stream, problem: ProtocolError) -> None:
-        if self.streams.get(stream.listen.request_id) is stream:
-            self.cancel(stream.listen.request_id)
-            self._channel.send(jsonrpc.error(stream.listen.request_id, problem))
+        def refuse(problem: ProtocolError) -> None:
+            if self.streams.get(listen.request_id) is stream:
+                self.cancel(listen.request_id)
+                self._channel.send(jsonrpc.error(listen.request_id, problem))
+
+        self._hub.when_listening(acknowledge, refuse)
 
     @contextmanager
-    def moved(self, changes: Changes, most: int, differs: Callable[[ListName, str], bool]) -> Generator[None]:
+    def moved(
+        self, hub: SubscriptionHub, limit: int, differs: Callable[[ListName, str], bool]
+    ) -> Generator[None]:
         """Subscribe to the changes of another server, and to those of the previous one until the block ends.
 
         Args:
-            changes: Delivers the changes of the other server.
-            most: Maximum number of open streams.
+            hub: Delivers the changes of the other server.
+            limit: Maximum number of open streams.
             differs: Returns True if a list, in a revision, has changed with the server; its listeners are notified.
         """
-        before, self._changes, self._most = self._changes, changes, most
-        self._leaving.append(before)
+        before, self._hub, self._limit = self._hub, hub, limit
+        self._previous_hubs.append(before)
         try:
             for listener in self._listeners:
-                for change in before.wanted(listener):
-                    changes.want(listener, change)
+                for change in before.subscriptions(listener):
+                    hub.subscribe(listener, change)
                     if change.kind in LIST_NAMES and differs(change.kind, listener.revision):
                         listener.changed(Change(change.kind))
             yield
         finally:
-            self._leaving.remove(before)
-            if before is not self._changes and before not in self._leaving:
+            self._previous_hubs.remove(before)
+            if before is not self._hub and before not in self._previous_hubs:
                 for listener in self._listeners:
-                    before.forget(listener)
+                    before.unsubscribe_all(listener)
 
     @property
     def _listeners(self) -> list[_Session | _Stream]:
-        listeners: list[_Session | _Stream] = [*self.streams.values()]
-        if self._session is not None:
-            listeners.insert(0, self._session)
-        return listeners
+        return [*(() if self._session is None else (self._session,)), *self.streams.values()]
 
     def cancel(self, id_: RequestId) -> None:
         """End a stream that the client has cancelled; it gets no response."""
         stream = self.streams.pop(id_, None)
         if stream is not None:
-            self._forget(stream)
+            self._unsubscribe(stream)
 
     def close(self, *, graceful: bool) -> None:
         """End all streams and the session.
@@ -188,18 +182,17 @@ class Subscriptions:
         if self._delivery is not None:
             self._delivery.cancel()
         for listener in self._listeners:
-            self._forget(listener)
+            self._unsubscribe(listener)
         for stream in self.streams.values():
+            listen = stream.listen
             self._channel.send(
-                stream.listen.result()
-                if graceful
-                else stream.listen.cancelled("the server closed the subscription")
+                listen.result() if graceful else listen.cancelled("the server closed the subscription")
             )
         self.streams.clear()
 
-    def _forget(self, listener: _Session | _Stream) -> None:
-        for changes in (self._changes, *self._leaving):
-            changes.forget(listener)
+    def _unsubscribe(self, listener: _Session | _Stream) -> None:
+        for hub in (self._hub, *self._previous_hubs):
+            hub.unsubscribe_all(listener)
         if self._places is not None and isinstance(listener, _Stream):
             self._places.give_back()
 
@@ -217,12 +210,12 @@ class Subscriptions:
         while self._waiting():
             await self._channel.ready()
             for listener in self._waiting():
-                self._channel.send(listener.message(listener.pending.pop()))
+                self._channel.send(listener.message(listener.queue.pop()))
         self._delivery = None
 
     def _waiting(self) -> list[_Session | _Stream]:
         """Return the listeners with queued changes. Each sends one change before any sends a second."""
-        return [each for each in self._listeners if each.pending and each.is_ready]
+        return [each for each in self._listeners if each.queue and each.is_ready]
 
 
 class _Listener:
@@ -230,7 +223,7 @@ class _Listener:
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
-        self.pending = Pending()
+        self.queue = ChangeQueue()
 
     @property
     def principal(self) -> Principal:
@@ -247,15 +240,20 @@ class _Session(_Listener):
     def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
         super().__init__(subscriptions)
         self.session = session
+        self.revision = session.revision
         self._is_behind = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.session.is_initialized
 
     def changed(self, change: Change) -> None:
         if change.uri is None and change.kind not in (self.session.lists or ()):
             return
-        if not self.pending:
+        if not self.queue:
             self._is_behind = False
-        if not self.pending.add(change):
-            lost = self.pending.replace_oldest(change)
+        if not self.queue.add(change):
+            lost = self.queue.replace_oldest(change)
             if not self._is_behind:
                 logger.warning(
                     "a client reads too slowly, so it misses notifications of updates, the first one for %.200r",
@@ -263,14 +261,6 @@ class _Session(_Listener):
                 )
             self._is_behind = True
         self._subscriptions.wake()
-
-    @property
-    def revision(self) -> str:
-        return self.session.revision
-
-    @property
-    def is_ready(self) -> bool:
-        return self.session.is_initialized
 
     def message(self, change: Change) -> bytes:
         return notification(change)
@@ -288,10 +278,12 @@ class _Stream(_Listener):
     def changed(self, change: Change) -> None:
         if change.is_lost:
             self._subscriptions.drop(self, LOST)
-        elif self.pending.add(change):
+        elif self.queue.add(change):
             self._subscriptions.wake()
         else:
-            reason = f"more than {Pending.LIMIT} updates wait for the client; listen again and read faster"
+            reason = (
+                f"more than {ChangeQueue.LIMIT} updates wait for the client; listen again and read faster"
+            )
             self._subscriptions.drop(self, reason)
 
     def message(self, change: Change) -> bytes:

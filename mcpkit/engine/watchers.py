@@ -7,23 +7,24 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..._utils.exceptions import ArgumentsError
-from ...components.base import is_template
-from ...content.uris import normalized
-from ...identity.change import Change
-from ...identity.principal import Principal
-from ...providers.base import ProviderWatch
-from ..registry import CompositeCatalog
+from .._utils.exceptions import ArgumentsError
+from ..components.base import is_template
+from ..content.uris import normalized
+from ..identity.change import Change
+from ..identity.principal import Principal
+from ..providers.base import ProviderWatch
+from .registry import CompositeCatalog
 
 if TYPE_CHECKING:
-    from ...components.resource import Resource, ResourceTemplate
+    from ..components.resource import Resource, ResourceTemplate
 
 logger = logging.getLogger(__name__)
 
 FIRST_DELAY = 1.0
-LONGEST_DELAY = 60.0
+MAX_DELAY = 60.0
 """Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 
@@ -49,7 +50,7 @@ class Watches:
     Args:
         catalog: Components of the server.
         ready: Waits until the lifespans have been entered.
-        tell: Takes the changes.
+        publish: Takes the changes.
         subscribers: Returns the users that are subscribed to a change and may get it.
     """
 
@@ -57,78 +58,72 @@ class Watches:
         self,
         catalog: CompositeCatalog,
         ready: Callable[[], Awaitable[None]],
-        tell: Callable[[Change], None],
+        publish: Callable[[Change], None],
         subscribers: Callable[[Change], Collection[Principal]],
     ) -> None:
         self._catalog = catalog
         self._ready = ready
-        self._tell = tell
+        self._publish = publish
         self._subscribers = subscribers
-        self._wanted: dict[Change, tuple[_Key, ...]] = {}
+        self._keys: dict[Change, tuple[_Key, ...]] = {}
         self._running: dict[_Key, _Watch] = {}
         self._ending: dict[_Key, asyncio.Task[None]] = {}
 
-    def want(self, change: Change) -> None:
-        """Start the watches of a change, at its first subscription."""
-        self._put(change, self._keys(change))
-
-    def update(self, change: Change) -> None:
-        """Update the watches of a change that run for each user, after its subscribers have changed."""
-        if any(key.principal is not None for key in self._wanted[change]):
-            self._put(change, self._keys(change))
-
-    def unwant(self, change: Change) -> None:
-        """Stop the watches of a change that has no subscriber any more."""
-        self._put(change, ())
-        del self._wanted[change]
-
     def __contains__(self, change: object) -> bool:
         """Return True if a change has subscribers."""
-        return change in self._wanted
+        return change in self._keys
+
+    def update(self, change: Change) -> None:
+        """Start and stop watches of a change after its subscribers have changed."""
+        before = self._keys.get(change)
+        if before is None or any(key.principal is not None for key in before):
+            self._set(change, self._keys_of(change))
+
+    def remove(self, change: Change) -> None:
+        """Stop the watches of a change that has no subscriber any more."""
+        if change in self._keys:
+            self._set(change, ())
+            del self._keys[change]
 
     def refresh(self) -> None:
         """Update all watches, after components have changed."""
-        if self._running or self._is_any_watched():
-            for change in tuple(self._wanted):
-                self._put(change, self._keys(change))
-
-    def _is_any_watched(self) -> bool:
         parts = (self._catalog.resources, self._catalog.resource_templates)
-        is_watched = any(component.watch is not None for part in parts for component in part)
-        return is_watched or self._catalog.has_watches
+        is_watched = self._catalog.has_watches or any(each.watch for part in parts for each in part)
+        if self._running or is_watched:
+            for change in tuple(self._keys):
+                self._set(change, self._keys_of(change))
 
-    def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
-        before = self._wanted.get(change, ())
-        self._wanted[change] = keys
+    def _set(self, change: Change, keys: tuple[_Key, ...]) -> None:
+        """Run these watches for a change, and stop others that run for no other change."""
+        before = self._keys.get(change, ())
+        self._keys[change] = keys
         for key in keys:
             if key not in self._running:
-                self._running[key] = _Watch(self._ready, key, self._tell, self._ending.get(key))
+                self._running[key] = _Watch(self._ready, key, self._publish, self._ending.get(key))
             self._running[key].users[change] = None
         for key in before:
-            if key not in keys:
-                watch = self._running[key]
-                del watch.users[change]
-                if not watch.users:
-                    del self._running[key]
-                    self._end(key, watch)
+            if key in keys:
+                continue
+            watch = self._running[key]
+            del watch.users[change]
+            if not watch.users:
+                del self._running[key]
+                self._ending[key] = watch.stop()
+                self._ending[key].add_done_callback(partial(self._ended, key))
 
-    def _end(self, key: _Key, watch: _Watch) -> None:
-        def forget(ended: asyncio.Task[None]) -> None:
-            if self._ending.get(key) is ended:
-                del self._ending[key]
+    def _ended(self, key: _Key, task: asyncio.Task[None]) -> None:
+        if self._ending.get(key) is task:
+            del self._ending[key]
 
-        self._ending[key] = watch.stop()
-        self._ending[key].add_done_callback(forget)
-
-    def _keys(self, change: Change) -> tuple[_Key, ...]:
+    def _keys_of(self, change: Change) -> tuple[_Key, ...]:
         """Return the watches of a change; for a URI, those of the component that serves it."""
-        found: list[_Key] = []
+        keys: list[_Key] = []
         for component, uri in self._watched_for(change):
             if isinstance(component, ProviderWatch) or component.watched.principal is None:
-                found.append(_Key(component, uri))
+                keys.append(_Key(component, uri))
             else:
-                found += [_Key(component, uri, principal) for principal in self._subscribers(change)]
-        return tuple(found)
+                keys += [_Key(component, uri, principal) for principal in self._subscribers(change)]
+        return tuple(keys)
 
     def _watched_for(
         self, change: Change
@@ -137,7 +132,7 @@ class Watches:
         uri = change.uri
         templates = self._catalog.resource_templates
         if change.kind == "resources":
-            # The entries of a template are part of the list of resources, so its watch tells of them too.
+            # The entries of a template are part of the list of resources, which its watch updates, too.
             for template in templates:
                 has_entries = template.is_enabled and template.list_entries
                 if has_entries and template.watch and not template.watched.variables:
@@ -151,9 +146,9 @@ class Watches:
                 yield resource, None
             return
         if is_template(uri):
-            written = templates.spelled(uri)
-            if written is not None and written.watch and not written.watched.variables:
-                yield written, None
+            same = templates.spelled(uri)
+            if same is not None and same.watch and not same.watched.variables:
+                yield same, None
             return
         for template in templates:
             if template.is_enabled and template.template.match(uri) is not None:
@@ -182,19 +177,19 @@ class _Watch:
         self,
         ready: Callable[[], Awaitable[None]],
         key: _Key,
-        tell: Callable[[Change], None],
+        publish: Callable[[Change], None],
         previous: asyncio.Task[None] | None,
     ) -> None:
+        from ..identity.audience import Audience
+
         self._ready = ready
         self._component, self._uri, self._principal = key
-        from ...identity.audience import Audience
-
         self._audience = None if self._principal is None else Audience.same_as(self._principal)
-        self._tell = tell
+        self._publish = publish
         self._is_stopped = False
         self._previous = previous
         self.users: dict[Change, None] = {}
-        # It runs for all who listen: not as a part of the request that was the first, with its log and its headers.
+        # It runs for all subscribers: not as a part of the first one's request, with its log and its headers.
         self._task = contextvars.Context().run(
             asyncio.get_running_loop().create_task,
             self._run(),
@@ -220,7 +215,7 @@ class _Watch:
                         delay = FIRST_DELAY
                         if self._is_stopped:
                             return
-                        self._told(update)
+                        self._publish_update(update)
             except Exception:
                 ends = "it stopped" if self._is_stopped else f"it restarts in {delay:g} s"
                 logger.exception("the watch of %s failed; %s", self._uri or self._component.key, ends)
@@ -229,13 +224,13 @@ class _Watch:
             if self._is_stopped:
                 return
             await asyncio.sleep(delay)
-            delay = min(delay * 2, LONGEST_DELAY)
+            delay = min(delay * 2, MAX_DELAY)
 
     def _start(self) -> AsyncGenerator[Any, None]:
         if isinstance(self._component, ProviderWatch):
             return self._component.watch()
         watch = self._component.watch
-        assert watch is not None, "only what has a watch is watched"
+        assert watch is not None, "a component with a watch"
         arguments: dict[str, Any] = {}
         if self._uri is not None:
             arguments = _arguments(cast("ResourceTemplate", self._component), self._uri) or {}
@@ -243,27 +238,27 @@ class _Watch:
             arguments[name] = self._principal
         return watch(**arguments)
 
-    def _told(self, update: Any) -> None:
+    def _publish_update(self, update: Any) -> None:
         component = self._component
         assert not isinstance(component, ProviderWatch), "it yields nothing"
         if self._uri is not None or component.kind == "resource":
-            self._tell(Change("resource", self._uri or component.key, self._audience))
+            uris = [self._uri or component.key]
+        elif update is None:
+            self._publish(Change("resources", None, self._audience))
             return
-        if update is None:
-            self._tell(Change("resources", None, self._audience))
-            return
-        if not isinstance(update, str):
+        elif not isinstance(update, str):
             raise TypeError(
                 f"watch= of the template {component.key!r} yielded {update!r}. "
                 "Yield the URI that was updated, or None when the list of resources changed"
             )
-        uri = cast("ResourceTemplate", component).included_uri(update)
-        if not uri.endswith("/"):
-            self._tell(Change("resource", uri, self._audience))
-            return
-        below = normalized(uri)
-        for change in tuple(self.users):
-            if change.uri is None or is_template(change.uri):
-                continue
-            if change.uri.startswith(uri) or normalized(change.uri).startswith(below):
-                self._tell(Change("resource", change.uri, self._audience))
+        else:
+            uri = cast("ResourceTemplate", component).included_uri(update)
+            uris = [uri]
+            if uri.endswith("/"):  # all subscribed URIs below it
+                below = normalized(uri)
+                subscribed = [each.uri for each in self.users if each.uri and not is_template(each.uri)]
+                uris = [
+                    each for each in subscribed if each.startswith(uri) or normalized(each).startswith(below)
+                ]
+        for uri in uris:
+            self._publish(Change("resource", uri, self._audience))

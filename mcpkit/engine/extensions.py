@@ -1,10 +1,10 @@
-"""A tool without a function: a tool of another server, or an operation of a web API."""
+"""Extension points of a server: tools without a function, and topics that clients subscribe to."""
 
 from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from typing_extensions import Unpack
@@ -12,21 +12,22 @@ from typing_extensions import Unpack
 from .._utils.exceptions import OutputError, RegistrationError
 from ..components.base import ComponentOptions, json_object
 from ..components.tool import AnyTool, check_tool
-from ..content.data import json_value
-from ..content.lazy import staying
-from ..content.specified import check_block
-from ..content.values import ExtensionResult
-from ..content.wording import described
+from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
+from ..content.convert import json_of, json_value
 from ..context import Context
+from ..identity.audience import Audience
+from ..identity.change import LISTS, RESOURCES, Change
+from ..identity.principal import Principal
+from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
-from ..protocol.revisions import OBJECTS_ONLY
+from ..protocol.revisions import NOTIFICATIONS, OBJECTS_ONLY
 from ..protocol.types import Json, ToolAnnotations
 from ..requests.call import Call, run_limited
 from ..requests.failures import error_for_client
 from ..schema import Arguments, MirroredParameter
 from ..schema.mirrored import mirrored
 
-_SUCH_AS = 'such as {"content": [{"type": "text", "text": "..."}]}'
+_EXAMPLE = 'such as {"content": [{"type": "text", "text": "..."}]}'
 
 
 class BaseTool(AnyTool):
@@ -159,7 +160,7 @@ def _checked(result: Any) -> Json:
         OutputError: It is not a `CallToolResult`, or a value cannot be written as JSON.
     """
     if not is_object(result):
-        raise OutputError(f"result is {described(result)}. Return a CallToolResult, {_SUCH_AS}")
+        raise OutputError(f"result is {described(result)}. Return a CallToolResult, {_EXAMPLE}")
     if result.get("resultType", "complete") != "complete":
         raise OutputError(
             "result.resultType: expected 'complete'. Return extension.result(...) for the result type of an "
@@ -167,7 +168,7 @@ def _checked(result: Any) -> Json:
         )
     blocks = result.get("content")
     if not is_array(blocks):
-        raise OutputError(f"result.content: expected a list of content blocks, {_SUCH_AS}")
+        raise OutputError(f"result.content: expected a list of content blocks, {_EXAMPLE}")
     for index, block in enumerate(blocks):
         place = f"result.content[{index}]"
         if not is_object(block) or not isinstance(block.get("type"), str):
@@ -175,8 +176,118 @@ def _checked(result: Any) -> Json:
                 f"{place}: expected a content block, an object with a `type`, got {described(block)}"
             )
         check_block(block, place)
-    for name, kind, what in (("_meta", dict, "a dict"), ("isError", bool, "a bool")):
+    for name, kind, expected in (("_meta", dict, "a dict"), ("isError", bool, "a bool")):
         if name in result and not isinstance(result[name], kind):
-            raise OutputError(f"result.{name}: expected {what}, got {described(result[name])}")
-    with staying():  # what is no JSON yet
+            raise OutputError(f"result.{name}: expected {expected}, got {described(result[name])}")
+    with blocking_allowed():  # converted here, in the event loop
         return cast("Json", json_value(result))
+
+
+Accept = Callable[[list[str], "Context[Any]"], list[str]]
+"""Returns the keys that the client may listen to."""
+
+
+class SubscriptionTopic:
+    """Notifications that clients of an extension subscribe to by key, such as those of jobs by job id.
+
+    `extension.topic(...)` creates it.
+
+    Args:
+        member: Member of the filter of `subscriptions/listen` that contains the keys.
+        notification: Method of the notification.
+        accept: Returns the keys to accept; None accepts all.
+        publish: Function that delivers each publication.
+
+    Attributes:
+        member: Member of the filter.
+        notification: Method of the notification.
+
+    Raises:
+        RegistrationError: The member or the notification is invalid or one of the core protocol, or `accept` is not a
+            function or is `async`.
+    """
+
+    def __init__(
+        self, member: str, notification: str, accept: Accept | None, publish: Callable[[Change], None]
+    ) -> None:
+        given: tuple[Any, Any, Any] = (member, notification, accept)  # untyped authors
+        is_member = isinstance(given[0], str) and member and member != RESOURCES and member not in LISTS
+        if not is_member:
+            raise RegistrationError(
+                f"{member!r} cannot be the member of an extension. Use a name such as 'jobIds', which the filter of "
+                "subscriptions/listen in the core protocol does not have"
+            )
+        is_notification = isinstance(given[1], str) and notification.startswith("notifications/")
+        if not is_notification or notification in NOTIFICATIONS:
+            raise RegistrationError(
+                f"{notification!r} cannot be the notification of an extension. Use a name such as "
+                "'notifications/jobs', which the core protocol does not have"
+            )
+        if accept is not None and (not callable(given[2]) or inspect.iscoroutinefunction(accept)):
+            raise RegistrationError(
+                f"accept= of {member!r} must be a function, not async, that takes the keys and the Context and "
+                f"returns some of the keys, got {accept!r}"
+            )
+        self.member = member
+        self.notification = notification
+        self._accept = accept
+        self._publish = publish
+
+    def accepted(self, keys: list[str], ctx: Context[Any]) -> list[str]:
+        """Return the keys that are accepted, of those that a client requests.
+
+        Args:
+            keys: The requested keys.
+            ctx: The request.
+
+        Raises:
+            ValueError: `accept` returned something else than some of the keys.
+            Exception: Any exception of `accept`.
+        """
+        if self._accept is None:
+            return keys
+        accepted: Any = self._accept(list(keys), ctx)
+        if not is_array(accepted) or not set(keys).issuperset(accepted):
+            raise ValueError(
+                f"accept= of {self.member!r} must return a list of some of the keys that it was given, not {accepted!r}"
+            )
+        return accepted
+
+    def publish(
+        self,
+        key: str,
+        params: Mapping[str, Any],
+        *,
+        to: Principal | Callable[[Principal], bool] | None = None,
+    ) -> None:
+        """Send the notification to the subscribers of a key: `jobs.publish("42", {"jobId": "42", "status": "done"})`.
+
+        It does not block, and may be called from any thread. A client that reads too slowly gets only the latest
+        notification of a key.
+
+        Args:
+            key: The key.
+            params: Params of the notification, a JSON object.
+            to: The subscribed users to notify: a Principal, compared by its id, or a predicate, which must be quick and
+                may be called in any thread. None notifies all. With `storage=` it applies to the clients of all
+                processes.
+
+        Raises:
+            TypeError: The key is not a string, the params are not a JSON object, or `to` is neither a Principal nor
+                callable.
+            ValueError: `to` is a Principal without an id.
+            OutputError: The params cannot be written as JSON.
+        """
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(f"a key of {self.member!r} must be a string, got {key!r}")
+        with blocking_allowed():
+            data: Any = json_value(params, "params")
+        if not is_object(data) or not is_object(data.get("_meta", {})):
+            raise TypeError(f"params must be an object, and so must its _meta; got {params!r}")
+        audience = None if to is None else Audience.of(to)
+        # Written and read again, so that later changes by the author have no effect.
+        self._publish(Change(self.notification, key, audience, jsonrpc.decode(json_of(data))))
+
+    def __repr__(self) -> str:
+        """Return the member of the filter."""
+        return f"<Topic {self.member!r}>"

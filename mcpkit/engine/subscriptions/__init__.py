@@ -1,4 +1,0 @@
-"""Delivery of changes to clients, to `watch=` functions and to other processes.
-
-Internal: it may change at any time.
-"""
