@@ -68,15 +68,6 @@ class CustomMethod(FunctionComponent):
 
     def build(self) -> None:
         """Build the schema of the params and that of the result, which must be an object."""
-        signature = self.signature
-        takes_all = signature.extra is not empty
-        if self.name_param is not None and not takes_all:
-            names = [parameter.name for parameter in signature.parameters]
-            if self.name_param not in names:
-                raise RegistrationError(
-                    f"method {self.key!r}: name_param must be one of its parameters "
-                    f"({', '.join(names) or 'it has none'}), got {self.name_param!r}"
-                )
         output = self._output_of_returns()
         if output is not None and output.schema.get("type", "object") != "object":
             raise RegistrationError(
@@ -84,13 +75,21 @@ class CustomMethod(FunctionComponent):
                 f'or {{"value": ...}} for a single value'
             )
         self._output = output
-        self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
-        if self.name_param is not None and not takes_all:
-            schema: Json = self._arguments.schema["properties"][self.name_param]
-            if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
-                raise RegistrationError(
-                    f"method {self.key!r}: the header Mcp-Name repeats a string. Annotate {self.name_param!r} as `str`"
-                )
+        takes_all = self.signature.extra is not empty
+        self._arguments = Arguments.of(self.signature, drops_unknown=not takes_all)
+        if self.name_param is None or takes_all:
+            return
+        parameters: Json = self._arguments.schema["properties"]
+        if self.name_param not in parameters:
+            raise RegistrationError(
+                f"method {self.key!r}: name_param must be one of its parameters "
+                f"({', '.join(parameters) or 'it has none'}), got {self.name_param!r}"
+            )
+        schema: Json = parameters[self.name_param]
+        if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
+            raise RegistrationError(
+                f"method {self.key!r}: the header Mcp-Name repeats a string. Annotate {self.name_param!r} as `str`"
+            )
 
     async def serve(self, call: Call) -> Json:
         """Validate the params of a request, run the function and return the result object.

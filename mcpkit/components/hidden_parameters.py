@@ -105,10 +105,9 @@ def takes_principal(parameter: inspect.Parameter, variables: Collection[str] = (
         return False
     if parameter.annotation is parameter.empty:
         return parameter.name == "principal" and parameter.name not in variables
-    for leaf in leaves(parameter.annotation):
-        if isinstance(leaf, str):  # an annotation that cannot be evaluated yet
-            if leaf.rpartition(".")[2] == "Principal":
-                return True
-        elif isinstance(leaf, type) and issubclass(leaf, Principal):
-            return True
-    return False
+    return any(
+        issubclass(leaf, Principal)
+        if isinstance(leaf, type)
+        else isinstance(leaf, str) and leaf.rpartition(".")[2] == "Principal"  # it cannot be evaluated yet
+        for leaf in leaves(parameter.annotation)
+    )
