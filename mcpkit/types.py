@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         TextBlock,
         ToolDefinition,
     )
-    from .schema.json_types import json_type
-    from .schema.texts import Email, Uri
+    from .schema.explicit import json_type
+    from .schema.formats import Email, Uri
 else:
     from ._utils.package import late_names
 
@@ -37,8 +37,8 @@ else:
                 "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "
                 "ResourceTemplateDefinition ServerCapabilities TextBlock ToolDefinition"
             ),
-            ".schema.json_types": "json_type",
-            ".schema.texts": "Email Uri",
+            ".schema.explicit": "json_type",
+            ".schema.formats": "Email Uri",
         },
     )
 

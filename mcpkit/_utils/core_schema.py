@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeGuard
 
-import pydantic_core
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
 
-T = TypeVar("T")
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
-
-_CAN_IGNORE_CLASSES = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
-"""Whether an option makes pydantic follow a schema in place of the validators that it has built for its classes.
-
-Pydantic prefers those validators from 2.11 on, and has the option from 2.13 on. The schemas of mcpkit contain more than
-the classes, because they follow JSON Schema.
-"""
-
-_lock = threading.Lock()
 
 CHILDREN = frozenset({
     "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
@@ -123,13 +110,18 @@ def is_named_tuple(node: Node) -> bool:
 # Validators and serializers
 
 
+# pydantic prefers the validator and serializer that it has built for a class to the schema of the class. The schemas
+# of mcpkit contain more, as they follow JSON Schema. `_use_prebuilt`, which pydantic itself uses to rebuild a class, is
+# the only way to turn that off.
+
+
 def validator(core: CoreSchema) -> SchemaValidator:
     """Return the validator of a schema.
 
     Raises:
         SchemaError: The schema is invalid.
     """
-    return _built(SchemaValidator, core)
+    return SchemaValidator(core, _use_prebuilt=False)
 
 
 def serializer(core: CoreSchema) -> SchemaSerializer:
@@ -138,35 +130,4 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
     Raises:
         SchemaError: The schema is invalid.
     """
-    return _built(SchemaSerializer, core)
-
-
-def can_serialize(core: CoreSchema) -> bool:
-    """Return True if pydantic follows a whole schema: before 2.13 not with fields that no class declares."""
-    return _CAN_IGNORE_CLASSES or not any("extras_schema" in node for node in nodes(core))
-
-
-def _built(build: Callable[..., T], core: CoreSchema) -> T:
-    if _CAN_IGNORE_CLASSES:
-        return build(core, _use_prebuilt=False)
-    with _incomplete_classes(core):
-        return build(core)
-
-
-@contextmanager
-def _incomplete_classes(core: CoreSchema) -> Generator[None, None, None]:
-    """Hide the validators of a schema's classes. Another thread may build its own from the classes meanwhile."""
-    with _lock:
-        classes = {
-            node["cls"]
-            for node in nodes(core)
-            if node["type"] in {"model", "dataclass"} and isinstance(node.get("cls"), type)
-        }
-        complete = [cls for cls in classes if cls.__dict__.get("__pydantic_complete__") is True]
-        try:
-            for cls in complete:
-                cls.__pydantic_complete__ = False
-            yield
-        finally:
-            for cls in complete:
-                cls.__pydantic_complete__ = True
+    return SchemaSerializer(core, _use_prebuilt=False)

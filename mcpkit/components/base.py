@@ -361,7 +361,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     try:
         validator.validate_python(members)
     except ValidationError:
-        from ..schema.problems import problems
+        from ..schema.errors import problems
 
         wrong = "; ".join(map(str, problems(schema, members)))
         raise RegistrationError(f"{what}: {wrong}") from None
@@ -371,9 +371,9 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
 
 @cache
 def _schema_of(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
-    from ..schema import hints
+    from ..schema.types import describe
 
-    described = hints.describe(shape)
+    described = describe(shape)
     return described.schema, SchemaValidator(described.core)
 
 

@@ -17,8 +17,7 @@ from ..execution.coroutines import finish_awaitable
 from ..requests.call import Call, run_limited
 from ..requests.limits import CallLimits
 from ..schema import Arguments
-from ..schema.parameters import empty
-from ..schema.signature import head
+from ..schema.signature import empty, head
 from .base import FunctionOptions, Listed
 from .function import FunctionComponent
 from .hidden_parameters import is_hidden

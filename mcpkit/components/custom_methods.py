@@ -17,7 +17,7 @@ from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from ..protocol.types import Json
 from ..requests.call import Call
 from ..schema import Arguments, Output
-from ..schema.parameters import empty
+from ..schema.signature import empty
 from .base import FunctionOptions
 from .function import FunctionComponent
 

@@ -21,8 +21,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
 from ..requests.call import Call
-from ..schema.parameters import empty
-from ..schema.signature import head, innermost
+from ..schema.signature import empty, head, innermost
 from .hidden_parameters import Hidden, context_type, hidden, is_hidden, leaves, marking
 
 T = TypeVar("T")

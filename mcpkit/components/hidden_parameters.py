@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from .._utils.exceptions import RegistrationError
 from ..identity.principal import Principal
 from ..requests.call import CallContext
-from ..schema.parameters import empty
+from ..schema.signature import empty
 
 M = TypeVar("M", bound=Callable[..., Any])
 

@@ -25,7 +25,7 @@ from ..protocol.types import Json, ToolAnnotations
 from ..requests.call import Call, run_limited
 from ..requests.failures import error_for_client
 from ..schema import Arguments, MirroredParameter
-from ..schema.mirrored import mirrored
+from ..schema.arguments import mirrored
 
 _EXAMPLE = 'such as {"content": [{"type": "text", "text": "..."}]}'
 

@@ -107,7 +107,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
     @overload
     def __init__(self: ElicitRequest[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
     def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
-        from ..schema.form import Form
+        from ..schema.forms import Form
 
         super().__init__(key, "elicitation.form")
         self.message = _text("message", message)
@@ -115,11 +115,11 @@ class ElicitRequest(Question[ElicitationResult[T]]):
 
     def params(self, revision: str) -> Json:
         """Return the message and the schema."""
-        from ..schema.form import CannotAskError
+        from ..schema.forms import UnsupportedFormError
 
         try:
             schema = self._form.schema(revision)
-        except CannotAskError as error:
+        except UnsupportedFormError as error:
             logger.warning("a form could not be sent to a client: %s", error)
             raise ValueError(error.lack) from None
         params: Json = {"message": self.message, "requestedSchema": schema}

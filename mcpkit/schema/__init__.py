@@ -9,7 +9,6 @@ from .._utils.exceptions import UnresolvedHint
 from ..protocol.mirrored import MirroredParameter
 from .arguments import Arguments
 from .output import Output
-from .parameters import Parameter
-from .signature import Signature
+from .signature import Parameter, Signature
 
 __all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

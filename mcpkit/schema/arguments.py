@@ -1,54 +1,53 @@
-"""The arguments of a call: their JSON Schema, and the validator that accepts exactly what it accepts."""
+"""Arguments of calls: their JSON Schema, the validator that accepts exactly the same values, and header arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json
 
 from .._utils.core_schema import validator
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object, without
-from ..protocol.mirrored import MirroredParameter
+from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
-from . import hints, types, values
-from .described import Described
-from .mirrored import mirrored
-from .parameters import Parameter, empty
-from .published import published
-from .signature import Signature
+from .json_schema import Described, any_of, default_value, published, subschemas
+from .signature import Parameter, Signature, empty
+from .types import describe
 
 if TYPE_CHECKING:
     from ..content.blocks import Steps
-    from .problems import Fault
-
-_MOST_ERRORS = 1000
-"""How many errors of a validator are looked at one by one: each takes ten times as long as to validate."""
+    from .errors import Fault, Reader
 
 
 class Arguments:
     """Arguments of a function: JSON Schema and validator.
 
     Args:
-        describe: Returns the JSON Schema 2020-12, with an object as its root.
+        build: Returns the JSON Schema 2020-12, with an object as its root; called on first use.
         core: Validator of the same object. Omitted arguments stay omitted.
         mirrored: Arguments that clients repeat in HTTP headers.
     """
 
     def __init__(
-        self, describe: Callable[[], Json], core: CoreSchema, mirrored: tuple[MirroredParameter, ...] = ()
+        self, build: Callable[[], Json], core: CoreSchema, mirrored: tuple[MirroredParameter, ...] = ()
     ) -> None:
-        self._describe = describe
+        self._build = build
         self._core = core
         self.mirrored = mirrored
 
     @cached_property
     def schema(self) -> Json:
         """JSON Schema of the arguments."""
-        return self._describe()
+        return self._build()
+
+    @cached_property
+    def _validator(self) -> SchemaValidator:
+        return validator(self._core)
 
     @classmethod
     def of(cls, signature: Signature, *, drops_unknown: bool = False) -> Arguments:
@@ -71,60 +70,61 @@ class Arguments:
     def of_parameters(
         cls, owner: str, parameters: Sequence[Parameter], extra: Any = empty, *, drops_unknown: bool = False
     ) -> Arguments:
-        """Return the arguments that a list of parameters describes.
+        """Return the arguments for a list of parameters.
 
         Args:
-            owner: What the parameters belong to, for messages.
+            owner: Function or class of the parameters, for messages.
             parameters: The named arguments.
-            extra: The type of any other; `empty` when there may be none.
-            drops_unknown: Whether others are dropped, and not refused.
+            extra: The type of other arguments; `empty` if there may be none.
+            drops_unknown: Whether others are ignored instead of refused.
+
+        Raises:
+            RegistrationError: A type has no form in JSON; the message names the argument.
+            UnresolvedHint: A type needs a name that is not defined yet.
         """
         schemas: dict[str, Json] = {}
         fields: dict[str, core_schema.TypedDictField] = {}
         definitions: Json = {}
         cores: dict[str, CoreSchema] = {}
+
+        def add(where: str, parameter: Parameter) -> tuple[Json, CoreSchema]:
+            described = _described(where, parameter)
+            definitions.update(described.definitions)
+            core: Any = described.core
+            if core["type"] == "definitions":  # they have global names, and move to the root
+                cores.update({definition["ref"]: definition for definition in core["definitions"]})
+                core = core["schema"]
+            return described.schema, core
+
         supplies_all = any(each.factory_takes_data for each in parameters)
         for parameter in parameters:
-            place = f"{owner}: argument {parameter.python_name!r}"
-            described = _described(place, parameter)
-            for part, value in ("alias", parameter.name), ("description", parameter.text):
-                check_sendable(place, part, value)
-            definitions |= described.definitions
-            schemas[parameter.name] = described.schema
-            fields[parameter.python_name] = _field(
-                parameter, _separate(described.core, cores), supplies_all=supplies_all
-            )
+            where = f"{owner}: argument {parameter.python_name!r}"
+            schemas[parameter.name], core = add(where, parameter)
+            check_sendable(where, "alias", parameter.name)
+            check_sendable(where, "description", parameter.text)
+            fields[parameter.python_name] = _field(parameter, core, supplies_all=supplies_all)
         additional: Any = drops_unknown
         behavior: Literal["forbid", "ignore", "allow"] = "ignore" if drops_unknown else "forbid"
         extras: CoreSchema | None = None
         if extra is not empty:
-            described = _described(f"{owner}: **", Parameter("**", extra))
-            definitions |= described.definitions
-            additional = described.schema or True
-            extras, behavior = _separate(described.core, cores), "allow"
-        core: CoreSchema = core_schema.typed_dict_schema(
+            schema, extras = add(f"{owner}: **", Parameter("**", extra))
+            additional, behavior = schema or True, "allow"
+        whole: CoreSchema = core_schema.typed_dict_schema(
             fields, extras_schema=extras, extra_behavior=behavior
         )
         if cores:
-            core = core_schema.definitions_schema(core, list(cores.values()))
+            whole = core_schema.definitions_schema(whole, list(cores.values()))
 
-        def describe() -> Json:
+        def build() -> Json:
             properties = {each.name: _property(each, schemas[each.name]) for each in parameters}
             schema: Json = {"type": "object", "properties": properties}
-            required = [each.name for each in parameters if each.is_required]
-            if required:
+            if required := [each.name for each in parameters if each.is_required]:
                 schema["required"] = required
             schema["additionalProperties"] = additional
-            if definitions:
-                schema["$defs"] = definitions
-            return published(schema)
+            return published(schema | ({"$defs": definitions} if definitions else {}))
 
-        where: Json = {"properties": schemas, "additionalProperties": additional, "$defs": definitions}
-        return cls(describe, core, mirrored(owner, where))
-
-    @cached_property
-    def _validator(self) -> SchemaValidator:
-        return validator(self._core)
+        parts: Json = {"properties": schemas, "additionalProperties": additional, "$defs": definitions}
+        return cls(build, whole, mirrored(owner, parts))
 
     def validate(self, arguments: Json) -> dict[str, Any]:
         """Validate and convert the arguments of a call.
@@ -149,7 +149,7 @@ class Arguments:
         return validated
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> dict[str, Any]:
-        from .problems import Reader, told
+        from .errors import Reader, problems_of
         from .repair import repaired
 
         failed = _failed(error)
@@ -167,8 +167,8 @@ class Arguments:
                 arguments, error = candidate, other
             else:
                 return cast("dict[str, Any]", validated)
-        # Checks of the author's own have no place in the schema.
-        raise ArgumentsError(told(found) or from_validator(error, arguments, self.schema)) from None
+        # Checks of the author's own are not in the schema.
+        raise ArgumentsError(problems_of(found) or from_validator(error, arguments, self.schema)) from None
 
     def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Validate and convert the arguments of a prompt or URI template, which are strings.
@@ -185,10 +185,19 @@ class Arguments:
         Raises:
             ArgumentsError: They do not match the schema.
         """
-        from . import strings
+        from .errors import Reader
 
-        parsed = strings.parse(self.schema, arguments)
-        if blank := strings.blank(self.schema, arguments):
+        properties: Json = self.schema.get("properties", {})
+        additional = self.schema.get("additionalProperties")
+        rest: Json = additional if is_object(additional) else {}
+        reader = Reader(self.schema)
+        parsed = {
+            name: _parsed(properties.get(name, rest), text, reader) if rest or name in properties else text
+            for name, text in arguments.items()  # an unknown argument stays as it is
+        }
+        # Hosts send empty strings for fields that were not filled in.
+        optional = properties.keys() - self.schema.get("required", ())
+        if blank := {name for name, text in arguments.items() if text in ("", [""]) and name in optional}:
             try:
                 self._validator.validate_python(
                     {name: parsed[name] for name in blank}, by_alias=True, by_name=False
@@ -198,54 +207,41 @@ class Arguments:
         return self.validate(parsed)
 
 
-def _separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:
-    """Move the definitions at the root of a core schema, which have global names, into `definitions`."""
-    if core["type"] == "definitions":
-        for definition in core["definitions"]:
-            definitions[cast("Any", definition)["ref"]] = definition
-        return cast("CoreSchema", core["schema"])
-    return core
-
-
 def _described(where: str, parameter: Parameter) -> Described:
     try:
-        described = hints.describe(parameter.annotation)
+        described = describe(parameter.annotation)
     except RegistrationError as error:
         kind = UnresolvedHint if isinstance(error, UnresolvedHint) else RegistrationError
         raise kind(f"{where}: {error}") from error
-    definitions = {"$defs": described.definitions} if described.definitions else {}
-    check_sendable(where, "schema", {**described.schema, **definitions})
-    # `text: str = None` is an old way to say Optional.
-    return (
-        types.optional(described)
-        if parameter.default is None and not _takes_null(described.schema)
-        else described
+    schema = described.schema
+    check_sendable(where, "schema", {**schema, "$defs": dict(described.definitions)})
+    takes_null = any(
+        branch.get("type", "null") == "null" and None in branch.get("enum", [None])
+        for branch in schema.get("anyOf", [schema])
     )
-
-
-def _takes_null(schema: Json) -> bool:
-    branches: list[Json] = schema.get("anyOf", [schema])
-    return any(
-        branch.get("type", "null") == "null" and None in branch.get("enum", [None]) for branch in branches
+    if parameter.default is not None or takes_null:
+        return described
+    # `text: str = None` is an old spelling of Optional.
+    return described._replace(
+        schema=any_of([schema, {"type": "null"}]), core=core_schema.nullable_schema(described.core)
     )
 
 
 def _property(parameter: Parameter, schema: Json) -> Json:
-    """Return the schema of an argument, with what is known of it but for its type."""
+    """Return the schema of an argument, with its description and default."""
     described = dict(schema)
     if parameter.description:
         described["description"] = parameter.description
     if parameter.default is not empty:
         try:
-            described["default"] = values.default(parameter.default)
-        except ValueError:
-            # It stays out of the schema; the argument is optional all the same.
+            described["default"] = default_value(parameter.default)
+        except ValueError:  # it is not in the schema; the argument is optional nevertheless
             return described
     return described
 
 
 def _field(parameter: Parameter, core: CoreSchema, *, supplies_all: bool) -> core_schema.TypedDictField:
-    """Return the member of a parameter.
+    """Return the member for a parameter.
 
     Args:
         parameter: The parameter.
@@ -261,21 +257,26 @@ def _field(parameter: Parameter, core: CoreSchema, *, supplies_all: bool) -> cor
         core = core_schema.with_default_schema(core, default=parameter.default)
     elif supplies_all and parameter.default is not empty:  # uncopied, as Python itself supplies it
         core = core_schema.with_default_schema(core, default_factory=lambda: parameter.default)
-    is_required = parameter.is_required
     alias = parameter.name if parameter.name != parameter.python_name else None
-    return core_schema.typed_dict_field(core, required=is_required, validation_alias=alias)
+    return core_schema.typed_dict_field(core, required=parameter.is_required, validation_alias=alias)
+
+
+# --- Errors of the validator
+
+_MAX_ERRORS = 1000
+"""How many errors of a validator are read one by one: each takes ten times as long as to validate."""
 
 
 def _failed(error: ValidationError) -> set[Any] | None:
-    """Return the names of the arguments that a validator refused; None where it found too much to look at."""
-    if error.error_count() > _MOST_ERRORS:
+    """Return the names of the arguments that a validator refused; None if it has too many errors."""
+    if error.error_count() > _MAX_ERRORS:
         return None
     details = error.errors(include_url=False, include_context=False, include_input=False)
     return {detail["loc"][0] for detail in details}
 
 
 def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Problem]:
-    """Return the problems that a validator found and that are not visible in the schema.
+    """Return the problems of checks that are not in the schema.
 
     Args:
         error: Error of the validator.
@@ -283,42 +284,121 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
         schema: Schema of the value, which marks secrets.
     """
     from ..content.blocks import path, shown
-    from .expectations import kind_of
-    from .problems import holds_secret
+    from .errors import holds_secret, kind_of
 
-    if error.error_count() > _MOST_ERRORS:
+    if error.error_count() > _MAX_ERRORS:
         return [Problem("", f"{error.error_count()} values are invalid")]
     found: dict[str, Problem] = {}
     properties: Json = schema.get("properties", {})
     for detail in error.errors(include_url=False):
-        steps, inner = _steps(detail["loc"], value)
+        steps: Steps = ()
+        inner = value
+        for step in detail["loc"]:  # some name validators, not places
+            is_place = is_array(inner) and step < len(inner) if isinstance(step, int) else is_object(inner)
+            if is_place and (isinstance(step, int) or step in inner):
+                steps, inner = (*steps, step), inner[step]
         cause = detail.get("ctx", {}).get("error")
         if cause is not None:
             message = " ".join(str(cause).split())
         else:
             holder = properties.get(str(steps[0]), schema) if steps else schema
-            is_hidden = holds_secret(holder, schema)
-            message = f"{_lower(detail['msg'])}, got {kind_of(inner) if is_hidden else shown(inner)}"
-        where = path(steps)
-        found.setdefault(where, Problem(where, message))
+            message = detail["msg"].replace("Input should be ", "expected ", 1)
+            got = kind_of(inner) if holds_secret(holder, schema) else shown(inner)
+            message = f"{message[:1].lower()}{message[1:]}, got {got}"
+        found.setdefault(path(steps), Problem(path(steps), message))
     return list(found.values())
 
 
-def _lower(message: str) -> str:
-    message = message.replace("Input should be ", "expected ", 1)
-    return message[:1].lower() + message[1:]
+# --- Strings
 
 
-def _steps(location: Iterable[str | int], value: Any) -> tuple[Steps, Any]:
-    """Return where an error is: of the validator's location, what leads through the value."""
-    steps: Steps = ()
-    for step in location:
-        if _is_in(value, step):
-            steps, value = (*steps, step), value[step]
-    return steps, value
+def _parsed(schema: Json, text: str | list[str], reader: Reader) -> Any:
+    """Return the JSON value that a string, or each string of a list, stands for."""
+    if isinstance(text, list):
+        arrays = (branch for branch in schema.get("anyOf", [schema]) if branch.get("type") == "array")
+        array: Json = next(arrays, {})
+        prefix: list[Json] = array.get("prefixItems", [])
+        items = [*prefix, *[array.get("items", {})] * len(text)]
+        return [_parsed(item, part, reader) for item, part in zip(items, text, strict=False)]
+    if reader.takes(schema, text):
+        return text
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:  # validation reports what was expected
+        return text
 
 
-def _is_in(value: Any, step: str | int) -> bool:
-    if isinstance(step, int):
-        return is_array(value) and step < len(value)
-    return is_object(value) and step in value
+# --- Headers
+#
+# Arguments that clients repeat in HTTP headers (basic/transports/streamable-http, "Schema Extension"): clients drop a
+# tool that breaks one of the rules.
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
+_HEADER_TYPES = {"string": '""', "integer": "0", "boolean": "False"}
+
+
+def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:
+    """Return the arguments that a schema repeats in headers.
+
+    Args:
+        owner: Component, for messages.
+        schema: JSON Schema of the arguments; of its root only keywords with subschemas are needed.
+
+    Raises:
+        RegistrationError: A rule of the specification is broken. The message contains the remedy.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for path, keyword, marked in _marks(schema, (), None):
+        where = f"{owner}: argument {'.'.join(path)!r}" if path else owner
+        name = _checked_header(where, path, keyword, marked)
+        if (other := found.get(name.lower())) is not None:
+            raise RegistrationError(
+                f"{where}: argument {'.'.join(other[1])!r} already has the header {name!r}. Header names "
+                "ignore case; use another one"
+            )
+        found[name.lower()] = name, path
+    return tuple(MirroredParameter(f"mcp-param-{key}".encode(), path) for key, (_, path) in found.items())
+
+
+def _marks(
+    schema: Any, path: tuple[str, ...], keyword: str | None
+) -> Iterator[tuple[tuple[str, ...], str | None, Json]]:
+    """Yield the path of each schema with a header, a keyword on it that clients cannot resolve, and the schema."""
+    if not is_object(schema):
+        return
+    if KEYWORD in schema:
+        yield path, keyword, schema
+    for (key, *names), inner in subschemas(schema):
+        if key == "properties":
+            yield from _marks(inner, (*path, str(names[0])), keyword)
+        else:
+            yield from _marks(inner, path, keyword or str(key))
+
+
+def _checked_header(where: str, path: tuple[str, ...], keyword: str | None, schema: Json) -> str:
+    name, kind = schema[KEYWORD], schema.get("type")
+    if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
+        raise RegistrationError(
+            f"{where}: {name!r} is not a valid HTTP header name; use letters, digits and -, as in Header('Region')"
+        )
+    if keyword is not None or not path:
+        below = f"`{keyword}`" if keyword else "the root of the schema"
+        advice = "use it for a parameter, or a field of a model that is a parameter"
+        if keyword in {"anyOf", "oneOf"}:
+            advice = "use one type, and a default of that type instead of None"
+        raise RegistrationError(
+            f"{where}: the header {name!r} is set at {below}, where clients cannot find a single value; {advice}"
+        )
+    if not isinstance(kind, str) or kind not in _HEADER_TYPES:
+        kinds = [branch.get("type") for branch in schema.get("anyOf", ()) if is_object(branch)]
+        kinds += schema["type"] if is_array(kind) else []
+        advice = "use `str`, `int` or `bool`"
+        if "null" in kinds:
+            default = next((text for each, text in _HEADER_TYPES.items() if each in kinds), '""')
+            advice = (
+                f"it may be null; give it a default of its own type instead of None, such as `= {default}`"
+            )
+        elif kind == "number":
+            advice = "the text of a number is not exact; use `int` or `str`"
+        raise RegistrationError(f"{where}: the header {name!r} does not support this type: {advice}")
+    return name

@@ -1,11 +1,11 @@
-"""Arguments that the author describes (`input_schema=`) instead of the signature."""
+"""JSON Schemas that authors write: of arguments, of results, and of their own classes (`json_type`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
@@ -16,17 +16,17 @@ from ..content.blocks import Steps, shown
 from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
-from . import choices
-from .arguments import Arguments
-from .backtracking import within_bounds
-from .expectations import kind_of
-from .formats import FORMATS
-from .mirrored import mirrored
-from .parameters import of_keys, parameter
-from .problems import Fault, Fits, Reader, holds_secret, told
-from .published import published
-from .references import subschemas
-from .values import matches
+from . import json_schema
+from .arguments import Arguments, mirrored
+from .errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
+from .formats import FORMATS, matches, refusal
+from .json_schema import Described, JsonType, published, subschemas
+from .signature import key_parameters, parameter
+
+T = TypeVar("T")
+
+
+# --- Arguments
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
@@ -41,7 +41,7 @@ def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
         RegistrationError: The schema is invalid, has a reference without a target, or jsonschema-rs is missing.
     """
     if is_typeddict(schema):
-        return Arguments.of_parameters(schema.__name__, of_keys(schema), drops_unknown=drops_unknown)
+        return Arguments.of_parameters(schema.__name__, key_parameters(schema), drops_unknown=drops_unknown)
     if not is_object(schema):
         raise RegistrationError(
             "input_schema must be a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
@@ -56,7 +56,7 @@ def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
 
 
 class JSONSchemaArguments(Arguments):
-    """Arguments that fit a JSON Schema of the author, with all that the dialect knows."""
+    """Arguments that match a JSON Schema of the author, with all keywords of its dialect."""
 
     def __init__(self, schema: Json) -> None:
         check_sendable("", "input_schema", schema)
@@ -65,7 +65,7 @@ class JSONSchemaArguments(Arguments):
         self.mirrored = mirrored("input_schema", schema)
 
     def validate(self, arguments: Json) -> dict[str, Any]:
-        """Check the arguments; see `Arguments.validate`. They come back as JSON values."""
+        """Check the arguments; see `Arguments.validate`. They are returned as JSON values."""
         if self._checked.fits(arguments):
             return arguments
         from .repair import repaired
@@ -78,23 +78,25 @@ class JSONSchemaArguments(Arguments):
         candidate, found = repaired(arguments, faults, self.mirrored)
         if candidate is not arguments and self._checked.fits(candidate):
             return candidate
-        raise ArgumentsError(told(found))
+        raise ArgumentsError(problems_of(found))
 
 
-_STEPS_OF_A_NAME = 10_000
-"""Steps that the name of a member may take where a pattern in `patternProperties` goes back over it."""
+# --- Validation by jsonschema-rs
+
+_BACKTRACK_LIMIT = 10_000
+"""Steps that a pattern with lookarounds may take for a text; a text that needs more does not match."""
 
 
 class CheckedSchema:
-    """A JSON Schema that an author has written, and what fits it.
+    """A JSON Schema of an author, with its validator.
 
     Args:
         schema: The schema. Its references lead to places in it, or to the meta-schemas: nothing is fetched.
-        name: What the author calls it, for messages.
+        name: Name of the option, for messages.
 
     Raises:
-        RegistrationError: It is not valid, of an unknown dialect, refers to what is not there, or the package
-            that checks values is missing.
+        RegistrationError: It is not valid, of an unknown dialect, has a reference without a target, or jsonschema-rs is
+            missing.
     """
 
     def __init__(self, schema: Json, name: str) -> None:
@@ -106,61 +108,46 @@ class CheckedSchema:
                 f"{name}: checking values against a JSON Schema needs jsonschema-rs. "
                 f"Run: {install_command('jsonschema')}"
             ) from error
-        self._options: dict[str, Any] = {
-            "validate_formats": True,
-            "formats": {name: matches(pattern) for name, pattern in FORMATS.items()},
-            "keywords": {choices.KEYWORD: choices.Choices},
-            "offline": True,
-        }
         self._patterns: dict[str, Callable[[Any], bool]] = {}
         try:
-            self.fits = self._compiled(self.schema)
+            self.fits = self._build(self._library.validator_for, self.schema).is_valid
         except self._library.ValidationError as error:
             raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"{name}: {error}; use string keys and JSON values") from error
 
-    def _compiled(self, schema: Json) -> Any:
-        """Return what fits; a pattern that cannot be read in linear time has so many steps for a text, and no more."""
-        return self._built(self._library.validator_for, schema).is_valid
-
-    def _built(self, build: Callable[..., Any], schema: Json) -> Any:
-        linear = self._library.RegexOptions()
-        schema = choices.looked_up(schema)
+    def _build(self, build: Callable[..., Any], schema: Json) -> Any:
+        checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
+        options = {"validate_formats": True, "formats": checks, "offline": True}
         try:
-            return build(schema, pattern_options=linear, **self._options)
-        except self._library.ValidationError:
-            checks = dict(self._options["formats"])
-            schema = within_bounds(schema, checks)
-        options = {**self._options, "formats": checks}
-        try:
-            return build(schema, pattern_options=linear, **options)
-        except self._library.ValidationError:  # such as by a pattern of names
-            engine = self._library.FancyRegexOptions(backtrack_limit=_STEPS_OF_A_NAME)
+            return build(schema, pattern_options=self._library.RegexOptions(), **options)
+        except (
+            self._library.ValidationError
+        ):  # such as for a lookaround, which the linear engine does not know
+            engine = self._library.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
             return build(schema, pattern_options=engine, **options)
 
     def reader(self) -> Reader:
-        """Return what explains why values do not fit."""
+        """Return the reader that explains why values do not match."""
         return _AuthorReader(self.schema, self._fits_part, self._matches)
 
     def _fits_part(self, schema: Any, value: Any) -> bool:
         if not is_object(schema):
             return schema is not False
         validator = self._validators.get(id(schema))
-        return validator is not None and bool(
-            validator.is_valid(value)
-        )  # of what is no part nothing is known
+        return validator is not None and bool(validator.is_valid(value))  # None: no part of the schema
 
     def _matches(self, pattern: str, text: str) -> bool:
         is_match = self._patterns.get(pattern)
         if is_match is None:
-            is_match = self._patterns[pattern] = self._compiled({"pattern": pattern})
+            is_match = self._build(self._library.validator_for, {"pattern": pattern}).is_valid
+            self._patterns[pattern] = is_match
         return bool(is_match(text))
 
     @cached_property
     def _validators(self) -> dict[int, Any]:
-        """The validators of all parts of the schema, by what they are validators of."""
-        compiled = self._built(self._library.validator_map_for, self.schema)
+        """The validators of all parts of the schema, by the identity of the part."""
+        compiled = self._build(self._library.validator_map_for, self.schema)
         return {id(part): compiled[place] for place, part in _parts(self.schema, "#") if place in compiled}
 
 
@@ -193,7 +180,7 @@ _READ = frozenset({
     "uniqueItems", "items", "prefixItems", "deprecated", "minProperties", "maxProperties", "required",
     "properties", "additionalProperties", "propertyNames"
 })  # fmt: skip
-"""The keywords that a Reader reads, and those that demand nothing."""
+"""Keywords that a Reader supports, and those that are no rules."""
 
 
 class _AuthorReader(Reader):
@@ -212,21 +199,22 @@ class _AuthorReader(Reader):
     def fits_alone(self, schema: Json, value: Any) -> bool:
         """Return whether a value matches, ignoring values inside it; patterns are matched as in validation."""
         pattern = schema.get("pattern")
-        if pattern is None:
-            return super().fits_alone(schema, value)
-        others = without(schema, "pattern")
-        does_match = not isinstance(value, str) or self._matches(pattern, value)
-        return does_match and super().fits_alone(others, value)
+        if pattern is not None and isinstance(value, str) and not self._matches(pattern, value):
+            return False
+        return super().fits_alone(without(schema, "pattern"), value)
 
     def read(self, schema: Any, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
-        """Yield what is wrong with the value that `steps` lead to."""
+        """Yield the faults of the value at `steps`."""
         if not is_object(schema):
             if schema is False:
                 yield Fault(steps, None, "no value is allowed here")
             return
         if self.fits(schema, value):
             return
-        found = list(self._worded(schema, value, steps, is_hidden))
+        found = list(super().read(schema, value, steps, is_hidden))
+        if "if" in schema:
+            consequence = schema.get("then" if self.fits(schema["if"], value) else "else", True)
+            found += self.read(consequence, value, steps, is_hidden)
         yield from found
         if not found:
             rules = without(schema, *_READ) or without(schema, "$defs", "definitions")
@@ -254,10 +242,149 @@ class _AuthorReader(Reader):
         rest = {name: item for name, item in value.items() if name not in matched}
         for fault in super()._in_object(schema, rest, steps, is_hidden):
             if not matched.intersection(map(str, fault.steps[len(steps) : len(steps) + 1])):
-                yield fault  # those left out are only called missing
+                yield fault  # matched members are only missing in `rest`
 
-    def _worded(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
-        yield from super().read(schema, value, steps, is_hidden)
-        if "if" in schema:
-            consequence = schema.get("then" if self.fits(schema["if"], value) else "else", True)
-            yield from self.read(consequence, value, steps, is_hidden)
+
+def described(option: str, schema: Json) -> Described:
+    """Return a JSON Schema of an author with a validator that leaves values unchanged.
+
+    Args:
+        option: Name of the option, for messages.
+        schema: The schema.
+
+    Raises:
+        RegistrationError: It is not valid, has a reference without a target, or jsonschema-rs is missing.
+    """
+    check_sendable("", option, schema)
+    checked = CheckedSchema(schema, option)
+
+    def check(value: Any) -> Any:
+        if not checked.fits(value):
+            for fault in problems_of(checked.reader().faults(value)):
+                raise refusal(str(fault))
+            raise refusal("it does not match the schema")
+        return value
+
+    core = core_schema.no_info_plain_validator_function(check)
+    return Described(without(schema, "$defs"), core, definitions=schema.get("$defs", {}))
+
+
+# --- JSON forms of classes
+
+
+@overload
+def json_type(
+    cls: type[T],
+    *,
+    schema: Any,
+    encode: Callable[[T], Any],
+    decode: Callable[[Any], T] | None = None,
+) -> type[T]: ...
+@overload
+def json_type(
+    cls: None = None,
+    *,
+    schema: Any,
+    encode: Callable[[Any], Any],
+    decode: Callable[[Any], Any] | None = None,
+) -> Callable[[type[T]], type[T]]: ...
+def json_type(
+    cls: Any = None,
+    *,
+    schema: Any,
+    encode: Callable[[Any], Any],
+    decode: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Register the JSON form of a class, for arguments, results, and fields of other types.
+
+    Call it for any class, `json_type(Money, schema=..., encode=..., decode=...)`, or decorate a class,
+    `@json_type(schema=..., encode=..., decode=...)`. Call it before the class is used in fields of a pydantic model,
+    as pydantic reads them when the model is defined.
+
+    Args:
+        cls: The class. Without it, a decorator is returned.
+        schema: Form of the data: a JSON Schema as a dict (which needs the extra `jsonschema`), or any type that has
+            one, such as `str`, a TypedDict or `Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]`.
+        encode: Returns data that match the schema for a value of the class. They may have any values that can be
+            converted to JSON.
+        decode: Returns a value of the class for data that match the schema; if the schema is a type, it receives a
+            value of that type. The caller gets the message of a ValueError, with the name of the argument. None for a
+            class that is only used in results.
+
+    Returns:
+        The class.
+
+    Raises:
+        RegistrationError: `cls` is not a class, the schema is invalid, or a function is missing.
+    """
+    if cls is None:
+        return partial(json_type, schema=schema, encode=encode, decode=decode)
+    if not isinstance(cls, type):
+        raise RegistrationError(f"json_type takes a class, got {cls!r}")
+    if cls in _FIXED:
+        raise RegistrationError(
+            f"json_type({cls.__qualname__}): the JSON form of this class is fixed; derive your own class from it"
+        )
+    if not all(callable(each) for each in (encode, decode or encode)):
+        raise RegistrationError(f"json_type({cls.__qualname__}): encode= and decode= must be functions")
+    if hasattr(cls, "__pydantic_validator__"):
+        raise RegistrationError(
+            f"json_type({cls.__qualname__}): pydantic supports this class; define its JSON form there, "
+            "with serializers and validators"
+        )
+    own = JsonType(cls, cache(partial(_form, cls, schema)), encode, decode)
+    if is_object(schema):
+        own.form()  # errors are raised here
+    from ..content.third_party import declare_encoder
+
+    json_schema.json_types[cls] = own
+    declare_encoder(cls, encode)
+    try:
+        setattr(cls, "__get_pydantic_core_schema__", _core_schema)  # noqa: B010 - the name is pydantic's
+        setattr(cls, "__get_pydantic_json_schema__", _json_schema)  # noqa: B010
+    except TypeError:
+        pass  # A class of C, which takes no attributes: only models of pydantic do not know it.
+    return cls
+
+
+_FIXED = frozenset(
+    {str, int, float, bool, type(None), bytes, list, tuple, dict, set, frozenset, object, type}
+)
+
+
+def _form(cls: type, schema: Any) -> Described:
+    """Return schema and validator of the data; see `JsonType`."""
+    where = f"json_type({cls.__qualname__}): schema"
+    if is_object(schema):
+        found = described(where, schema)
+        flat = json_schema.inlined(schema) if "$defs" in schema else schema
+    else:
+        from .types import describe
+
+        found = describe(schema)
+        flat = found.schema
+    if "$defs" in flat or (found.definitions and "$ref" in flat):
+        raise RegistrationError(
+            f"{where}: the schema refers to recursive definitions; write it without them, or as a type"
+        )
+    return Described(flat, found.core, found.output, found.is_plain)
+
+
+def _core_schema(source: Any, handler: Any) -> Any:
+    own = json_schema.json_types.get(source)
+    if own is None:  # a class derived from it
+        return handler(source)
+    from .third_party import of_json_type
+
+    core = of_json_type(own).core
+    return core_schema.json_or_python_schema(
+        json_schema=core,
+        python_schema=core_schema.union_schema([core_schema.is_instance_schema(own.cls), core]),
+        serialization=core_schema.plain_serializer_function_ser_schema(own.encode, when_used="json"),
+        metadata={"mcpkit": own.cls},
+    )
+
+
+def _json_schema(core: Any, handler: Any) -> Any:
+    own = json_schema.json_types.get(core.get("metadata", {}).get("mcpkit"))
+    return handler(core) if own is None else dict(own.form().schema)

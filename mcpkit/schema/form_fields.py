@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from .._utils.exceptions import RegistrationError
 from ..protocol.jsonrpc import is_array, without
+from ..protocol.types import Json
 from . import formats
-from .problems import is_secret, problems
-from .published import published
-from .values import Json
+from .errors import is_secret, problems
+from .json_schema import published
 
 _TEXT = frozenset({"minLength", "maxLength", "format"})
 _RANGE = frozenset({"minimum", "maximum"})
@@ -70,12 +70,12 @@ _INSTEAD = {
 }
 
 
-class CannotSayError(Exception):
-    """A revision has no words for a field.
+class UnsupportedFieldError(Exception):
+    """A revision cannot express a field.
 
     Args:
-        what: What it lacks, as the object of "has no".
-        instead: What to do about it.
+        what: The missing feature, as the object of "has no".
+        instead: Remedy.
     """
 
     def __init__(self, what: str, instead: str) -> None:
@@ -87,8 +87,8 @@ class Choice(NamedTuple):
     """One of several texts.
 
     Args:
-        value: What the client sends.
-        title: What people read; None to show the value.
+        value: Value that the client sends.
+        title: Text for the user; None to show the value.
     """
 
     value: str
@@ -132,10 +132,10 @@ class Field(NamedTuple):
             raise RegistrationError(
                 f"{where} is a secret, which a form must not contain; use an elicitation by URL"
             )
-        asked = _asked(published(schema))
-        kind, choices, source = _kind(where, asked, _titles(parts))
+        form = _without_local(published(schema))
+        kind, choices, source = _kind(where, form, _titles(parts))
         notes = {key: source[key] for key in ("title", "description") if key in source}
-        keywords = notes | without(asked, *_CHOICE)
+        keywords = notes | without(form, *_CHOICE)
         default = keywords.get("default")
         if default is None:
             keywords.pop("default", None)
@@ -147,29 +147,29 @@ class Field(NamedTuple):
             _include_limits(keywords)
         return cls(kind, schema, keywords, tuple(choices), "enumNames" in schema, may_be_null)
 
-    def say(self, revision: str) -> Json:
-        """Return the field as a revision of `FORMS` writes it.
+    def render(self, revision: str) -> Json:
+        """Return the schema of the field in a revision of `FORMS`.
 
         Raises:
-            CannotSayError: It has no words for it.
+            UnsupportedFieldError: The revision cannot express it.
         """
         known = FORMS[revision].get(self.kind)
         if known is None:
-            raise CannotSayError(_NAMES[self.kind].removeprefix("a "), _INSTEAD[self.kind])
+            raise UnsupportedFieldError(_NAMES[self.kind].removeprefix("a "), _INSTEAD[self.kind])
         keywords = self.keywords
         if "default" in keywords and "default" not in known:
-            # It only fills the field in beforehand; what is left out gets it when the answer is read.
+            # It only fills the field in; an omitted field gets it when the answer is read.
             keywords = without(keywords, "default")
         for keyword, value in keywords.items():
             if keyword == "format" and keyword in known and value not in FORMATS:
-                raise CannotSayError(f"format {value!r}", _INSTEAD["format"])
+                raise UnsupportedFieldError(f"format {value!r}", _INSTEAD["format"])
             if keyword not in known and keyword not in ("title", "description"):
                 instead = _INSTEAD.get(keyword, "leave it out")
-                raise CannotSayError(f"`{keyword}` for {_NAMES[self.kind]}", instead)
-        return {"type": _TYPES.get(self.kind, self.kind), **keywords, **self._offer(known)}
+                raise UnsupportedFieldError(f"`{keyword}` for {_NAMES[self.kind]}", instead)
+        return {"type": _TYPES.get(self.kind, self.kind), **keywords, **self._render_choices(known)}
 
-    def _offer(self, known: frozenset[str]) -> Json:
-        """Return the choices in the best words that are known."""
+    def _render_choices(self, known: frozenset[str]) -> Json:
+        """Return the choices with the keywords of a revision."""
         values = [choice.value for choice in self.choices]
         titles = [choice.title or choice.value for choice in self.choices]
         titled = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
@@ -186,7 +186,7 @@ class Field(NamedTuple):
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield what an annotation is made of: classes, metadata, and choices with their titles."""
+    """Yield the parts of an annotation: classes, metadata, and choices with their titles."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from annotation.__metadata__
@@ -237,10 +237,10 @@ def _without_null(schema: Json) -> tuple[Json, bool]:
     return schema, False
 
 
-def _asked(schema: Json) -> Json:
-    """Return what a form asks for: it knows no unions, so of the texts of a date and time those with offset."""
+def _without_local(schema: Json) -> Json:
+    """Return a schema without times that have no offset, as forms have no unions."""
     for branch in schema.get("anyOf", ()):
-        if "format" in branch and schema["anyOf"] == formats.schema(branch["format"]).get("anyOf"):
+        if "format" in branch and schema["anyOf"] == formats.format_schema(branch["format"]).get("anyOf"):
             return {**branch, **without(schema, "anyOf")}
     return schema
 
@@ -275,7 +275,7 @@ def _kind(where: str, schema: Json, titles: dict[Any, str]) -> tuple[str, Sequen
 def _choices(
     where: str, schema: Json, titles: dict[Any, str], *, is_branch: bool = False
 ) -> list[Choice] | None:
-    """Return the choices that a schema gives; None where it is no choice at all."""
+    """Return the choices of a schema; None if it is no choice."""
     for union in ("oneOf", "anyOf"):
         if union in schema:
             branches = [_choices(where, branch, titles, is_branch=True) for branch in schema[union]]

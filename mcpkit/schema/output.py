@@ -20,30 +20,20 @@ from pydantic_core import (
 )
 from typing_extensions import Never, is_typeddict
 
-from .._utils.core_schema import can_serialize, serializer, validator
+from .._utils.core_schema import serializer, validator
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.blocks import may_block
 from ..content.convert import check_sendable, is_json, json_value
 from ..content.third_party import has_own_renderer, renderer
 from ..protocol.jsonrpc import is_object, without
-from . import hints, references, types
-from .described import Described
-from .parameters import empty
-from .published import published
-from .values import Json
+from ..protocol.types import Json
+from . import json_schema
+from .fields import is_bare
+from .json_schema import Described, published
+from .signature import empty
+from .types import describe
 
-_STRUCTURES = (tuple, enum.Enum)
-_AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
-_ITERATORS = (
-    *(collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator),
-    *(collections.abc.AsyncIterable, collections.abc.AsyncIterator, collections.abc.AsyncGenerator),
-)
-_LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Collection)
-# Annotations that promise nothing about the data, and may stand for content.
-_OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), Never, NoReturn, *_LISTS, *_ITERATORS)
-
-
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 
 class Output:
@@ -51,16 +41,16 @@ class Output:
 
     Args:
         described: The return type.
-        is_written: Whether the author wrote the schema. The type's validator then leaves values unchanged.
+        is_explicit: Whether the author wrote the schema. The type's validator then leaves values unchanged.
     """
 
-    def __init__(self, described: Described, *, is_written: bool = False) -> None:
+    def __init__(self, described: Described, *, is_explicit: bool = False) -> None:
         self._described = described
-        self._is_written = is_written
+        self._is_explicit = is_explicit
         schema = described.schema
         if schema.get("$ref", "").removeprefix("#/$defs/") in described.definitions:
-            # A root that is a reference would hide from clients that it is an object.
-            schema = references.target(schema, {"$defs": described.definitions})
+            # Clients would not see that a root that is a reference is an object.
+            schema = json_schema.target(schema, {"$defs": described.definitions})
         self._whole: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
         check_sendable("", "schema", self._whole)
         self.schema = published(self._whole)
@@ -68,48 +58,48 @@ class Output:
 
     @classmethod
     def of(cls, annotation: Any) -> Output | None:
-        """Return what a return annotation promises.
+        """Return the structured result of a return annotation.
 
         Args:
             annotation: The annotation; `Signature.returns`.
 
         Returns:
-            None where no structured data is promised: nothing, `Any`, or content such as `Image`.
+            None if no structured data is promised: nothing, `Any`, or content such as `Image`.
 
         Raises:
             RegistrationError: JSON has no form for the type.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
-        # A function that is not `async` may return what one returned.
-        if get_origin(annotation) in _AWAITED:
+        # A function that is not `async` may return an awaitable.
+        if get_origin(annotation) in (collections.abc.Awaitable, collections.abc.Coroutine):
             annotation = get_args(annotation)[-1]
         annotation = _without_extension_results(annotation)
         if get_origin(annotation) in _ITERATORS:
             item = (*get_args(annotation), Any)[0]
-            annotation = list[item]  # type: ignore[valid-type]  # what it yields is what is sent
+            annotation = list[item]  # type: ignore[valid-type]  # the items are sent
         if _may_be_content(annotation) or any(
             getattr(part, "__mcp_content__", False) for part in _parts(annotation)
         ):
             return None
         try:
-            described = hints.describe(annotation, "serialization")
+            described = describe(annotation, "serialization")
         except RegistrationError:
-            # A class that is no structure (an image of Pillow, a data frame) is shown, not described.
+            # A class without fields (an image of Pillow, a data frame) is sent as content.
             if any(_is_opaque(part) for part in _parts(annotation)):
                 return None
             raise
-        # A type that is any value at all, such as what a custom serialiser makes, promises nothing.
+        # A type that accepts any value, such as one with an unknown serializer, promises nothing.
         return cls(described) if described.schema.keys() - {"description", "title", "examples"} else None
 
     @classmethod
     def explicit(cls, schema: Any) -> Output:
-        """Return what an author promises in place of the return annotation (`output_schema=`).
+        """Return the structured result that an author describes instead of the return annotation (`output_schema=`).
 
         Args:
             schema: A JSON Schema 2020-12 as a dict, or a type.
 
         Raises:
-            RegistrationError: The schema is not valid, or refers to what is not there; or the type promises nothing.
+            RegistrationError: The schema is not valid, has a reference without a target, or is a type without data.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
         if isinstance(schema, (str, bytes, list, tuple, bool, int)):
@@ -123,10 +113,13 @@ class Output:
                     f"output_schema: {schema!r} declares no data; use a type that does, or a JSON Schema as a dict"
                 )
             return found
-        from . import written
+        from . import explicit
 
-        found = cls(written.described("output_schema", schema), is_written=True)
-        if found.is_wrapped and (outside := _outside(schema)) is not None:
+        found = cls(explicit.described("output_schema", schema), is_explicit=True)
+        references = (node.get("$ref") for node in json_schema.nodes(schema))
+        local = (each for each in references if isinstance(each, str) and each.startswith("#"))
+        outside = next((each for each in local if not each.startswith("#/$defs/")), None)
+        if found.is_wrapped and outside is not None:
             raise RegistrationError(
                 f"output_schema: its root is not an object, and some protocol versions wrap it in one, which breaks "
                 f"$ref {outside!r}; move the definition under `$defs`"
@@ -135,79 +128,41 @@ class Output:
 
     @cached_property
     def object_schema(self) -> Json:
-        """The schema for revisions 2025-06-18 and 2025-11-25, which want an object as its root."""
+        """The schema for revisions 2025-06-18 and 2025-11-25, which require an object as its root."""
         if not self.is_wrapped:
             return self.schema
         inner = without(self.schema, "$defs")
         wrapped: Json = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-        # References say `#/$defs/...`: the definitions stay at the root.
+        # References are `#/$defs/...`: the definitions stay at the root.
         return wrapped | ({"$defs": self.schema["$defs"]} if "$defs" in self.schema else {})
-
-    @cached_property
-    def _validator(self) -> SchemaValidator:
-        from . import from_schema
-
-        if self._is_written:
-            return validator(self._described.core)
-        return from_schema.validator(self._whole)
-
-    @cached_property
-    def _may_hold_numbers(self) -> bool:
-        # Of a number the validator asks no more than that `float` takes it, as it takes those of numpy.
-        return b'"number"' in to_json(self.schema)
-
-    @cached_property
-    def _is_array(self) -> bool:
-        return self.schema.get("type") == "array"
-
-    @cached_property
-    def _sure(self) -> tuple[Any, Any]:
-        """A class with instances that are always valid, and its serializer; None if there is none."""
-        core: Any = self._described.output or {}
-        from .._utils.core_schema import nodes
-
-        # A model is a union after content.serializers.
-        choice: Any = core["choices"][0] if core.get("type") == "union" else None
-        if (
-            not is_object(choice)
-            or choice.get("type") != "model"
-            or not all(node["type"] in _SETTLED for node in nodes(choice, ("metadata", "config")))
-        ):
-            return None, None
-        return choice["cls"], serializer(cast("CoreSchema", choice)).to_json
-
-    @cached_property
-    def _serializer(self) -> SchemaSerializer | None:
-        core = self._described.output
-        return serializer(core) if core is not None and can_serialize(core) else None
 
     def dump(self, value: Any) -> Any:
         """Return a result as the JSON value that the schema describes.
 
         Args:
-            value: What the tool returned.
+            value: The return value of the tool.
 
         Returns:
-            Dicts, lists, strings, numbers, booleans and None; where None fits, NaN and the infinities are it, or will
-            be written as null.
+            Dicts, lists, strings, numbers, booleans and None; NaN and the infinities are None, or will be written as
+            null, if None fits.
 
         Raises:
-            LeaveLoop: Each of its values is to be looked at, or may block, and this is the thread of an event loop.
+            LeaveLoop: Each of its values must be read, or may block, and this is the thread of an event loop.
             OutputError: The value does not fit the schema, or JSON has no form for it; the text names the place.
-            HandlerError: The author's code has raised it, while the value was read.
+            HandlerError: The author's code raised an exception while the value was read.
         """
         if self._described.is_plain:
             try:
                 checked = self._validator.validate_python(value)
             except ValidationError:
-                pass  # It may still become what it should be: a tuple an array, NaN null.
+                pass  # It may still become JSON: a tuple an array, NaN null.
             else:
-                return checked if self._may_hold_numbers and not is_json(value) else value
+                return checked if self._may_contain_numbers and not is_json(value) else value
         sure, to_json_of = self._sure
         if type(value) is sure:
             try:
                 data = from_json(to_json_of(value, by_alias=True, warnings=False))
-            except Exception:  # noqa: BLE001 - of pydantic; written once more to say where
+            except Exception:  # noqa: BLE001 - of pydantic; written again to find the place
                 data = self._serialize(value)
         else:
             if self._is_array and type(value) not in (list, tuple):
@@ -220,12 +175,48 @@ class Output:
         except ValidationError as error:
             from ..content.convert import checked_json
 
-            may_block()  # as what comes now looks at each value
+            may_block()  # as each value is read now
             data = checked_json(data)  # JSON already, but perhaps not its numbers and strings
             if self._validator.isinstance_python(data):
                 return data
             raise self._misfit(value, data, error) from None
         return data
+
+    @cached_property
+    def _validator(self) -> SchemaValidator:
+        from .core_schema import validator_of
+
+        return validator(self._described.core) if self._is_explicit else validator_of(self._whole)
+
+    @cached_property
+    def _may_contain_numbers(self) -> bool:
+        # The validator accepts numbers that `float` accepts, those of numpy among them.
+        return b'"number"' in to_json(self.schema)
+
+    @cached_property
+    def _is_array(self) -> bool:
+        return self.schema.get("type") == "array"
+
+    @cached_property
+    def _sure(self) -> tuple[Any, Any]:
+        """A class of which all instances are valid, and its serializer; None if there is none."""
+        from .._utils.core_schema import nodes
+
+        core: Any = self._described.output or {}
+        # The serializer of a model is a union (content.serializers).
+        choice: Any = core["choices"][0] if core.get("type") == "union" else None
+        if (
+            not is_object(choice)
+            or choice.get("type") != "model"
+            or not all(node["type"] in _SETTLED for node in nodes(choice, ("metadata", "config")))
+        ):
+            return None, None
+        return choice["cls"], serializer(cast("CoreSchema", choice)).to_json
+
+    @cached_property
+    def _serializer(self) -> SchemaSerializer | None:
+        core = self._described.output
+        return None if core is None else serializer(core)
 
     def _serialize(self, value: Any) -> Any:
         if self._described.is_plain:
@@ -235,60 +226,46 @@ class Output:
         if self._serializer is None:
             return json_value(value)
         try:
-            # Whatever is not of its type is an error: what becomes of it is not left to chance.
             from ..content.serializers import serialized
 
-            return from_json(serialized(self._serializer, value))
+            return from_json(
+                serialized(self._serializer, value)
+            )  # strict: a value of another type is an error
         except (HandlerError, ProtocolError):
             raise
-        except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
-            return self._read(value)
-
-    def _read(self, value: Any) -> Any:
-        """Return the JSON value by the values' own types; by the declared types if only that matches."""
-        data = json_value(value)
-        if not self._validator.isinstance_python(data):
-            assert self._serializer is not None
-            with suppress(Exception):  # of pydantic or the author's code; the caller tells what does not fit
-                text = self._serializer.to_json(value, by_alias=True, warnings=False, fallback=json_value)
-                lenient = from_json(text)
-                if self._validator.isinstance_python(lenient):
-                    return lenient
-        return data
+        except Exception:  # noqa: BLE001 - of pydantic or the author's code; read again to find the place
+            data = json_value(value)
+            if not self._validator.isinstance_python(data):
+                with suppress(Exception):  # of pydantic or the author's code; the caller reports the place
+                    text = self._serializer.to_json(value, by_alias=True, warnings=False, fallback=json_value)
+                    lenient = from_json(text)
+                    if self._validator.isinstance_python(lenient):
+                        return lenient
+            return data
 
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
         from ..content.blocks import path
         from ..content.convert import infinite_places
         from .arguments import from_validator
-        from .problems import Reader, told
+        from .errors import Reader, problems_of
 
         infinite = infinite_places(value)
         found = list(Reader(self.schema).faults(data))
         for fault in found:
-            if (what := infinite.get(fault.steps)) is not None:
-                place = path(("result", *fault.steps))
+            if (number := infinite.get(fault.steps)) is not None:
                 return OutputError(
-                    f"{place} cannot be converted to JSON: {what}; return None or a string there, and "
-                    "allow it in the type"
+                    f"{path(('result', *fault.steps))} cannot be converted to JSON: {number}; return None or a string "
+                    "there, and allow it in the type"
                 )
-        wrong = told(found) or from_validator(error, data, self.schema)
-        lines = [f"{_place(problem.field)}: {problem.message}" for problem in wrong[:_MOST_LINES]]
+        wrong = problems_of(found) or from_validator(error, data, self.schema)
+        lines = []
+        for field, message in wrong[:_MAX_LINES]:
+            lines.append(f"result{'' if not field or field.startswith('[') else '.'}{field}: {message}")
         more = f"; and {len(wrong) - len(lines)} more" if len(wrong) > len(lines) else ""
         return OutputError(
             f"{'; '.join(lines)}{more}; return a value of the declared type, or change the type"
         )
-
-
-def _outside(schema: Any) -> str | None:
-    """Return a reference in a schema that leads to no definition."""
-    found = (node.get("$ref") for node in references.nodes(schema))
-    strange = (each for each in found if isinstance(each, str) and each[:1] == "#" and each[:8] != "#/$defs/")
-    return next(strange, None)
-
-
-def _place(field: str) -> str:
-    return f"result{'' if not field or field.startswith('[') else '.'}{field}"
 
 
 _SETTLED = frozenset({
@@ -300,15 +277,21 @@ _SETTLED = frozenset({
 """Core schemas that guarantee the JSON form of a checked value: no mapping with keys that collide, and no iterator."""
 
 
-def _is_open(annotation: Any) -> bool:
-    if types.is_bare(annotation):
-        annotation = get_origin(annotation)
-    return any(annotation is each for each in _OPEN)
+# --- Annotations
+
+_ITERATORS = (
+    *(collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator),
+    *(collections.abc.AsyncIterable, collections.abc.AsyncIterator, collections.abc.AsyncGenerator),
+)
+_LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Collection)
+_OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), Never, NoReturn, *_LISTS, *_ITERATORS)
+"""Annotations that promise nothing about the data, and may stand for content."""
 
 
 def _may_be_content(annotation: Any) -> bool:
     """Return whether values of an annotation may be content: it is unspecific, or has bytes."""
-    if _is_open(annotation) or annotation in (bytes, bytearray, memoryview):
+    plain = get_origin(annotation) if is_bare(annotation) else annotation
+    if any(plain is each for each in _OPEN) or annotation in (bytes, bytearray, memoryview):
         return True
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -323,7 +306,7 @@ def _may_be_content(annotation: Any) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the types that an annotation is made of: itself, or those in its brackets."""
+    """Yield the types in an annotation: itself, or those in its brackets."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _parts(annotation.__origin__)
@@ -335,16 +318,17 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def _without_extension_results(annotation: Any) -> Any:
-    """Leave out what is never held against the schema: results of types that extensions have brought."""
+    """Return an annotation without the results of extensions, which are not compared with the schema."""
     if getattr(annotation, "__mcp_extension_result__", False):
         return None
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
-    kept = [part for part in get_args(annotation) if not getattr(part, "__mcp_extension_result__", False)]
-    return Union[tuple(kept)] if kept else None  # noqa: UP007 - their number is not known here
+    parts = [part for part in get_args(annotation) if not getattr(part, "__mcp_extension_result__", False)]
+    return Union[tuple(parts)] if parts else None  # noqa: UP007 - their number is not known here
 
 
 def _is_opaque(part: Any) -> bool:
+    """Return whether a class has no fields that JSON Schema can describe."""
     import dataclasses
 
     is_described = (
@@ -353,6 +337,4 @@ def _is_opaque(part: Any) -> bool:
         or hasattr(part, "__get_pydantic_core_schema__")
         or part in (str, int, float, bool, list, dict, tuple, set, frozenset, type(None))
     )
-    return (
-        isinstance(part, type) and not is_described and not issubclass(cast("type[Any]", part), _STRUCTURES)
-    )
+    return isinstance(part, type) and not is_described and not issubclass(part, (tuple, enum.Enum))

@@ -1,93 +1,73 @@
-"""Unions that lead back to themselves, made to try each of their choices once for each value.
+"""Recursive unions in core schemas, which take time in proportion to the value.
 
-pydantic-core tries all choices of a union at each level: a value of depth d takes choices**d steps where several
-choices lead to the union again, and no time limit reaches into them. Here the choices at one value are tried once,
-whichever way leads there, so that the time grows with the value. Which choice wins is decided as pydantic does:
-the one that knows most of an object's members, else the first.
+pydantic-core tries all choices of a union at each level: a value of depth d takes choices**d steps if several choices
+lead to the union again, and no time limit reaches into them. Here each choice is tried once at each value. The choice
+is selected as pydantic does: the one that knows most of an object's members, else the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from .._utils.core_schema import choices_of, copied, instead_of, nodes
+from .._utils.core_schema import Node, choices_of, copied, instead_of, nodes
 from ..protocol.jsonrpc import is_array, is_object, without
-from .values import refusal
-
-Node = dict[str, Any]
-
-_Choice = tuple[int, frozenset[Any]]
-"""The place of a choice, and the members of an object that it knows."""
+from .formats import refusal
 
 _FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
-_OBJECTS = _FIELDS | {"dict"}
-_ARRAYS = frozenset({"list", "tuple", "set", "frozenset"})
+_KIND_OF = {
+    **dict.fromkeys((*_FIELDS, "dict"), "object"),
+    **dict.fromkeys(("list", "tuple", "set", "frozenset"), "array"),
+}
 _SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
 _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 """Core schemas that may make a value of another kind."""
 _CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
-"""Where a core schema has code or errors of the author's."""
+"""Keys of core schemas with code or errors of the author's."""
+_NO_VALUES = ("metadata", "serialization")
+"""Keys of core schemas without schemas of validated values."""
 
-_NO_MEMBERS: frozenset[Any] = frozenset()
-
-_MOST_TRIES = 10_000
+_MAX_TRIES = 10_000
 """Choices that are tried at one value of any size."""
-
-_TRIES_OF_ONE = 4
-"""Times that all choices may be tried for each array and object of the value, whichever is more.
+_TRIES_OF_PART = 4
+"""Times that all choices may be tried for each array and object of the value, if that is more than `_MAX_TRIES`.
 
 Each is tried once, unless a validator of the author's makes other values of the input.
 """
 
 
-_NO_VALUES = ("metadata", "serialization")
-"""Where a core schema has no schemas of what is validated."""
-
-
 class _Run:
-    """One validation of a value that starts at such a union.
-
-    Args:
-        value: The value.
-        choices: How many choices all such unions have.
-    """
+    """One validation of a value that starts at a recursive union."""
 
     def __init__(self, value: Any, choices: int) -> None:
         self._value = value
         self._choices = choices
-        self.left = _MOST_TRIES
-        """How many more tries there may be, as far as is known."""
+        self._left = _MAX_TRIES
         self.is_over = False
-        """Whether there have been too many tries, so that nothing is known of the value."""
-        self.tried: int | str = 0
+        """Whether there were too many tries, so that nothing is known of the value."""
+        self.choice: int | str = 0
         """The choice that a union is about to try."""
         self.outcomes: dict[tuple[int, int], tuple[bool, Any, Any]] = {}
-        """By union and value: whether a choice fits, what it makes of the value, or why none does, and the value.
+        """By union and value: whether a choice fits, the result or error, and the value.
 
-        A value that a validator of the author's has made is kept, as another one could have its place in memory.
+        The reference to the value prevents that another one gets its place in memory.
         """
 
-    def may_go_on(self) -> bool:
-        """Return whether one more try is allowed, after the limit seemed to be reached."""
-        if self._choices:
-            self.left += max(0, _TRIES_OF_ONE * self._choices * _holders(self._value) - _MOST_TRIES)
-            self._choices = 0  # they are counted once
-        self.is_over = self.is_over or self.left < 0
+    def count(self) -> bool:
+        """Count one try, and return whether it is allowed."""
+        self._left -= 1
+        if self._left < 0 and self._choices:
+            waiting: list[Any] = [self._value]
+            for each in waiting:
+                inner: Iterable[Any] = each.values() if is_object(each) else each
+                waiting.extend(part for part in inner if is_object(part) or is_array(part))
+            self._left += max(0, _TRIES_OF_PART * self._choices * len(waiting) - _MAX_TRIES)
+            self._choices = 0  # the parts are counted once
+        self.is_over = self.is_over or self._left < 0
         return not self.is_over
-
-
-def _holders(value: Any) -> int:
-    """Return how many arrays and objects are in a JSON value, itself among them."""
-    waiting: list[Any] = [value]
-    for each in waiting:
-        held: Iterable[Any] = each.values() if is_object(each) else each if is_array(each) else ()
-        waiting.extend(inner for inner in held if is_object(inner) or is_array(inner))
-    return len(waiting)
 
 
 _run: ContextVar[_Run | None] = ContextVar("_run", default=None)
@@ -102,64 +82,59 @@ def bounded(core: CoreSchema) -> CoreSchema:
         node
         for root in definitions.values()
         for node in nodes(root, _NO_VALUES)
-        if _branches_out(node, definitions)
+        if node["type"] == "union" and _branches_out(node, definitions)
     ]
     if not unions:
         return core
     among = sum(len(choices_of(union)) for union in unions)
-    written = nodes(core, (*_NO_VALUES, "function"))
-    has_checks = any(not _calls_int(node) and any(map(node.get, _CODE)) for node in written)
-    alike: dict[Any, _Select] = {}
-    replaced: dict[int, Callable[[Any], CoreSchema]] = {}
-    for union in unions:
-        choices = [
-            (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
-        ]
-        select = alike.setdefault(_content(union), _Select(choices, among, has_checks=has_checks))
-        replaced[id(union)] = partial(_tried_once, select)
-    return cast("CoreSchema", _with(core, replaced))
+    has_checks = any(
+        any(map(node.get, _CODE))
+        for node in nodes(core, (*_NO_VALUES, "function"))
+        if not (node["type"] == "function-plain" and node["function"]["function"] is int)  # of integers
+    )
+    selections = {
+        id(union): _Selection(
+            [(_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)],
+            among,
+            has_checks=has_checks,
+        )
+        for union in unions
+    }
+
+    def replace(value: Any) -> Any:
+        copy = copied(value, replace, _NO_VALUES)
+        selection = selections.get(id(value))
+        if selection is None:
+            return copy
+        choices: Any = dict(enumerate(choices_of(copy)))
+        choices["all"] = without(copy, "ref")  # pydantic's own rule, for scalars: they cannot lead back
+        tagged = core_schema.tagged_union_schema(choices, discriminator=_choice)
+        return instead_of(copy, core_schema.no_info_wrap_validator_function(selection, tagged))
+
+    return cast("CoreSchema", replace(core))
 
 
-def _calls_int(node: Node) -> bool:
-    """Return whether a schema calls `int`, as those of integers do."""
-    return node["type"] == "function-plain" and node["function"]["function"] is int
-
-
-def _content(core: Any) -> Any:
-    """Return what two schemas of one meaning have in common: each value is tried once by both."""
-    if is_object(core):
-        ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
-        return frozenset((key, _content(inner)) for key, inner in core.items() if key not in ignored)
-    if is_array(core) or isinstance(core, tuple):
-        several = cast("Iterable[Any]", core)
-        return tuple(map(_content, several))
-    return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
-
-
-def _branches_out(node: Node, definitions: Mapping[str, Node]) -> bool:
+def _branches_out(union: Node, definitions: Mapping[str, Node]) -> bool:
     """Return whether two choices of a union, for the same kind of value, contain the union again."""
-    if node["type"] != "union":
+
+    def leads_back(choice: Node) -> bool:
+        seen: set[str] = set()
+        waiting = [choice]
+        for each in waiting:
+            for node in nodes(each, _NO_VALUES):
+                if node is union:
+                    return True
+                if node["type"] == "definition-ref" and (name := node["schema_ref"]) not in seen:
+                    seen.add(name)
+                    waiting.append(definitions[name])
         return False
-    again = [choice for choice in choices_of(node) if _reaches(choice, node, definitions)]
-    kinds = [_kind(choice, definitions) for choice in again]
+
+    kinds = [_kind(choice, definitions) for choice in choices_of(union) if leads_back(choice)]
     return len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds))
 
 
-def _reaches(start: Node, union: Node, definitions: Mapping[str, Node]) -> bool:
-    seen: set[str] = set()
-    waiting = [start]
-    for each in waiting:
-        for node in nodes(each, _NO_VALUES):
-            if node is union:
-                return True
-            if node["type"] == "definition-ref" and (name := node["schema_ref"]) not in seen:
-                seen.add(name)
-                waiting.append(definitions[name])
-    return False
-
-
 def _followed(node: Node, definitions: Mapping[str, Node]) -> Iterator[Node]:
-    """Yield a schema and those that it hands its value on to, as far as there is one way."""
+    """Yield a core schema and those that validate the same value after it."""
     seen: set[int] = set()
     following: Any = node
     while is_object(following) and id(following) not in seen:
@@ -167,22 +142,17 @@ def _followed(node: Node, definitions: Mapping[str, Node]) -> Iterator[Node]:
         yield following
         if following["type"] == "definition-ref":
             following = definitions[following["schema_ref"]]
-        elif following["type"] == "chain":
-            following = following["steps"][0]
         else:
-            following = following.get("schema")
+            following = following["steps"][0] if following["type"] == "chain" else following.get("schema")
 
 
 def _kind(node: Node, definitions: Mapping[str, Node]) -> str | None:
-    """Return the kind of JSON value that a choice takes, None where that is not known."""
+    """Return the kind of JSON value that a choice takes, None if it is not known."""
     for each in _followed(node, definitions):
-        kind = each["type"]
-        if kind in _CHANGING or "on_error" in each:
+        if each["type"] in _CHANGING or "on_error" in each:
             return None
-        if kind in _OBJECTS:
-            return "object"
-        if kind in _ARRAYS:
-            return "array"
+        if each["type"] in _KIND_OF:
+            return _KIND_OF[each["type"]]
         if _is_scalar(each):
             return "scalar"
     return None
@@ -207,30 +177,21 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
                 alias if isinstance(alias := field.get("validation_alias"), str) else name
                 for name, field in named
             )
-    return _NO_MEMBERS
+    return frozenset()
 
 
-def _tried_once(select: _Select, union: Any) -> CoreSchema:
-    choices: Any = dict(enumerate(choices_of(union)))
-    # What holds nothing cannot lead back, and is left to pydantic's own rule.
-    choices["all"] = without(union, "ref")
-    tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
-    built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
-    return cast("CoreSchema", instead_of(union, built))
-
-
-def _tried(value: Any) -> int | str:
+def _choice(value: Any) -> int | str:
     run = _run.get()
     assert run is not None, "a union is entered by its selection alone"
-    return run.tried
+    return run.choice
 
 
-class _Select:
+class _Selection:
     """Tries the choices of a union for a value, once.
 
     Args:
         choices: For each choice, the kind of value that it accepts, and its known members of an object.
-        among: Number of choices of all such unions.
+        among: Number of choices of all recursive unions.
         has_checks: Whether checks of the author may refuse a value; their error is then reported.
     """
 
@@ -238,11 +199,7 @@ class _Select:
         self, choices: list[tuple[str | None, frozenset[Any]]], among: int, *, has_checks: bool
     ) -> None:
         self._choices = {
-            kind: [
-                (index, members if kind == "object" else _NO_MEMBERS)
-                for index, (of, members) in enumerate(choices)
-                if of in (kind, None)
-            ]
+            kind: [(index, members) for index, (own, members) in enumerate(choices) if own in (kind, None)]
             for kind in ("array", "object")
         }
         self._among = among
@@ -250,51 +207,43 @@ class _Select:
 
     def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         run = _run.get()
-        if run is None:
-            return self._started(value, handler)
-        if is_object(value):
-            choices = self._choices["object"]
-        elif is_array(value):
-            choices = self._choices["array"]
-        else:
-            run.tried = "all"
-            return handler(value)
-        key = (id(self), id(value))
-        found = run.outcomes.get(key)
-        if found is None:
-            found = run.outcomes[key] = (*self._chosen(value, choices, handler, run), value)
-        fits, outcome, _ = found
-        if fits:
-            return outcome
-        raise outcome or refusal("no choice")
-
-    def _started(self, value: Any, handler: Callable[[Any], Any]) -> Any:
+        if run is not None:
+            return self._select(value, handler, run)
         token = _run.set(run := _Run(value, self._among))
         try:
-            outcome = self(value, handler)
+            outcome = self._select(value, handler, run)
         except ValidationError:
             if run.is_over:
-                raise _too_many_tries() from None
+                raise _tries_error() from None
             raise
         finally:
             _run.reset(token)
         if run.is_over:
-            raise _too_many_tries()
+            raise _tries_error()
         return outcome
 
-    def _chosen(
-        self, value: Any, choices: list[_Choice], handler: Callable[[Any], Any], run: _Run
-    ) -> tuple[bool, Any]:
+    def _select(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
+        if not (is_object(value) or is_array(value)):
+            run.choice = "all"
+            return handler(value)
+        key = (id(self), id(value))
+        if key not in run.outcomes:
+            run.outcomes[key] = (*self._try(value, handler, run), value)
+        fits, outcome, _ = run.outcomes[key]
+        if fits:
+            return outcome
+        raise outcome or refusal("no choice")
+
+    def _try(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> tuple[bool, Any]:
         most = -1
         outcome: Any = None
-        for index, members in choices:
-            known = len(members.intersection(value)) if members else 0
+        for index, members in self._choices["object" if is_object(value) else "array"]:
+            known = len(members.intersection(value)) if members and is_object(value) else 0
             if known <= most:
                 continue
-            run.left -= 1
-            if run.left < 0 and not run.may_go_on():
-                return False, _too_many_tries()
-            run.tried = index
+            if not run.count():
+                return False, _tries_error()
+            run.choice = index
             try:
                 outcome, most = handler(value), known
             except ValidationError as error:
@@ -303,7 +252,7 @@ class _Select:
         return most >= 0, outcome
 
 
-def _too_many_tries() -> PydanticCustomError:
+def _tries_error() -> PydanticCustomError:
     return refusal("Input should be a value that can be read in fewer tries")
 
 
@@ -311,14 +260,5 @@ def _is_of_author(error: ValidationError) -> bool:
     """Return whether an error is only of the author's checks, which the schema does not have."""
     if error.error_count() > 1:
         return False
-    return error.errors(include_url=False, include_input=False, include_context=False)[0]["type"] in (
-        "value_error",
-        "assertion_error",
-    )
-
-
-def _with(value: Any, replaced: Mapping[int, Callable[[Any], CoreSchema]]) -> Any:
-    """Return a copy of a schema with other unions."""
-    copy = copied(value, lambda inner: _with(inner, replaced), _NO_VALUES)
-    build = replaced.get(id(value))
-    return copy if build is None else build(copy)
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    return details[0]["type"] in ("value_error", "assertion_error")

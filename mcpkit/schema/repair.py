@@ -14,9 +14,9 @@ from .._utils.exceptions import ProtocolError
 from ..content.blocks import Steps
 from ..protocol.jsonrpc import decode
 from ..protocol.mirrored import MirroredParameter
-from .equality import identity
-from .problems import Fault
-from .values import Json
+from ..protocol.types import Json
+from .errors import Fault
+from .formats import identity
 
 _ROUNDS = 3
 """How deep strings may lie in strings."""
@@ -44,19 +44,19 @@ def repaired(
         A copy in which something has changed, or the very same arguments, and what is wrong with them. The copy
             may not fit either: then what is wrong with it lies deeper than what was wrong before.
     """
-    kept = {each.path[:length] for each in mirrored for length in range(1, len(each.path))}
-    return _repaired(arguments, faults(arguments), faults, kept, _ROUNDS)
+    fixed = {each.path[:length] for each in mirrored for length in range(1, len(each.path))}
+    return _repaired(arguments, faults(arguments), faults, fixed, _ROUNDS)
 
 
 def _repaired(
-    arguments: Json, found: list[Fault], faults: Faults, kept: set[Any], rounds: int
+    arguments: Json, found: list[Fault], faults: Faults, fixed: set[Any], rounds: int
 ) -> tuple[Json, list[Fault]]:
     for left in range(rounds - 1, -1, -1):
         changes: Changes = {}
         for fault in found:
-            ways = _ways(fault, kept, {})
+            ways = _ways(fault, fixed, {})
             if len(ways) > 1:
-                ways = _fitting(fault, ways, arguments, faults, kept, left)
+                ways = _fitting(fault, ways, arguments, faults, fixed, left)
             if len(ways) == 1:
                 changes |= ways[0]
         if not changes:
@@ -74,25 +74,25 @@ def _repaired(
     return arguments, found
 
 
-def _ways(fault: Fault, kept: set[Any], known: dict[int, list[Changes]]) -> list[Changes]:
+def _ways(fault: Fault, fixed: set[Any], known: dict[int, list[Changes]]) -> list[Changes]:
     """Return the changes that may mend a fault: one for a string or number, for a union one for each branch or more.
 
     Args:
         fault: The fault.
-        kept: Places of values that stay.
+        fixed: Places of values that stay.
         known: The results so far by identity, as faults in unions within unions are shared.
     """
     if fault.text is not None:
         return [{fault.steps: fault.text}]
     if isinstance(fault.value, str):
         decoded = _decoded(fault.value)
-        return [] if fault.steps in kept or isinstance(decoded, str) else [{fault.steps: decoded}]
+        return [] if fault.steps in fixed or isinstance(decoded, str) else [{fault.steps: decoded}]
     if id(fault) not in known:
         ways: list[Changes] = []
         for branch in fault.within:
             combined: list[Changes] = [{}]
             for each in branch:
-                inner = _ways(each, kept, known)
+                inner = _ways(each, fixed, known)
                 combined = [before | more for before in combined for more in inner][: _MOST_WAYS + 1]
             ways += (way for way in combined if way not in ways)
         known[id(fault)] = ways[: _MOST_WAYS + 1]
@@ -100,7 +100,7 @@ def _ways(fault: Fault, kept: set[Any], known: dict[int, list[Changes]]) -> list
 
 
 def _fitting(
-    fault: Fault, ways: list[Changes], arguments: Json, faults: Faults, kept: set[Any], rounds: int
+    fault: Fault, ways: list[Changes], arguments: Json, faults: Faults, fixed: set[Any], rounds: int
 ) -> list[Changes]:
     """Return the changes that mend a fault wholly, and no more than that, as far as they lead to different values."""
     if len(ways) > _MOST_WAYS:
@@ -116,7 +116,7 @@ def _fitting(
         if any(less.items() <= way.items() for less in mending):
             continue
         changed = _with(arguments, way)
-        mended, wrong = _repaired(changed, below(changed), below, kept, rounds)
+        mended, wrong = _repaired(changed, below(changed), below, fixed, rounds)
         if not wrong:
             mending.append(way)
             value = _at(mended, steps)

@@ -32,7 +32,7 @@ from mcpkit.content.convert import json_value
 from mcpkit.content.third_party import encoder
 from mcpkit.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, Signature
-from mcpkit.schema import declared as declarations
+from mcpkit.schema.json_schema import json_types
 from mcpkit.types import json_type
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
@@ -282,7 +282,7 @@ def test_json_type_wrong_declaration_is_refused(options: Any, message: str) -> N
 
     with pytest.raises(RegistrationError, match=message):
         json_type(Fresh, **{"encode": str, **options})
-    assert declarations.declared(Fresh) is None
+    assert Fresh not in json_types
 
 
 class Base(DeclarativeBase):

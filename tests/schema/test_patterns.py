@@ -1,118 +1,88 @@
-"""Patterns with lookaround or backreferences: the work they take is bounded."""
+"""Patterns: as ECMA-262 in published schemas, in linear time in validation; others are refused at registration."""
 
 import re
-import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, Field, StringConstraints
 
-from mcpkit import Server
 from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
-from mcpkit._utils.package import install_command
-from mcpkit.schema import Output, backtracking, explicit, patterns, values
-from mcpkit.testing import connect
+from mcpkit.schema import Output, explicit
+from mcpkit.schema.formats import matches, published_pattern
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
 EXPONENTIAL = "^(?:(?=a)a+)+$"
 
 
-ORDINARY = [
-    r"^(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9]{8,}$", r"^(?!admin$)[a-z]+$", r"^(?!.*(.)\1)[a-z]*$", r"^([a-z]+)-\1$",
-    r"(?<=\$)[0-9]+(?!\.)", r"^(?!.*\.\.)[\w.]+$", r"^(?P<quote>['\"]).*(?P=quote)$", r"\b(?!foo\b)\w+\B",
-    r"^(?:(?!ab).)*$",
+UNBOUNDED = [
+    r"^(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9]{8,}$", r"^(?!admin$)[a-z]+$", r"^([a-z]+)-\1$", r"(?<=\$)[0-9]+",
+    r"^(?P<quote>['\"]).*(?P=quote)$", "(?i)^(?!admin)", "^(a)?(?(1)b|c)(?!d)",
 ]  # fmt: skip
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("is_explicit", [False, True])
-async def test_pattern_with_exponential_steps_is_refused(
-    is_explicit: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fit(texts: list[Annotated[str, Field(pattern=EXPONENTIAL)]]) -> str:
-        return "fits"
+@each_row("pattern", UNBOUNDED)
+def test_pattern_with_lookaround_or_backreference_is_refused(pattern: str) -> None:
+    annotated = Annotated[str, Field(pattern=pattern)]
+    compiled = Annotated[str, StringConstraints(pattern=re.compile(pattern))]
+    for annotation in (annotated, list[annotated], compiled):  # type: ignore[valid-type]
+        with pytest.raises(
+            RegistrationError, match=r"has lookarounds, backreferences .* unbounded matching time. Write it"
+        ):
+            arguments_of(annotation)
 
-    steps: list[bool] = []
-    may_take_long = backtracking._may_take_long
 
-    def count() -> bool:
-        steps.append(may_take_long())
-        return steps[-1]
-
-    texts = {"type": "array", "items": {"type": "string", "pattern": EXPONENTIAL}}
-    server = Server("s")
-    if is_explicit:
-        server.tool(
-            lambda arguments: "fits",
-            name="fit",
-            input_schema={"type": "object", "properties": {"texts": texts}},
+def test_pattern_with_lookaround_in_explicit_schema_is_bounded() -> None:
+    for schema in (
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": EXPONENTIAL}}},
+        {"type": "object", "patternProperties": {EXPONENTIAL: {}}, "additionalProperties": False},
+    ):
+        assert explicit.arguments(schema).schema == schema
+        checked = explicit.CheckedSchema(schema, "input_schema")
+        assert checked.fits({"a" * 40: 1} if "patternProperties" in schema else {"a": "a" * 40})
+        assert not checked.fits(
+            {"a" * 60 + "b": 1} if "patternProperties" in schema else {"a": "a" * 60 + "b"}
         )
-    else:
-        server.tool(fit)
-    async with connect(server) as client:
-        assert (await client.call_tool("fit", {"texts": ["a" * 40]})).text == "fits"
-        monkeypatch.setattr(backtracking, "_may_take_long", count)
-        long = (await client.call_tool("fit", {"texts": ["a" * 40 + "b"] * 1000})).text
-        short = (await client.call_tool("fit", {"texts": ["aaab"]})).text
-    assert "texts[0]: expected a string that matches" in long
-    assert long.count("; the check takes too many steps") == ArgumentsError.MAX_PROBLEMS
-    assert "texts[0]: expected a string that matches" in short
-    assert "too many steps" not in short
-    assert sum(steps) <= backtracking.MOST_LONG
 
 
-@given(pattern=st.sampled_from(ORDINARY), text=st.text("aAbB09-.$'\"fo \n\u00e9", max_size=60))
-def test_pattern_with_lookaround_agrees_with_python(pattern: str, text: str) -> None:
-    known = patterns.read(pattern)
-    assert known is not None
-    is_match = backtracking.matcher(backtracking.written(known.rust))
-    assert is_match is not None
-    assert is_match(text) == (re.search(known.python, text) is not None)
+TRANSLATED = [
+    (r"\Aa\Z", "^a$"), (r"\Aa\z", "^a$"), ("(?P<year>[0-9]+)-x", "(?<year>[0-9]+)-x"), (r"[\w.-]+@\d{2,}?", None),
+    (r"^[-\w]+(?:\.[a-z]+)*$", None), (r"\\A[\]A\\Z]", None), (r"\p{Lu}\x41\u00e9", None), ("^[^\\s]*$", None),
+]  # fmt: skip
 
 
-def test_pattern_lone_surrogate_does_not_match() -> None:
-    assert not values.matches("^(?!a)")("\ud800")
+@each_row(("pattern", "expected"), TRANSLATED)
+def test_pattern_is_published_as_ecma(pattern: str, expected: str | None) -> None:
+    assert published_pattern(pattern) == (expected or pattern)
+    matches(pattern)
 
 
-@pytest.fixture
-def uncached() -> Iterator[None]:
-    caches = (patterns.warn_of_time, values._engine, backtracking.matcher)
-    for cached in caches:
-        cached.cache_clear()
-    yield
-    for cached in caches:
-        cached.cache_clear()
-
-
-@pytest.mark.usefixtures("uncached")
-@pytest.mark.parametrize("pattern", ["(?i)^(?!admin)", "^(a)?(?(1)b|c)(?!d)"])
-def test_pattern_without_bound_is_logged(pattern: str, caplog: pytest.LogCaptureFixture) -> None:
-    values.string(pattern=pattern)
-    assert "can take unbounded time" in caplog.text
-
-
-@pytest.mark.usefixtures("uncached")
-def test_pattern_without_rust_engine_uses_python_and_warns(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    assert values.string(pattern="^(?!admin)")["regex_engine"] == "python-re"  # type: ignore[typeddict-item]
-    assert install_command("jsonschema") in caplog.text
+def test_pattern_end_is_the_very_end() -> None:
+    for pattern in ("^a$", r"\Aa\Z", r"\Aa\z"):
+        assert matches(pattern)("a")
+        assert not matches(pattern)("a\n")
 
 
 LEFT_OUT = [
-    *("(?i)abc", "(?i:abc)", "(?m)^a", "(?x)a b", "a++", "(?>a)b", "[[:alpha:]]", "[a-z&&[^b]]", r"\<a"),
-    *(r"\p{Greek}", "(a)?(?(1)b|c)", "(?=a)*", "^*", r"\N{DIGIT ONE}"),
+    *(
+        "(?i)abc",
+        "(?i:abc)",
+        "(?m)^a",
+        "(?x)a b",
+        "[[:alpha:]]",
+        "[a-z&&[^b]]",
+        r"\<a",
+        r"\p{Greek}",
+        "^*",
+        r"\@",
+    ),
+    *(r"a\-b", "a{", "]", "(?#comment)a"),
 ]
 
 
 @each_row("pattern", LEFT_OUT)
 def test_pattern_without_ecma_form_is_recognized(pattern: str) -> None:
-    assert patterns.read(pattern) is None
+    assert published_pattern(pattern) is None
 
 
 class Code(BaseModel):
@@ -183,8 +153,5 @@ def test_pattern_mismatch_is_explained_in_linear_time() -> None:
             arguments.validate({"value": "a" * 60 + "!"})
 
 
-def test_pattern_of_property_names_is_bounded() -> None:
-    schema = {"type": "object", "patternProperties": {EXPONENTIAL: {}}, "additionalProperties": False}
-    checked = explicit.CheckedSchema(schema, "input_schema")
-    assert checked.fits({"a" * 40: 1})
-    assert not checked.fits({"a" * 60 + "b": 1})
+def test_pattern_lone_surrogate_does_not_match() -> None:
+    assert not matches("^[^a]")("\ud800")

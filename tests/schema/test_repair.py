@@ -17,8 +17,8 @@ from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, explicit
-from mcpkit.schema.form import Form
-from mcpkit.schema.parameters import parameter
+from mcpkit.schema.forms import Form
+from mcpkit.schema.signature import parameter
 from tests.helpers.schema_cases import Color, Place, Point, arguments_of
 from tests.helpers.tables import each_row
 

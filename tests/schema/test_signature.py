@@ -11,8 +11,8 @@ from pydantic import Field
 
 from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.schema import Arguments, Signature, UnresolvedHint
-from mcpkit.schema.docstring import read
-from mcpkit.schema.parameters import empty
+from mcpkit.schema.docstrings import read
+from mcpkit.schema.signature import empty
 from tests.helpers.tables import each_row
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from pydantic_core import from_json
 
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments
-from mcpkit.schema.problems import MOST_PROBLEMS
-from mcpkit.schema.texts import Email, Uri
+from mcpkit.schema.errors import MAX_PROBLEMS
+from mcpkit.schema.formats import Email, Uri
 from tests.helpers.schema_cases import arguments_of, calls_of
 from tests.helpers.tables import each_row
 
@@ -130,7 +130,7 @@ def test_work_of_explaining_many_faults_is_bounded(annotation: Any, make: Callab
     many = calls_of(lambda: refusal(arguments, make(20_000)))
     assert many < 300_000
     assert many - few < 15_000  # but for the first thousands, all are passed over
-    assert len(refusal(arguments, make(20_000)).problems) <= MOST_PROBLEMS
+    assert len(refusal(arguments, make(20_000)).problems) <= MAX_PROBLEMS
 
 
 @each_row(("annotation", "make"), [row for row in WRONG if row[0] is not Left1])

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...schema.references import resolved
+from ...schema.json_schema import resolved
 
 _DEEPEST: Final = 8
 _MOST_CHOICES: Final = 12

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...schema.references import nodes
+from ...schema.json_schema import nodes
 from .plain import is_number
 from .schemas import Held, kinds_of, target_of
 

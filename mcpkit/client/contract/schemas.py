@@ -9,7 +9,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...schema.references import replaced, resolved, subschemas
+from ...schema.json_schema import replaced, resolved, subschemas
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 
 KINDS: Final = ("null", "boolean", "number", "string", "array", "object")

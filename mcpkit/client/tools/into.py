@@ -12,9 +12,9 @@ from ..._utils.core_schema import validator
 from ..._utils.exceptions import ArgumentsError, ToolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
-from ...schema import hints
 from ...schema.arguments import from_validator
-from ...schema.problems import problems
+from ...schema.errors import problems
+from ...schema.types import describe
 from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 
@@ -64,7 +64,7 @@ def read_into(result: CallResult, into: Any, name: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _reader(into: Any) -> tuple[SchemaValidator, Json]:
-    described = hints.describe(into)
+    described = describe(into)
     return validator(described.core), {**described.schema, "$defs": dict(described.definitions)}
 
 

@@ -12,7 +12,7 @@ from ..._utils.exceptions import RegistrationError
 from ...protocol.jsonrpc import encode, is_object
 from ...protocol.mirrored import KEYWORD, MirroredParameter
 from ...protocol.types import Json
-from ...schema.mirrored import mirrored
+from ...schema.arguments import mirrored
 
 _KEYWORD: Final = KEYWORD.encode()
 _LARGEST: Final = 2**53 - 1

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
-from pydantic_core import SchemaError, SchemaValidator, core_schema
+from pydantic_core import SchemaError
 
-from ..._utils.exceptions import Problem
+from ..._utils.exceptions import Problem, RegistrationError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...schema import from_schema, patterns
-from ...schema.formats import FORMATS
-from ...schema.keywords import KINDS
-from ...schema.problems import problems
-from ...schema.references import resolved, subschemas
+from ...schema import core_schema
+from ...schema.errors import KINDS, problems
+from ...schema.formats import FORMATS, linear_pattern
+from ...schema.json_schema import resolved, subschemas
 
 _MOST_PARTS: Final = 20_000
 """The most subschemas of a schema, each counted at every reference."""
@@ -87,7 +86,7 @@ class ServerSchema:
 
 def _in_rust(schema: Json) -> Callable[[Any], bool] | None:
     try:
-        return from_schema.validator(schema).isinstance_python
+        return core_schema.validator_of(schema).isinstance_python
     except (SchemaError, OverflowError):  # such as a limit of an integer that is none itself
         return None
 
@@ -108,7 +107,7 @@ def _by_library(schema: object) -> Callable[[Any], bool] | None:
 
 
 class _Reading:
-    """Converts a schema to the form that `from_schema` and `problems` accept."""
+    """Converts a schema to the form that `core_schema` and `problems` accept."""
 
     def __init__(self, root: object, *, asserts_formats: bool) -> None:
         self.is_whole = True
@@ -268,12 +267,9 @@ def _counts(schema: Json, *keywords: str) -> Json:
 
 def _linear(pattern: str) -> str | None:
     """Return a pattern in the syntax of pydantic's linear-time engine, or None."""
-    known = patterns.read(pattern)
-    if known is None:
-        return None
     try:
-        SchemaValidator(core_schema.str_schema(pattern=known.rust))
-    except SchemaError:
+        linear_pattern(pattern)
+    except RegistrationError:
         return None
     return pattern
 

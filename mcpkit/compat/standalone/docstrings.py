@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...schema import docstring
+from ...schema import docstrings as docstring
 
 _TITLE = re.compile(r"(\w[\w\s-]*):(?:\s+\S.*)?\s*")
 _PARAMETERS = ("args", "arguments", "params", "parameters")

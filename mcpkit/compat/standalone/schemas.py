@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 
 from ...protocol.jsonrpc import is_object, without
 from ...protocol.types import Incomplete, Json
-from ...schema.references import nodes, replaced
+from ...schema.json_schema import nodes, replaced
 from ..foreign import BLOCKS, is_kind
 
 _ANY = "typing.Any"

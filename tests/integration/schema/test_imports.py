@@ -34,8 +34,8 @@ except Exception:
 FORMS = """
 import dataclasses, typing
 from typing import Annotated, Literal
-from mcpkit.schema.form import Form
-from mcpkit.schema.texts import Email
+from mcpkit.schema.forms import Form
+from mcpkit.schema.formats import Email
 Data = dataclasses.make_dataclass("Data", [("mail", Annotated[Email, "Yours"]), ("sort", Literal["a"] | None, None)])
 Form.of(Data).read({"mail": "a@b"}), Form.of(list[Literal["a"]]).read({"value": []})
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ....client.contract.schemas import Held, target_of
 from ....protocol.jsonrpc import is_array, is_object
 from ....protocol.types import Json
-from ....schema.references import nodes, subschemas
+from ....schema.json_schema import nodes, subschemas
 from ..finding import Found, Looked, rule
 from ..hosts import DEEPEST, MOST_CHOICES, MOST_PROPERTIES, schema_of
 

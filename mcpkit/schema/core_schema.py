@@ -1,0 +1,383 @@
+"""Core schemas of pydantic that accept exactly the values of JSON Schemas.
+
+pydantic's own modes do not follow JSON Schema: the lax one takes "5" for a number, the strict one refuses 5.0 for an
+integer, and both take a numeric string for a date and drop duplicates of a set without an error. Only the parts of a
+core schema that hold such a type are replaced, by the validators of formats.py.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from ipaddress import IPv6Address
+from typing import Any, Literal, cast
+
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
+
+from .._utils.core_schema import Node, Rewrite, choices_of, instead_of, is_named_tuple, rewritten
+from ..content.blocks import shown
+from ..content.convert import member_name
+from ..protocol.jsonrpc import is_array, is_object, without
+from ..protocol.types import Json
+from . import formats
+from .json_schema import Described, any_of
+from .recursion import bounded
+
+# --- Core schemas of types
+
+_OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})
+
+
+def validating(core: CoreSchema, of_node: Callable[[Node], Described | None]) -> CoreSchema:
+    """Return the core schema that accepts what the type's JSON Schema accepts.
+
+    Args:
+        core: Core schema of pydantic.
+        of_node: Describes a node for a class that pydantic does not know; None for others.
+    """
+
+    def foreign(node: Node) -> Any:
+        found = of_node(node)
+        if found is not None:
+            return found.core
+        return _strict(node) if node["type"] == "lax-or-strict" else node
+
+    rewrites = {
+        **_REWRITES,
+        **dict.fromkeys(("is-instance", "fraction", "lax-or-strict"), _replaced(foreign)),
+    }
+    named = {each["ref"]: each for each in cast("Node", core).get("definitions", ())}
+
+    def definition(reference: Node) -> Any:
+        # Its definition is that of a value, not that of a key.
+        return rewritten(without(named[reference["schema_ref"]], "ref"), key_rewrites)
+
+    key_rewrites = {**rewrites, **_KEY_REWRITES, "definition-ref": definition}
+
+    def keys(node: Node) -> Any:
+        names = rewritten(node["keys_schema"], key_rewrites)
+        mapping = {**node["mapping"], "keys_schema": names}
+        if names["type"] in ("str", "any"):
+            return mapping
+        return instead_of(mapping, _distinct_keys(cast("CoreSchema", mapping), names))
+
+    return bounded(cast("CoreSchema", rewritten(core, {**rewrites, "keys": keys})))
+
+
+def _constraints(node: Node) -> Node:
+    return without(node, *_OWN)
+
+
+def _bare(node: Node) -> Any:
+    """Return a leaf without the keys of its place, which its replacement takes over."""
+    return {"type": node["type"], **_constraints(node)}
+
+
+def _replaced(build: Callable[[Node], Any]) -> Rewrite:
+    return lambda node: instead_of(node, build(node))
+
+
+def _formatted(name: str) -> Rewrite:
+    return _replaced(lambda node: formats.temporal(name, _bare(node), node.get("tz_constraint")))
+
+
+def scheme_pattern(schemes: list[str]) -> str:
+    """Return the pattern of URLs with one of a few schemes."""
+    return f"^(?:{'|'.join(map(re.escape, schemes))}):"
+
+
+def _url(node: Node) -> CoreSchema:
+    constraints = {"pattern": scheme_pattern(node["allowed_schemes"])} if node.get("allowed_schemes") else {}
+    return core_schema.chain_schema([formats.string(**constraints), formats.formatted("uri"), _bare(node)])
+
+
+def decimal_pattern(schema: Mapping[str, Any]) -> str:
+    """Return the pattern of decimal numbers with at most the decimal places of a core schema."""
+    places = schema.get("decimal_places")
+    if places is None:
+        return formats.DECIMAL_PATTERN
+    return r"^-?[0-9]+$" if places == 0 else rf"^-?[0-9]+(\.[0-9]{{1,{places}}})?$"
+
+
+def _lax_container(node: Node) -> Node:
+    """Accept a JSON array or object, whatever Python types the author's class requires."""
+    node.pop("strict", None)
+    if "config" in node:
+        node["config"] = without(node["config"], "strict", "coerce_numbers_to_str")
+    return node
+
+
+def _exact_container(node: Node) -> Node:
+    # It stops at the first wrong item: errors.py finds the others, within bounds.
+    return {**node, "strict": True, "fail_fast": True}
+
+
+def _tuple(node: Node) -> Node:
+    node = _lax_container(node)
+    return {**node, "fail_fast": True} if "variadic_item_index" in node else node
+
+
+def _set(node: Node) -> Any:
+    constraints = _constraints(node)
+    items = constraints.pop("items_schema", None) or core_schema.any_schema()
+    return formats.hashed(frozenset if node["type"] == "frozenset" else set, items, **constraints)
+
+
+def _field(node: Node) -> Node:
+    alias = node.get("validation_alias")
+    if is_array(alias):
+        # The published name is the first alias that is a single name.
+        paths: list[list[Any]] = [path if is_array(path) else [path] for path in alias]
+        node["validation_alias"] = next((path[0] for path in paths if len(path) == 1), alias)
+    return node
+
+
+def encoding(node: Mapping[str, Any]) -> str | None:
+    """Return the encoding of a type such as pydantic's `Base64Bytes`, "base64" or "base64url"; None for others."""
+    coder: Any = getattr(node["function"]["function"], "__self__", None)
+    if type(coder).__name__ != "EncodedBytes":
+        return None
+    name: str = coder.encoder.get_json_format()
+    return name if name in ("base64", "base64url") else None
+
+
+def _after(node: Node) -> Any:
+    coding = encoding(node)
+    if coding is not None:
+        return formats.base64_bytes(core_schema.bytes_schema(), is_url_safe=coding == "base64url")
+    # The class also reads a zone, as in "fe80::1%eth0", which is no part of an address in JSON Schema.
+    is_ipv6 = node["function"]["function"] is IPv6Address
+    return (
+        core_schema.chain_schema([formats.formatted("ipv6"), cast("CoreSchema", node)]) if is_ipv6 else node
+    )
+
+
+def _strict(node: Node) -> Any:
+    # Of a defaultdict, and before pydantic 2.14 of an OrderedDict, the strict schema expects an instance, and validates
+    # its items again.
+    is_twice = (
+        node["lax_schema"]["type"] in ("function-wrap", "function-after")
+        and node["strict_schema"]["type"] == "chain"
+    )
+    return node["lax_schema"] if is_twice else node["strict_schema"]
+
+
+def _union(node: Node) -> Any:
+    node = _lax_container(node)
+    first = formats.first_choices(choices_of(node))
+    return instead_of(node, formats.in_order([*first, node])) if first else node
+
+
+TEMPORAL = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
+"""The format of each kind of time."""
+
+_REWRITES: dict[str, Rewrite] = {
+    "int": _replaced(lambda node: formats.integer(**_constraints(node))),
+    "float": _replaced(lambda node: formats.number(**_constraints(node))),
+    "str": _replaced(lambda node: formats.string(**without(_constraints(node), "regex_engine"))),
+    "bool": _replaced(lambda node: core_schema.bool_schema(strict=True)),
+    "bytes": _replaced(lambda node: formats.base64_bytes(_bare(node))),
+    "decimal": _replaced(
+        lambda node: core_schema.chain_schema([formats.string(pattern=decimal_pattern(node)), _bare(node)])
+    ),
+    **{kind: _formatted(name) for kind, name in TEMPORAL.items()},
+    "uuid": _formatted("uuid"),
+    "url": _replaced(_url),
+    "enum": _replaced(lambda node: formats.one_of(formats.members(node["cls"]))),
+    "literal": _replaced(
+        lambda node: formats.one_of([(formats.choice_value(value), value) for value in node["expected"]])
+    ),
+    "set": _replaced(_set),
+    "frozenset": _replaced(_set),
+    "list": _exact_container,
+    "dict": _exact_container,
+    "tuple": _tuple,
+    **dict.fromkeys(("deque", "model", "dataclass", "dataclass-args", "model-fields", "typed-dict", "tagged-union",
+                     "nullable"), _lax_container),
+    "union": _union,
+    **dict.fromkeys(("model-field", "typed-dict-field", "dataclass-field"), _field),
+    "named-tuple": _replaced(lambda node: formats.array(_bare(node))),
+    "call": _replaced(lambda node: formats.array(cast("CoreSchema", node)) if is_named_tuple(node) else node),
+    "function-after": _replaced(_after),
+    # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
+    "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
+    "json-or-python": _replaced(lambda node: node["json_schema"]),
+}  # fmt: skip
+
+
+# --- Keys of mappings
+#
+# The names of a JSON object are strings, whatever Python's keys are. An `int` is written `"5"`, a `bool` `"true"`.
+
+_INTEGER = "^-?[0-9]+$"
+_NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+_KEY_SCHEMAS: dict[str, Json] = {
+    "integer": {"type": "string", "pattern": _INTEGER},
+    "number": {"type": "string", "pattern": _NUMBER},
+    "boolean": {"type": "string", "enum": ["true", "false"]},
+    "null": {"type": "string", "enum": ["None"]},
+}
+
+
+def key_schema(schema: Json) -> Json | None:
+    """Return the JSON Schema of the names that stand for values of a schema; None if some values cannot be keys."""
+    if "anyOf" in schema:
+        branches = [key_schema(branch) for branch in schema["anyOf"]]
+        known = [branch for branch in branches if branch is not None]
+        if len(known) < len(branches):
+            return None
+        return {"type": "string"} if {"type": "string"} in known else any_of(known)
+    if "enum" in schema:
+        if any(isinstance(value, (list, dict)) for value in schema["enum"]):
+            return None
+        return {"type": "string", "enum": list(dict.fromkeys(map(member_name, schema["enum"])))}
+    kind = schema.get("type", "string")
+    return schema if kind == "string" else _KEY_SCHEMAS.get(kind)
+
+
+def _converted_key(pattern: str, node: Node) -> CoreSchema:
+    convert = {**without(node, "ref", "metadata", "serialization"), "strict": False}
+    return core_schema.chain_schema([formats.string(pattern=pattern), cast("CoreSchema", convert)])
+
+
+def _key_choice(choices: Iterable[tuple[Any, Any]]) -> CoreSchema:
+    return formats.one_of([(member_name(value), result) for value, result in choices])
+
+
+def _key_union(choices: list[Any]) -> CoreSchema:
+    # Strings come last: any name is one.
+    return formats.in_order(sorted(choices, key=lambda choice: choice["type"] == "str"))
+
+
+_KEY_REWRITES: dict[str, Rewrite] = {
+    "int": partial(_converted_key, _INTEGER),
+    "float": lambda node: _converted_key(_NUMBER, {**node, "allow_inf_nan": False}),
+    "bool": lambda _: _key_choice([(True, True), (False, False)]),
+    "none": lambda _: _key_choice([(None, None)]),
+    "enum": lambda node: _key_choice(formats.members(node["cls"])),
+    "literal": lambda node: _key_choice(
+        (each.value if isinstance(each, enum.Enum) else each, each) for each in node["expected"]
+    ),
+    "union": lambda node: _key_union(choices_of(node)),
+    "nullable": lambda node: _key_union([_key_choice([(None, None)]), node["schema"]]),
+}
+"""Rewrites of nodes that are keys, in place of those in `_REWRITES`."""
+
+
+def _distinct_keys(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
+    """Return the validator of a mapping that refuses two names of the same key, and many keys of one hash."""
+
+    @cache
+    def validate_keys() -> Callable[[Any], list[Any]]:
+        return SchemaValidator(core_schema.list_schema(keys, fail_fast=True)).validate_python
+
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        if is_object(value) and len(value) > formats.MAX_COLLISIONS:
+            with suppress(ValidationError):  # raised again below, with its place
+                formats.check_hashes(validate_keys()(list(value)))
+        result = validate(value)
+        if len(result) < len(value):
+            names: dict[Any, str] = {}
+            for name, key in zip(value, validate_keys()(list(value)), strict=True):
+                other = names.setdefault(key, name)
+                if other is not name:
+                    raise ValueError(
+                        f"the keys {shown(other)} and {shown(name)} are the same value; send one of them"
+                    )
+        return result
+
+    return core_schema.no_info_wrap_validator_function(check, mapping)
+
+
+# --- Core schemas of JSON Schemas, for the keywords that this package writes
+
+
+def validator_of(schema: Json) -> SchemaValidator:
+    """Return the validator of a JSON Schema with the keywords that this package writes."""
+    return SchemaValidator(core_of(schema))
+
+
+def core_of(schema: Json) -> CoreSchema:
+    """Return the core schema of a JSON Schema with the keywords that this package writes."""
+    core = _core(schema)
+    if definitions := schema.get("$defs"):
+        named: list[Any] = [{**_core(inner), "ref": f"#/$defs/{name}"} for name, inner in definitions.items()]
+        core = bounded(core_schema.definitions_schema(core, named))
+    return core
+
+
+def _core(schema: Json) -> CoreSchema:
+    if "$ref" in schema:
+        return core_schema.definition_reference_schema(schema["$ref"])
+    if "allOf" in schema:
+        return core_schema.chain_schema([_core(part) for part in schema["allOf"]])
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return formats.in_order([_core(part) for part in schema[keyword]])
+    if "const" in schema or "enum" in schema:
+        return formats.one_of([(choice, choice) for choice in schema.get("enum", [schema.get("const")])])
+    kind = schema.get("type")
+    if is_array(kind):
+        return formats.in_order([_core({**schema, "type": each}) for each in kind])
+    constraints = {
+        name: schema[key] for name, key in formats.CONSTRAINTS.get(kind, {}).items() if key in schema
+    }
+    return _KINDS[kind](schema, constraints)
+
+
+def _string(schema: Json, constraints: Json) -> CoreSchema:
+    # A constraint of any kind makes the validator look at the characters, and find lone surrogates.
+    text = formats.string(**{"min_length": 0, **constraints})
+    if schema.get("format") in formats.FORMATS:
+        return core_schema.chain_schema([text, formats.formatted(schema["format"])])
+    if schema.get("contentEncoding") == "base64":
+        return core_schema.chain_schema([text, formats.base64_bytes(core_schema.any_schema())])
+    return text
+
+
+def _array(schema: Json, constraints: Json) -> CoreSchema:
+    core: CoreSchema
+    if (prefix := schema.get("prefixItems")) is None:
+        items = _core(schema.get("items", {}))
+        core = core_schema.list_schema(items, strict=True, fail_fast=True, **constraints)
+    else:
+        # A tuple of this package has as many items as types, but for those with a default at its end.
+        each = [_core(item) for item in prefix]
+        lengths = range(schema.get("minItems", 0), len(each) + 1)
+        core = formats.array(
+            formats.in_order([core_schema.tuple_schema(each[:length]) for length in lengths])
+        )
+    return formats.unique(core) if schema.get("uniqueItems") else core
+
+
+def _object(schema: Json, constraints: Json) -> CoreSchema:
+    properties: Json = schema.get("properties", {})
+    additional = schema.get("additionalProperties", True)
+    extras = _core(additional) if is_object(additional) else None
+    if not properties and additional is not False:
+        # Constraints of any kind as in _string: keys have characters too.
+        keys = _core({"type": "string", **schema.get("propertyNames", {})})
+        items = extras or core_schema.any_schema()
+        return cast("CoreSchema", {**formats.mapping(keys, items), **constraints})
+    required = set(schema.get("required", ()))
+    fields = {
+        name: core_schema.typed_dict_field(_core(inner), required=name in required)
+        for name, inner in properties.items()
+    }
+    behavior: Literal["forbid", "allow"] = "forbid" if additional is False else "allow"
+    return core_schema.typed_dict_schema(fields, extras_schema=extras, extra_behavior=behavior)
+
+
+_KINDS: dict[str | None, Callable[[Json, Json], CoreSchema]] = {
+    None: lambda _, __: core_schema.any_schema(),
+    "integer": lambda _, constraints: formats.integer(**constraints),
+    "number": lambda _, constraints: formats.number(**constraints),
+    "string": _string,
+    "boolean": lambda _, __: core_schema.bool_schema(strict=True),
+    "null": lambda _, __: core_schema.none_schema(),
+    "array": _array,
+    "object": _object,
+}

@@ -1,0 +1,366 @@
+"""Forms that ask a user for a value of a type (client/elicitation, "Form Mode Elicitation Requests")."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic_core import ValidationError
+from typing_extensions import is_typeddict
+
+from .._utils.core_schema import validator
+from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from ..content.blocks import path
+from ..content.convert import check_sendable
+from ..content.third_party import is_struct
+from ..protocol.jsonrpc import is_array, is_object, without
+from ..protocol.types import Json
+from .arguments import Arguments, from_validator
+from .errors import expected, fits_alone, problems
+from .form_fields import FORMS, Field, UnsupportedFieldError
+from .json_schema import inlined, target
+from .signature import Parameter, empty, key_parameters, parameter
+from .types import describe
+
+
+class UnsupportedFormError(ValueError):
+    """A protocol version cannot express a form.
+
+    Args:
+        why: Reason and remedy, for the author.
+        lack: Missing capability, for the user.
+    """
+
+    def __init__(self, why: str, lack: str) -> None:
+        super().__init__(why)
+        self.lack = lack
+
+
+class _Source(NamedTuple):
+    """A type as the source of a form.
+
+    Args:
+        name: Name of the type, for messages; empty for a JSON Schema.
+        schema: Its JSON Schema, an object.
+        annotations: The types of its fields with their metadata, as far as they are known.
+        convert: Makes the value of a content; raises ArgumentsError or ValueError.
+        has_fields: Whether the author wrote the fields, so that messages name them.
+    """
+
+    name: str
+    schema: Json
+    annotations: Mapping[str, Sequence[Any]]
+    convert: Callable[[Json], Any]
+    has_fields: bool = True
+
+    def place(self, field: str) -> str:
+        """Return a field as messages name it."""
+        if not self.has_fields:
+            return self.name
+        return f"{self.name}: the field {field!r}" if self.name else f"the field {field!r}"
+
+
+class Form:
+    """A form; `Form.of` makes one."""
+
+    def __init__(self, source: _Source) -> None:
+        schema = source.schema
+        required: list[str] = schema.get("required", [])
+        self._source = source
+        self._fields = {
+            name: Field.of(source.place(name), inner, source.annotations.get(name, ()))
+            for name, inner in schema.get("properties", {}).items()
+        }
+        self._required = [name for name in required if not self._fields[name].may_be_null]
+        # Values that Python needs and a user may leave out.
+        self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
+        self._expected = self._object({name: field.schema for name, field in self._fields.items()})
+        self._schemas = {
+            revision: self._render(revision, f"protocol version {revision}") for revision in FORMS
+        }
+        if not any(map(is_object, self._schemas.values())):
+            raise RegistrationError(str(self._render(max(FORMS), "a form")))
+
+    @classmethod
+    def of(cls, annotation: Any) -> Form:
+        """Return the form for a value of a type.
+
+        Args:
+            annotation: A pydantic model, dataclass, TypedDict, NamedTuple or class of attrs or msgspec, with the
+                fields of the form; or the type of a single value (str, int, float, bool, date, datetime, a `Literal`
+                or Enum of strings, a list of one of these two), which is sent as `{"value": ...}`. A field that may be
+                None or has a default is optional. A choice has the `label` of its Enum's members, or the titles in
+                `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`. Or a JSON Schema of an object
+                with such fields; its value is a dict, with defaults for omitted fields.
+
+        Raises:
+            RegistrationError: No form can request it. The message has the field and the remedy.
+            UnresolvedHint: A type hint needs a name that is not defined yet.
+        """
+        if is_object(annotation):
+            return Form(_explicit(annotation))
+        _refuse_values(annotation)
+        if get_origin(annotation) is Annotated and _is_structure(annotation.__origin__):
+            annotation = annotation.__origin__
+        if isinstance(annotation, type) and get_origin(annotation) is None:
+            return _of_class(annotation)
+        return Form(_source(annotation))
+
+    def schema(self, revision: str) -> Json:
+        """Return the `requestedSchema` for a protocol version; do not change it.
+
+        Args:
+            revision: Protocol version of the client.
+
+        Raises:
+            UnsupportedFormError: The version cannot express it. The message has the field and the remedy.
+            ValueError: The version has no forms.
+        """
+        if revision not in self._schemas:
+            first = min(FORMS)
+            raise ValueError(f"protocol version {revision} has no elicitation by form; {first} introduced it")
+        schema = self._schemas[revision]
+        if isinstance(schema, UnsupportedFormError):
+            raise schema.with_traceback(None)
+        return schema
+
+    def read(self, content: Any) -> Any:
+        """Return the value of an accepted form.
+
+        Fields that the form does not have are ignored. Null is no answer where None is one; nor is an empty string for
+        a field that may be left out and does not take one.
+
+        Args:
+            content: The `content` of an `ElicitResult`, a JSON value.
+
+        Raises:
+            ArgumentsError: It does not fit the form, or the type's own checks refuse it.
+        """
+        try:
+            return self._read(content)
+        except ArgumentsError as error:
+            # Hosts send empty strings for empty inputs.
+            wrong = {problem.field for problem in error.problems}
+            answers: Json = content if is_object(content) else {}
+            optional = self._fields.keys() - self._required
+            blank = [
+                name
+                for name in answers
+                if answers[name] == "" and name in optional and path((name,)) in wrong
+            ]
+            if not blank:
+                raise
+            return self.read(without(content, *blank))
+
+    def _read(self, content: Any) -> Any:
+        answers = content
+        if is_object(content):
+            nullable = {name for name, field in self._fields.items() if field.may_be_null}
+            answers = {
+                name: value for name, value in content.items() if value is not None or name not in nullable
+            }
+        if found := problems(self._expected, answers):
+            raise ArgumentsError(found)
+        try:
+            return self._source.convert({**self._unanswered, **content})
+        except ValidationError as error:
+            raise ArgumentsError(from_validator(error, content, self._expected)) from None
+        except ValueError as error:
+            raise ArgumentsError([Problem("", str(error))]) from error
+
+    def _object(self, properties: Json) -> Json:
+        required = {"required": self._required} if self._required else {}
+        return {"type": "object", "properties": properties, **required}
+
+    def _render(self, revision: str, subject: str) -> Json | UnsupportedFormError:
+        """Return the schema of a revision, or the reason why it has none."""
+        properties: Json = {}
+        for name, field in self._fields.items():
+            try:
+                properties[name] = field.render(revision)
+            except UnsupportedFieldError as error:
+                why = f"{self._source.place(name)} is not possible: {subject} has no {error}"
+                return UnsupportedFormError(why, f"{subject} has no {error.what}")
+        return self._object(properties)
+
+
+@functools.lru_cache(maxsize=256)
+def _of_class(cls: type) -> Form:
+    # Only forms of classes are cached: equal `Literal`s may have their choices in different orders.
+    return Form(_source(cls))
+
+
+# --- Types
+
+_HINT_MODULES = {"types", "typing", "typing_extensions"}
+_VALUE = "value"
+"""The only field of a form for a single value."""
+
+
+def _refuse_values(annotation: Any) -> None:
+    """Refuse values that are no type hints, such as instances, and a class that may be None."""
+    is_hint = isinstance(annotation, (type, str)) or type(annotation).__module__ in _HINT_MODULES
+    if annotation is not None and not is_hint:
+        raise RegistrationError(
+            f"a form needs a type, such as a dataclass or a pydantic model, got {annotation!r}"
+        )
+    if type(None) in get_args(annotation) and any(_is_structure(part) for part in get_args(annotation)):
+        name = str(annotation).replace("typing.", "")
+        raise RegistrationError(
+            f"{name} is an object, and a form cannot nest objects; remove `None`: an `ElicitationResult` that was "
+            "not accepted has no value"
+        )
+
+
+def _is_pydantic(annotation: object) -> bool:
+    """Return whether an object is a pydantic model or dataclass with fields."""
+    return hasattr(annotation, "__pydantic_validator__") and not getattr(
+        annotation, "__pydantic_root_model__", False
+    )
+
+
+def _is_structure(annotation: object) -> bool:
+    is_data = isinstance(annotation, type) and (
+        hasattr(annotation, "__dataclass_fields__") or hasattr(annotation, "_asdict")
+    )
+    return is_data or is_typeddict(annotation) or _is_pydantic(annotation) or is_struct(annotation)
+
+
+def _source(annotation: Any) -> _Source:
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+    if not _is_structure(annotation):
+        return _of_parameters(name, [parameter(_VALUE, annotation)], itemgetter(_VALUE), has_fields=False)
+    if _is_pydantic(annotation) or is_struct(annotation):
+        return _of_model(annotation, name)
+    try:
+        if is_typeddict(annotation):
+            return _of_parameters(name, key_parameters(annotation), lambda values: values)
+        hints = typing.get_type_hints(annotation, include_extras=True)
+    except NameError as error:
+        raise UnresolvedHint(
+            f"{name}: the type hint {error.name!r} is not defined; define it in the module of the class, "
+            "not inside a function, and import it outside `if TYPE_CHECKING`"
+        ) from error
+    arguments = [
+        _argument(annotation, written, hints.get(written.name, empty))
+        for written in inspect.signature(annotation).parameters.values()
+    ]
+    return _of_parameters(name, arguments, lambda values: annotation(**values))
+
+
+def _argument(cls: Any, written: inspect.Parameter, hint: Any) -> Parameter:
+    from dataclasses import MISSING, InitVar
+
+    if isinstance(hint, InitVar):
+        hint = typing.cast("Any", hint).type
+    field = getattr(cls, "__dataclass_fields__", {}).get(written.name)
+    if field is not None and field.default_factory is not MISSING:
+        return parameter(written.name, hint, may_be_omitted=True)
+    return parameter(written.name, hint, written.default)
+
+
+def _of_parameters(
+    name: str, parameters: Sequence[Parameter], build: Callable[[Json], Any], *, has_fields: bool = True
+) -> _Source:
+    arguments = Arguments.of_parameters(name, parameters, drops_unknown=True)
+    annotations = {each.name: (each.annotation,) for each in parameters}
+    return _Source(
+        name, arguments.schema, annotations, lambda content: build(arguments.validate(content)), has_fields
+    )
+
+
+def _of_model(cls: Any, name: str) -> _Source:
+    described = describe(cls)
+    schema = described.schema
+    check_sendable("", "schema", schema)
+    if "$ref" in schema:  # a class that contains itself
+        schema = target(schema, {"$defs": described.definitions})
+    validate = validator(described.core).validate_python
+    annotations: dict[str, Sequence[Any]]
+    if is_struct(cls):
+        from .fields import struct_hints
+
+        annotations = {field: (hint,) for field, hint in struct_hints(cls).items()}
+    else:
+        annotations = {}
+        for own, field in cls.__pydantic_fields__.items():
+            aliases: list[Any] = getattr(field.validation_alias, "choices", [field.validation_alias])
+            published = next((alias for alias in aliases if isinstance(alias, str)), own)
+            annotations[published] = (field.annotation, *field.metadata)
+    return _Source(name, schema, annotations, lambda content: validate(content, by_alias=True, by_name=False))
+
+
+# --- JSON Schemas of the author: an object of flat fields (client/elicitation, "Requested Schema")
+
+_ROOT = frozenset({"type", "properties", "required"})
+_DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "title", "description", "additionalProperties"})
+"""Keywords that generators of schemas write and forms do not have."""
+_RULES: dict[str, Json] = {
+    keyword: rule
+    for rule, keywords in (
+        ({"type": "string"}, ("title", "description", "format")),
+        ({"type": "integer", "minimum": 0}, ("minLength", "maxLength", "minItems", "maxItems")),
+        ({"type": "number"}, ("minimum", "maximum")),
+        ({"type": "array"}, ("enum", "oneOf", "anyOf", "enumNames")),
+    )
+    for keyword in keywords
+}
+"""The schema of each keyword's value."""
+
+
+def _explicit(schema: Json) -> _Source:
+    """Return the form of a JSON Schema.
+
+    Raises:
+        RegistrationError: It is not the schema of a form. The message has the place and the remedy.
+    """
+    check_sendable("", "form", schema)
+    if schema.get("type") != "object" or not is_object(schema.get("properties")):
+        raise RegistrationError(
+            'the JSON Schema of a form must have {"type": "object", "properties": {...}}; for another '
+            "type, pass the type"
+        )
+    if strange := sorted(schema.keys() - _ROOT - _DROPPED):
+        raise RegistrationError(f"a form does not support `{strange[0]}`; remove it")
+    schema = inlined(schema)
+    properties: Json = schema["properties"]
+    for name, field in properties.items():
+        _check_field(f"the field {name!r}", field)
+    required = schema.get("required", [])
+    if not is_array(required) or not all(isinstance(name, str) for name in required):
+        raise RegistrationError("`required` must be an array of field names")
+    if unknown := [name for name in required if name not in properties]:
+        raise RegistrationError(
+            f"`required` contains {unknown[0]!r}, which is not a field; add it to `properties`, or remove it"
+        )
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+
+    def convert(content: Json) -> Json:
+        answers = {**defaults, **content}
+        return {name: answers[name] for name in properties if name in answers}
+
+    return _Source("", {key: value for key, value in schema.items() if key in _ROOT}, {}, convert)
+
+
+def _check_field(where: str, field: Any) -> None:
+    if not is_object(field):
+        raise RegistrationError(f"{where} is not a JSON Schema; write it as a dict")
+    for keyword, value in field.items():
+        rule = _RULES.get(keyword)
+        if rule is not None and not fits_alone(rule, value):
+            raise RegistrationError(f"{where}: `{keyword}` must be {expected(rule, {})}, got {value!r}")
+        if keyword == "pattern":
+            try:
+                re.compile(value)
+            except (re.error, TypeError):
+                raise RegistrationError(
+                    f"{where}: `pattern` must be a regular expression, got {value!r}"
+                ) from None
+        if keyword in ("oneOf", "anyOf", "items"):
+            for part in value if is_array(value) else [value]:
+                _check_field(where, part)

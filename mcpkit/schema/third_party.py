@@ -1,0 +1,406 @@
+"""Classes that neither JSON nor pydantic knows: of numpy, pandas, polars, attrs, msgspec, and some of Python's own.
+
+The counterpart of content/third_party.py, which makes JSON of a value. Here too no library is imported: classes are
+found in `sys.modules`, or known by their names.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
+
+import typing_extensions
+from pydantic_core import CoreSchema, core_schema
+
+from .._utils.core_schema import copied
+from .._utils.exceptions import RegistrationError
+from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.types import Json
+from . import formats
+from .core_schema import core_of
+from .fields import hints_of
+from .json_schema import Described, JsonType, any_of, is_incoming, json_types
+from .signature import last_text
+
+_Convert = Callable[[Any], Any]
+_Form = tuple[Json, _Convert]
+"""The schema of data, and the function that converts data that fit it."""
+
+# Subscribed with what is only known at run time, which no type checker follows.
+_ANNOTATED: Any = Annotated
+_LIST: Any = list
+_LITERAL: Any = Literal
+_TUPLE: Any = tuple
+_UNION: Any = Union
+
+# --- Annotations
+
+_ITERATORS = frozenset({collections.abc.Iterator, collections.abc.Generator})
+_ASYNCHRONOUS = frozenset(
+    {collections.abc.AsyncIterator, collections.abc.AsyncGenerator, collections.abc.AsyncIterable}
+)
+_EMPTY: dict[Any, Any] = {}
+_PAIRS = frozenset({collections.abc.ItemsView, type(_EMPTY.items())})
+_VIEWS = frozenset({
+    collections.abc.Iterable, collections.abc.Reversible, collections.abc.KeysView, collections.abc.ValuesView,
+    type(_EMPTY.keys()), type(_EMPTY.values())
+})  # fmt: skip
+_LITERAL_STRINGS = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
+
+ANNOTATION = "mcpkit"
+TEXT = "mcpkit_text"
+"""Keys of the metadata of a core schema: the annotation of a class, and a text of `Annotated`."""
+
+
+class _Marked(NamedTuple):
+    """Adds metadata to the core schema of a type, in `Annotated`; `Field` would change a class in all places."""
+
+    key: str
+    value: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Return the core schema with the metadata."""
+        if self.key == ANNOTATION:
+            inner: Any = core_schema.is_instance_schema(get_origin(self.value))
+        else:
+            inner = handler(source)
+        return cast("CoreSchema", {**inner, "metadata": {**inner.get("metadata", {}), self.key: self.value}})
+
+
+class _Iterated(NamedTuple):
+    """Marks a list that the function receives as an iterator."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Return the core schema that makes an iterator of the list."""
+        inner = handler(source)
+        return core_schema.no_info_after_validator_function(iter, inner) if is_incoming() else inner
+
+
+def supported(annotation: Any) -> Any:
+    """Return an annotation that pydantic supports, in place of `NDArray[T]`, `Iterator[T]` or `LiteralString`.
+
+    Raises:
+        RegistrationError: It is an async iterable, which cannot be an argument.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if not arguments or origin is Literal:
+        return str if annotation in _LITERAL_STRINGS else annotation
+    annotation = _unaliased(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is not collections.abc.Iterable and (found := _iterated(origin, arguments)):
+        item, is_iterator = found
+        items = _LIST[supported(item)]
+        return _ANNOTATED[items, _Iterated()] if is_iterator else items
+    if isinstance(origin, type) and origin.__module__ == "numpy":
+        return _ANNOTATED[origin, _Marked(ANNOTATION, annotation)]
+    inner, metadata = arguments, tuple[Any, ...]()
+    if origin is Annotated:
+        inner, metadata = arguments[:1], annotation.__metadata__
+    texts = [item if (text := last_text([item])) is None else _Marked(TEXT, text) for item in metadata]
+    parts = (*map(supported, inner), *texts)
+    if all(new is old for new, old in zip(parts, (*inner, *metadata), strict=True)):
+        return annotation
+    if hasattr(annotation, "copy_with") and origin is not Annotated:
+        return annotation.copy_with(parts)
+    subscribed = cast("Any", Union if origin is UnionType else origin)
+    return subscribed[parts]
+
+
+def _unaliased(annotation: Any) -> Any:
+    """Return the type of an alias of numpy with arguments in brackets, such as `NDArray[T]`; others unchanged."""
+    alias = get_origin(annotation)
+    if alias is None or isinstance(alias, type) or not getattr(alias, "__module__", "").startswith("numpy."):
+        return annotation
+    return alias.__value__[get_args(annotation)]
+
+
+def _iterated(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | None:
+    """Return the type of the items of an iterable, and whether it is an iterator; None for other types."""
+    if origin in _ASYNCHRONOUS and is_incoming():
+        raise RegistrationError("an async iterable cannot be an argument; use a list")
+    if origin in _PAIRS:
+        return (_TUPLE[arguments] if arguments else list), False
+    if origin not in _ITERATORS | _ASYNCHRONOUS | _VIEWS:
+        return None
+    return (arguments[0] if arguments else Any), origin in _ITERATORS
+
+
+# --- Nodes of core schemas
+
+
+def described_node(node: Any, describe: Callable[[Any], Described]) -> Described | None:
+    """Return schema and validator of a node of a core schema of pydantic; None to use those of pydantic.
+
+    Args:
+        node: It is of a class that pydantic does not know, or describes otherwise.
+        describe: Returns the same for a type.
+
+    Raises:
+        RegistrationError: JSON has no form for the class.
+    """
+    annotation = _class_of(node)
+    if annotation is collections.abc.Hashable:  # a key or an item of pandas; any value
+        return Described({}, core_schema.any_schema())
+    origin = get_origin(annotation) or annotation
+    if not isinstance(origin, type):
+        return None
+    if (own := json_types.get(origin)) is not None:
+        return of_json_type(own)
+    if (found := _iterated(origin, get_args(annotation))) is not None:
+        items = describe(found[0])
+        schema = {"type": "array", "items": items.schema}
+        form = Described(schema, core_schema.list_schema(items.core, strict=True))
+        return _converted(form, iter if found[1] else list)
+    package = origin.__module__.partition(".")[0]
+    if package == "numpy":
+        return _numpy(origin, get_args(annotation))
+    known = _FORMS.get((package, origin.__qualname__))
+    return None if known is None else _of_schema(*known(origin))
+
+
+def _class_of(node: Any) -> Any:
+    """Return the annotation of a class that pydantic does not know; None for other nodes."""
+    kind = node.get("type")
+    if kind == "is-instance":
+        return node.get("metadata", {}).get(ANNOTATION, node["cls"])
+    if kind == "lax-or-strict":  # of a Fraction, before pydantic 2.14
+        function = node["lax_schema"].get("function")
+        name = getattr(is_object(function) and function.get("function"), "__name__", "")
+        return Fraction if name == "fraction_validator" else None
+    return Fraction if kind == "fraction" else None
+
+
+def of_json_type(own: JsonType) -> Described:
+    """Return schema and validator of a class with a registered JSON form."""
+    if own.decode is None and is_incoming():
+        raise RegistrationError(
+            f"{own.cls.__qualname__} is for results only; pass decode= to its json_type to use it for arguments"
+        )
+
+    def refuse(_: Any) -> Any:
+        raise ValueError(
+            "values of this type are for results only; pass decode= to its json_type to use it for arguments"
+        )
+
+    return _converted(own.form(), own.decode or refuse)
+
+
+def _converted(form: Described, convert: _Convert) -> Described:
+    def checked(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+
+    core = core_schema.no_info_after_validator_function(checked, form.core)
+    return Described(form.schema, core, definitions=form.definitions)
+
+
+def _of_schema(schema: Json, convert: _Convert) -> Described:
+    return _converted(Described(schema, core_of(schema)), convert)
+
+
+def restored(core: Any) -> Any:
+    """Return a core schema with the type arguments of numpy's classes in fields, which pydantic drops."""
+    return _restored(core, {}, {}) if "numpy" in sys.modules else core
+
+
+_Aliases = Mapping[Any, Any]
+"""Annotations with type arguments, by class."""
+
+
+def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> Any:
+    if not is_object(core):
+        return copied(core, lambda inner: _restored(inner, fields, aliases))
+    kind = core.get("type")
+    if kind == "is-instance" and core["cls"] in aliases:
+        return {**core, "metadata": {**core.get("metadata", {}), ANNOTATION: aliases[core["cls"]]}}
+    if kind in ("model", "dataclass", "typed-dict", "named-tuple"):
+        fields = _aliases_of(core.get("cls"))
+    elif kind == "call":  # a NamedTuple before pydantic 2.14
+        fields = _aliases_of(core["function"])
+    elif isinstance(core.get("name"), str) and "schema" in core:
+        aliases = fields.get(core["name"], {})
+    if kind in ("model-fields", "typed-dict"):
+        inner: Any = {
+            name: _restored(field, {}, fields.get(name, {})) for name, field in core["fields"].items()
+        }
+        return {**core, "fields": inner}
+    return copied(core, lambda inner: _restored(inner, fields, aliases), ("metadata", "config", "cls"))
+
+
+def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:
+    def of_numpy(hint: Any) -> Iterator[Any]:
+        hint = _unaliased(hint)
+        origin = get_origin(hint)
+        if isinstance(origin, type) and origin.__module__ == "numpy":
+            yield hint
+        else:
+            for part in get_args(hint):
+                yield from of_numpy(part)
+
+    try:
+        hints = hints_of(cls)
+    except (NameError, TypeError):  # pydantic has found the names elsewhere
+        return {}
+    return {name: {get_origin(part): part for part in of_numpy(hint)} for name, hint in hints.items()}
+
+
+# --- Classes by name
+
+_OBJECT: Json = {"type": "object", "additionalProperties": True}
+_ARRAY: Json = {"type": "array", "items": {}}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64"}
+_DURATION = re.compile(
+    r"(-?)P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
+)
+
+
+def _nanoseconds(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            "expected an ISO 8601 duration of days, hours, minutes and seconds such as P1DT2H30M"
+        )
+    sign, *parts, fraction = match.groups()
+    days, hours, minutes, seconds = (int(part or 0) for part in parts)
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    nanoseconds = total * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    return -nanoseconds if sign else nanoseconds
+
+
+def _duration(cls: Any) -> _Form:
+    return {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
+
+
+def _range(numbers: list[int]) -> range:
+    if len(numbers) < 2:
+        return range(numbers[0], numbers[0] + 1) if numbers else range(0)
+    step = numbers[1] - numbers[0]
+    if step:
+        found = range(numbers[0], numbers[-1] + (1 if step > 0 else -1), step)
+        if list(found) == numbers:
+            return found
+    raise ValueError("expected integers with a constant step")
+
+
+_FORMS: dict[tuple[str, str], Callable[[Any], _Form]] = {
+    # (package, class): the form of such an annotation
+    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": formats.FRACTION}, cls),
+    ("builtins", "bytearray"): lambda cls: (_BASE64, cls),
+    ("builtins", "memoryview"): lambda cls: (_BASE64, cls),
+    ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range),
+    ("types", "SimpleNamespace"): lambda cls: (_OBJECT, lambda members: cls(**members)),
+    ("collections", "defaultdict"): lambda cls: (_OBJECT, partial(cls, None)),
+    ("pandas", "Timestamp"): lambda cls: (formats.format_schema("date-time"), cls),
+    ("pandas", "Timedelta"): _duration,
+    **{(package, name): lambda cls: (_ARRAY, cls)
+       for package, name in (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"))},
+    **{(package, "DataFrame"): lambda cls: ({"type": "array", "items": _OBJECT}, cls)
+       for package in ("pandas", "polars")},
+}  # fmt: skip
+
+
+# --- numpy
+
+_MAX_DIMENSIONS = 2
+"""Number of dimensions in the schema of an array without a declared number of dimensions."""
+_EXACT = {
+    **dict.fromkeys(("integer", "signedinteger"), "int64"),
+    **dict.fromkeys(("number", "inexact", "floating"), "float64"),
+    "unsignedinteger": "uint64",
+}
+"""The classes of values for abstract classes in annotations."""
+
+
+def _numpy(cls: Any, arguments: tuple[Any, ...]) -> Described | None:
+    numpy: Any = sys.modules["numpy"]
+    if cls is numpy.ndarray:
+        shape, dtype = arguments or (Any, Any)
+        return _numpy_array(numpy, shape, next(iter(get_args(dtype)), Any))
+    if not issubclass(cls, numpy.generic):
+        return None
+    return _of_schema(*_numpy_scalar(getattr(numpy, _EXACT.get(cls.__name__, ""), cls)))
+
+
+def _numpy_array(numpy: Any, shape: Any, scalar: Any) -> Described:
+    if scalar in (Any, numpy.generic, numpy.object_) or not isinstance(scalar, type):
+        return _of_schema(_ARRAY, numpy.array)
+    scalar = getattr(numpy, _EXACT.get(scalar.__name__, ""), scalar)
+    is_float = issubclass(scalar, numpy.floating)
+    item, convert_item = _numpy_scalar(scalar)
+    if is_float:
+        item = any_of([item, {"type": "null"}])  # NaN
+    # Values that numpy does not read itself are converted one by one.
+    is_read = not issubclass(scalar, (numpy.timedelta64, numpy.bytes_))
+
+    def each(value: Any) -> Any:
+        return [each(inner) for inner in value] if is_array(value) else convert_item(value)
+
+    def convert(value: Any) -> Any:
+        return numpy.array(value if is_read else each(value), scalar)
+
+    checked = _finite(numpy, convert) if is_float else convert
+    sizes = get_args(shape)
+    if sizes and Ellipsis not in sizes:
+        for _ in sizes:
+            item = {"type": "array", "items": item}
+        return _of_schema(item, checked)
+    schema = _ARRAY
+    for _ in range(_MAX_DIMENSIONS):
+        schema = {"type": "array", "items": any_of([item, schema])}
+    return _of_schema(schema, checked)
+
+
+def _finite(numpy: Any, make: _Convert) -> _Convert:
+    """Return a function that refuses numbers beyond the range of a kind of float: JSON has no infinity."""
+
+    def convert(value: Any) -> Any:
+        with numpy.errstate(over="ignore"):
+            made = make(value)
+        if numpy.isinf(made).any():
+            raise ValueError(f"expected a number within the range of {made.dtype}")
+        return made
+
+    return convert
+
+
+def _numpy_scalar(cls: Any) -> _Form:
+    """Return the form of a number, text or time of numpy."""
+    for base in cls.__mro__:
+        if base.__name__ in _NUMPY:
+            return _NUMPY[base.__name__](cls)
+    raise RegistrationError(f"{cls.__name__} of numpy cannot be converted to JSON; use another type")
+
+
+def _numpy_integer(cls: Any) -> _Form:
+    if cls(0).itemsize >= 8:  # beyond the integers that readers of JSON hold exactly
+        return {"type": "integer"}, cls
+    limits = sys.modules["numpy"].iinfo(cls)
+    return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, cls
+
+
+def _numpy_moment(cls: Any) -> _Form:
+    # datetime64 reads a date, or a date and time without offset.
+    branches: list[Json] = formats.format_schema("date-time").get("anyOf", [])
+    local = [branch for branch in branches if "format" not in branch]
+    return any_of([formats.format_schema("date"), *local]), cls
+
+
+_NUMPY: dict[str, Callable[[Any], _Form]] = {
+    # numpy's class, or a base class of it; derived classes first
+    "timedelta64": _duration,  # an integer in numpy
+    "integer": _numpy_integer,
+    "floating": lambda cls: ({"type": "number"}, _finite(sys.modules["numpy"], cls)),
+    **dict.fromkeys(("bool", "bool_"), lambda cls: ({"type": "boolean"}, cls)),
+    "str_": lambda cls: ({"type": "string"}, cls),
+    "bytes_": lambda cls: (_BASE64, cls),
+    "datetime64": _numpy_moment,
+}
