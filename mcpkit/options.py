@@ -1,6 +1,6 @@
 """Options of a server in groups: limits, timeouts, HTTP, and options that few servers change."""
 
-# No `from __future__ import annotations`: compiled hints would cost each start.
+from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Options:
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, *_: object, **options: object) -> "Options":
+        def __new__(cls, *_: object, **options: object) -> Options:
             """Refuse options that the group does not have."""
             known = cls.__dataclass_fields__
             for name in options:
@@ -144,7 +144,7 @@ class Timeouts(Options):
             )
 
     @classmethod
-    def of(cls, value: "Timeouts | float | None") -> "Timeouts":
+    def of(cls, value: Timeouts | float | None) -> Timeouts:
         """Return the value of the option `timeouts=`, where a number is the time limit of calls."""
         return value if isinstance(value, Timeouts) else Timeouts(call=value)
 

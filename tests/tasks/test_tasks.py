@@ -13,6 +13,8 @@ import pytest
 
 from mcpkit import Context, Principal, ProtocolError, Scope, Server, Task, TaskOptions, ToolError
 from mcpkit.storage import Memory
+from mcpkit.storage.keys import Keys
+from mcpkit.tasks.store import is_task_id, new_task_id
 from mcpkit.testing import TestClient, connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
@@ -188,6 +190,13 @@ async def test_idempotency_key_creates_one_task(lab: Lab) -> None:
         for wrong in ("", 5, "x" * 201):
             with pytest.raises(ProtocolError, match="idempotencyKey"):
                 await begin(client, "quick", {"label": "a"}, _meta={"mcpkit/idempotencyKey": wrong})
+
+
+def test_task_id_is_no_option_of_a_command() -> None:
+    keys = Keys("a secret of sixteen and more", "lab")
+    ids = [new_task_id(keys, "ada") for _ in range(1000)]
+    assert [each for each in ids if each.startswith("-")] == []
+    assert all(is_task_id(keys, "ada", each) and not is_task_id(keys, "bob", each) for each in ids)
 
 
 async def test_open_tasks_are_limited_per_owner_and_in_total() -> None:
