@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 else:
     from ._utils.package import late_names
 
-    # A client needs no server, and each module costs every start.
+    # Imported on first use, since each module adds to the time of every start, and a client needs no server.
     __getattr__ = late_names(
         globals(),
         {

@@ -14,9 +14,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Arguments after the name of the program; None for those of this process.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    is_completing = "_MCPKIT_COMPLETE" in os.environ  # a shell asks, in the environment
+    is_completing = "_MCPKIT_COMPLETE" in os.environ  # set by a shell
     if words in ([], ["--help"], ["-h"]) and not is_completing:
-        # Without what parses command lines, which takes longer than all else.
+        # The parser of command lines is not imported for this, as that takes longer than all else.
         from .cli.commands import overview
 
         print(overview())

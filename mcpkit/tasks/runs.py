@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .._utils.exceptions import INTERNAL_ERROR, BusyError, OutputError
-from ..components.tool import Tool
+from .._utils.errors import BusyError, OutputError
+from ..components.tools import Tool
 from ..execution.coroutines import see_through
 from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome
@@ -119,7 +119,7 @@ class TaskRuns:
             )
         except TooLargeError as error:
             with suppress(LostError):
-                await writer.fail(INTERNAL_ERROR, f"The task failed: {error}")
+                await writer.fail(f"The task failed: {error}")
         finally:
             # Another run is there if the lease was lost, and the task was taken here again.
             if self._running.get(record.id) is run:
@@ -323,9 +323,9 @@ class _Run:
         def end(record: TaskRecord) -> None:
             channel.store_progress(record)
             if "error" in response:
-                record.fail(response["error"], self.writer.now())
+                record.fail(response["error"])
             else:
-                record.end("completed", self.writer.now())
+                record.end("completed")
                 record.message = None
                 record.result = response["result"]
 
@@ -337,7 +337,7 @@ class _Run:
                     await self.writer.write(end)
             except TooLargeError as error:
                 result = tool_error(call, OutputError(str(error)))
-                await self.writer.fail(INTERNAL_ERROR, result["content"][0]["text"])
+                await self.writer.fail(result["content"][0]["text"])
 
         # No other process knows the outcome, so it is written even if this run is cancelled meanwhile.
         writing = asyncio.get_running_loop().create_task(write())
@@ -363,7 +363,7 @@ class _Run:
 
 async def _give_up(writer: TaskWriter, reason: str) -> None:
     """End a task as failed, without a result of its function."""
-    await writer.fail(INTERNAL_ERROR, reason)
+    await writer.fail(reason)
     # The log does not contain the id of the task, which is enough to read the task of an anonymous client.
     record = writer.record
     logger.warning("a task of the tool %r (call_id %s) has failed: %s", record.tool, record.call_id, reason)
@@ -371,7 +371,7 @@ async def _give_up(writer: TaskWriter, reason: str) -> None:
 
 async def _cancel(writer: TaskWriter) -> None:
     with suppress(LostError):  # it has ended before
-        await writer.write(lambda record: record.end("cancelled", writer.now()))
+        await writer.write(lambda record: record.end("cancelled"))
 
 
 def _request(record: TaskRecord) -> Request:

@@ -402,7 +402,7 @@ class TaskService:
         ended: list[TaskRecord] = []
 
         def cancel(record: TaskRecord) -> bool:
-            record.end("cancelled", time.time())
+            record.end("cancelled")
             ended.append(record)
             return True
 

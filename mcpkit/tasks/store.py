@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from ..components.base import optional
-from ..components.tool import digest_of
+from .._utils.errors import INTERNAL_ERROR
+from ..components.component import optional
+from ..components.task import digest_of
 from ..identity.principal import Principal
 from ..options import TaskOptions
 from ..protocol.types import Json
@@ -29,7 +30,7 @@ from ..storage.keys import Keys
 from ..storage.queue import Added, Job, Message, Queue, QueueStats
 
 if TYPE_CHECKING:
-    from ..components.tool import Tool
+    from ..components.tools import Tool
 
 logger = logging.getLogger(__name__)
 
@@ -150,18 +151,17 @@ class TaskRecord:
         """True if the task has ended."""
         return self.status in _FINAL
 
-    def end(self, status: Literal["completed", "cancelled", "failed"], now: float) -> None:
+    def end(self, status: Literal["completed", "cancelled", "failed"]) -> None:
         """End the task, and drop data that only a run needs."""
         self.status = status
         self.run_deadline = None
         self.arguments, self.meta, self.headers = {}, {}, {}
         self.requests, self.responses, self.once, self.earlier_responses = {}, {}, {}, []
         self.timed_out, self.errors, self.repeats, self.page_deadlines = [], {}, {}, {}
-        self.updated = max(self.updated, now)
 
-    def fail(self, error: Json, now: float) -> None:
+    def fail(self, error: Json) -> None:
         """End the task as failed, with a JSON-RPC error."""
-        self.end("failed", now)
+        self.end("failed")
         self.error = error
         self.message = error["message"]
 
@@ -580,10 +580,11 @@ class TaskWriter:
             raise LostError
         self._task = task
 
-    async def fail(self, code: int, message: str) -> None:
+    async def fail(self, message: str) -> None:
         """End the task as failed.
 
         Raises:
             LostError: The task has another run, or has ended.
         """
-        await self.write(lambda record: record.fail({"code": code, "message": message}, self.now()))
+        error: Json = {"code": INTERNAL_ERROR, "message": message}
+        await self.write(lambda record: record.fail(error))
