@@ -145,6 +145,8 @@ async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPip
         assert (await look(pipe, made["taskId"]))["status"] == "working"
         assert (await pipe.result("tasks/cancel", {"taskId": made["taskId"]}))["status"] == "cancelled"
         assert (await task_client.look(client, made))["status"] == "cancelled"
+        error = await pipe.error("tasks/cancel", {"taskId": made["taskId"]})
+        assert error["message"] == "Cannot cancel task: it has already ended with status 'cancelled'"
 
         made = await task_client.begin(client, "add", {"a": 3, "b": 4})
         result = await pipe.result("tasks/result", {"taskId": made["taskId"]})

@@ -179,6 +179,25 @@ async def test_shutdown_cancels_and_returns_running_jobs(engine: Memory) -> None
     assert {job.key: job.fence for job in await take(engine)} == {"a": 2, "b": 2, "c": 1}
 
 
+async def test_shutdown_returns_jobs_that_have_not_begun(engine: Memory) -> None:
+    class DrainingQueue(FaultyQueue):
+        """Begins the shutdown between the take of a job and its first step."""
+
+        async def take(self, *args: Any, **options: Any) -> Any:
+            leased = await engine.take(*args, **options)
+            if leased.jobs:
+                asyncio.get_running_loop().call_soon(runner.drain, 10.0)
+            return leased
+
+    await add(engine, "a")
+    work = RecordingWork(DrainingQueue(engine), run_forever)
+    runner = make_runner(work)
+    async with runner.running():
+        await until(lambda: runner.is_draining)
+    assert work.jobs == []
+    assert [(job.key, job.fence) for job in await take(engine)] == [("a", 2)]
+
+
 # Leases
 
 

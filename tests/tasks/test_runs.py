@@ -216,6 +216,7 @@ async def test_run_is_touched_in_its_own_event_loop_only() -> None:
         finally:
             is_over.set()
             thread.join()
+    asyncio.get_running_loop().set_debug(False)
     assert problems == []
 
 
@@ -243,6 +244,19 @@ class WorkingServer:
         finally:
             self.ended.append(label)
         return label
+
+
+async def test_shutdown_fails_a_run_that_must_not_be_repeated(engine: Any) -> None:
+    front, back = WorkingServer(engine, tasks="workers"), WorkingServer(engine)
+    async with connect(front.server, capabilities=KNOWS_TASKS, principal=ADA) as ada:
+        async with connect(back.server):
+            task = await begin(ada, "work", {"label": "a"})
+            await eventually(lambda: back.begun)
+        failed = await until(ada, task, "failed")
+    assert failed["error"]["message"].startswith(
+        "The process that ran the task ended before the task was done"
+    )
+    assert back.begun == back.ended == ["a"]
 
 
 async def test_revoke_cancels_running_tasks_of_the_user(engine: Any) -> None:
