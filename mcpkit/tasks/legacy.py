@@ -411,7 +411,7 @@ class TaskConnection:
         try:
             while self._streams or (channel is not None and not channel.has_ended):
                 self._changed.clear()
-                if self._reachable()[1] is not None and await self._read():
+                if (self._streams or self._open_standalone is not None) and await self._read():
                     return
                 with suppress(TimeoutError):
                     await within(_POLL_INTERVAL, self._changed.wait())
@@ -440,16 +440,16 @@ class TaskConnection:
             self._ended.set_result(task)
         return task.record.is_over
 
-    def _reachable(self) -> tuple[TaskStream | None, TaskStream | None]:
-        """Return the standalone stream, if it is open, and the stream for requests; None without one."""
-        is_open = self._standalone is not None and self._standalone.is_open
-        standalone = self._standalone_stream if is_open else None
-        return standalone, self._streams[0] if self._streams else standalone
+    @property
+    def _open_standalone(self) -> TaskStream | None:
+        """The stream of the standalone channel, if that is open."""
+        return self._standalone_stream if self._standalone is not None and self._standalone.is_open else None
 
     def _send(self, task: StoredTask) -> None:
         """Send the messages for a record, unless those of a newer one were sent or the client is not reachable."""
         record = task.record
-        standalone, stream = self._reachable()
+        standalone = self._open_standalone
+        stream = self._streams[0] if self._streams else standalone
         if stream is None or record.updated < self._updated:
             return
         self._updated = record.updated

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .._utils.errors import BusyError, OutputError
-from ..components.tools import Tool
+from .._utils.exceptions import BusyError, OutputError
+from ..components.tool import Tool
 from ..execution.coroutines import see_through
 from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome

@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from .._utils.errors import INTERNAL_ERROR
-from ..components.component import optional
-from ..components.task import digest_of
+from .._utils.exceptions import INTERNAL_ERROR
+from ..components.base import optional
+from ..components.tool import digest_of
 from ..identity.principal import Principal
 from ..options import TaskOptions
 from ..protocol.types import Json
@@ -30,7 +30,7 @@ from ..storage.keys import Keys
 from ..storage.queue import Added, Job, Message, Queue, QueueStats
 
 if TYPE_CHECKING:
-    from ..components.tools import Tool
+    from ..components.tool import Tool
 
 logger = logging.getLogger(__name__)
 
