@@ -208,12 +208,9 @@ class LegacyTaskService(TaskService):
                 raise invalid_cursor  # its task has expired, so the position in the list is unknown
         except (OSError, UnreadableTaskError) as error:
             raise unavailable(error) from None
-        scopes = call.principal.scopes
-        tasks = [
-            legacy_task(record, self.polls.load)
-            for record in records
-            if scopes.issuperset(self.access_rules(record).scopes)
-        ]
+        scopes, load = call.principal.scopes, self.polls.load
+        visible = [each for each in records if scopes.issuperset(self.access_rules(each).scopes)]
+        tasks = [legacy_task(record, load) for record in visible]
         return {"tasks": tasks, **({} if next_cursor is None else {"nextCursor": next_cursor})}
 
     def _result(self, call: Call, record: TaskRecord) -> Json:

@@ -290,28 +290,24 @@ class LeaseRenewer:
             await asyncio.sleep(min(interval / 4, _RENEWAL_PAUSE) if self._errors.count else interval)
             since = time.monotonic()
             with self._lock:
-                leases = dict(self._leases)
-            durations = {
-                key: (lease.fence, min(self._seconds, lease.limit - since))
-                for key, lease in leases.items()
-                if lease.limit > since
-            }
-            if not durations:
+                leases = [lease for lease in self._leases.values() if lease.limit > since]
+            if not leases:
                 continue
+            durations = {each.key: (each.fence, min(self._seconds, each.limit - since)) for each in leases}
             try:
                 lost = await within(interval, self._queue.renew(durations))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 self._errors.failed(error)
                 continue
             self._errors.succeeded()
-            for key, (_, seconds) in durations.items():
-                lease = leases[key]
-                if key in lost or lease.is_lost:
+            for lease in leases:
+                if lease.key in lost or lease.is_lost:
                     self.remove(lease)
                     lease.lose()
                 else:
                     # A lease up to its limit needs no margin: other workers get the job later, by the time that this
                     # request has taken.
+                    seconds = durations[lease.key][1]
                     lease.expires = since + seconds - (self._margin if seconds == self._seconds else 0.0)
 
 

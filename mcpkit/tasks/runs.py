@@ -67,11 +67,9 @@ class TaskRuns:
 
     def queues(self) -> Sequence[str]:
         """Return the queues of the current tools."""
-        return [
-            self._store.queue_name(tool)
-            for tool in self._engine.catalog.tools
-            if isinstance(tool, Tool) and tool.task is not None
-        ]
+        tools = self._engine.catalog.tools
+        runnable = [tool for tool in tools if isinstance(tool, Tool) and tool.task is not None]
+        return [self._store.queue_name(tool) for tool in runnable]
 
     async def give_up(self, job: Job, now: float) -> None:
         """End a task as failed because no process has its tool any more."""

@@ -586,5 +586,4 @@ class TaskWriter:
         Raises:
             LostError: The task has another run, or has ended.
         """
-        error: Json = {"code": INTERNAL_ERROR, "message": message}
-        await self.write(lambda record: record.fail(error))
+        await self.write(lambda record: record.fail({"code": INTERNAL_ERROR, "message": message}))
