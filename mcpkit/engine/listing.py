@@ -59,6 +59,8 @@ Position = tuple[int, str]
 _AFTER_REGISTERED = 10**15
 """First position of dynamic providers, after all registered components."""
 
+_NONE: frozenset[Component] = frozenset()
+
 _position = attrgetter("position")
 
 
@@ -100,7 +102,8 @@ class Listing:
         after = decode_cursor(cursor) if cursor is not None else None
         changes = self._catalog.changes  # first: what changes meanwhile is not in what is kept
         kind = _KIND[call.method]
-        lookups = [each for each in self._catalog.providers if kind in each.kinds]
+        providers = self._catalog.providers
+        lookups = [each for each in providers if kind in each.kinds] if providers else ()
         templates = self._templates_with_entries() if kind == "resources" else ()
         if lookups or templates:
             return self._collect(call, after, changes, lookups, templates)
@@ -136,15 +139,17 @@ class Listing:
     ) -> bytes:
         """Return a page, which is rendered unless one of the same components is in the cache."""
         method, revision = call.method, call.envelope.revision
-        restricted = self.visibility.restricted(*_KINDS[method])
+        restricted = self.visibility.restricted(_KINDS[method])
         is_for_all = not (restricted or offers)
         for offer in offers:
             restricted += offer.restricted
-        visible = frozenset(each for each in restricted if each.is_visible(call.principal))
+        visible = (
+            frozenset(each for each in restricted if each.is_visible(call.principal)) if restricted else _NONE
+        )
         is_known = self._runtime.is_protected and call.channel.principal.id is not None  # as `render` has it
         position = after
         key = (method, revision, position, visible, is_known, *offers)
-        is_reusable = template_entries is None and all(each.is_reusable for each in offers)
+        is_reusable = template_entries is None and (not offers or all(each.is_reusable for each in offers))
         if is_reusable:
             kept = self._pages.get(key)
             if kept is not None and kept[0] == changes:

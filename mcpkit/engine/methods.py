@@ -253,7 +253,7 @@ class Methods:
             return resource, {}, resource.visible is None
         principal = call.principal
         # A hidden component may serve the URI for others. A cache hint of this URI alone would reveal that.
-        is_for_all = not self._listing.visibility.restricted("resources", "resource_templates")
+        is_for_all = not self._listing.visibility.restricted(("resources", "resource_templates"))
         templates = [each for each in catalog.resource_templates if each.is_enabled]
         for template in templates:
             values = template.template.match_exactly(uri)

@@ -26,7 +26,7 @@ class Visibility:
         self._catalog = catalog
         self._is_closed = is_closed
 
-    def restricted(self, *parts: str) -> tuple[Component, ...]:
+    def restricted(self, parts: tuple[str, ...]) -> tuple[Component, ...]:
         """Return the enabled components that only some users see.
 
         Args:
@@ -37,7 +37,7 @@ class Visibility:
             components = chain.from_iterable(getattr(self._catalog, part) for part in parts)
             return tuple(each for each in components if each.is_enabled and each.visible is not None)
 
-        return self._catalog.derived(("restricted", *parts), find)
+        return self._catalog.derived(parts, find)
 
     def check_subscriptions(self, call: Call, uris: Iterable[str]) -> None:
         """Check that a user may subscribe to URIs.
