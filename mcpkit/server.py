@@ -226,7 +226,7 @@ class Server(Serving, Registry, ServerBase):
         inner = chain.from_iterable(each.middleware.hooks for each in self.catalog.attached)
         hooks = (*self.middleware.hooks, *inner)
         if self.engine.auth is not None:
-            from .identity.meter import AuditMeter
+            from .identity.audit import AuditMeter
 
             self.on_audit.set_meters([hook for _, hook in hooks if isinstance(hook, AuditMeter)])
         handler: Handler = self.engine.methods.dispatch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..identity.audit import AuditEvent, AuditLog
-    from ..identity.meter import AuditMeter
+    from ..identity.audit import AuditEvent, AuditLog, AuditMeter
     from .authority.dev_auth import DevAuth
     from .authority.people import DevClient, DevUser
     from .introspection import Introspection
@@ -29,8 +28,7 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            "..identity.audit": "AuditLog AuditEvent",
-            "..identity.meter": "AuditMeter",
+            "..identity.audit": "AuditLog AuditEvent AuditMeter",
             ".authority.dev_auth": "DevAuth",
             ".authority.people": "DevClient DevUser",
             ".introspection": "Introspection",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from .._utils.options import check_seconds
-from ..identity.meter import fetching
+from ..identity.audit import fetching
 from ..identity.principal import Principal
 from .accepted import accepted, warn_of
 from .audiences import AudienceCheck

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..identity.meter import fetching
+from ..identity.audit import fetching
 from .discovery import AuthorizationServerMetadata, authorization_server_urls
 from .fetching import FetchError, fetch_document
 from .one_at_a_time import OneAtATime

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..identity.meter import fetching
+from ..identity.audit import fetching
 from .fetching import FetchError, fetch_document
 from .issuer_metadata import RETRY, IssuerMetadata
 from .key_set import KeySet, read_keys

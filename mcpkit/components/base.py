@@ -25,9 +25,8 @@ from typing_extensions import Self, TypedDict
 from .._utils.exceptions import RegistrationError
 from .._utils.options import unknown_option
 from ..content.convert import check_sendable
-from ..identity.principal import Principal
+from ..identity.principal import Principal, check_visible, is_matched
 from ..identity.scopes import scope_names
-from ..identity.visibility import check_visible, says
 from ..options import Options, check_bool
 from ..protocol.capabilities import capability_path
 from ..protocol.revisions import knows, narrow
@@ -223,7 +222,9 @@ class Component(ABC):
         Args:
             principal: Principal of the request.
         """
-        return self.visible is None or says(self.visible, principal, "visible= of %r %s: it is hidden", self)
+        return self.visible is None or is_matched(
+            self.visible, principal, "visible= of %r %s: it is hidden", self
+        )
 
     @property
     @abstractmethod

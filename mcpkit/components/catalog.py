@@ -12,8 +12,7 @@ from .._utils.concurrency import Listeners
 from .._utils.exceptions import RegistrationError, UnresolvedHint
 from ..content.uris import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
-from ..identity.change import Change, ListName
-from ..identity.principal import Principal
+from ..identity.principal import Change, ListName, Principal
 from .base import Component
 
 if TYPE_CHECKING:
@@ -457,7 +456,7 @@ class CatalogOwner(ABC):
             TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
-        from ..identity.audience import Audience
+        from ..identity.principal import Audience
 
         self.catalog.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
-from ..identity.change import LIST_NAMES
+from ..identity.principal import LIST_NAMES
 from ..requests.call import Call, Runtime
 from .capabilities import Capabilities
 from .listing import Listing

@@ -15,9 +15,7 @@ from ..components.tool import AnyTool, check_tool
 from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
 from ..content.convert import json_of, json_value
 from ..context import Context
-from ..identity.audience import Audience
-from ..identity.change import LISTS, RESOURCES, Change
-from ..identity.principal import Principal
+from ..identity.principal import LISTS, RESOURCES, Audience, Change, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import NOTIFICATIONS, OBJECTS_ONLY

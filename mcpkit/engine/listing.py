@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._utils.exceptions import INVALID_PARAMS, ProtocolError
 from ..components.base import Component, Listed, listed
 from ..execution.lifespan import Lifespans
-from ..identity.change import ListName
-from ..identity.principal import Principal
+from ..identity.principal import ListName, Principal
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..providers.base import Kind, lists_of

@@ -14,7 +14,7 @@ from ..content.uris import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.threads import is_fatal
-from ..identity.change import LIST_NAMES
+from ..identity.principal import LIST_NAMES
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready

@@ -17,7 +17,7 @@ from ..components.base import Component, access_of, capabilities, json_object
 from ..components.catalog import Catalog, CatalogOwner, Components
 from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
 from ..execution.lifespan import Lifespans
-from ..identity.change import Change
+from ..identity.principal import Change
 from ..middleware.base import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import ProtocolError
-from ..identity.audience import Audience
-from ..identity.change import LIST_NAMES, Change
-from ..identity.principal import Principal
+from ..identity.principal import LIST_NAMES, Audience, Change, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json

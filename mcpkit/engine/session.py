@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError, TooLongError
-from ..identity.change import ListName
-from ..identity.principal import ANYONE, Principal
+from ..identity.principal import ANYONE, ListName, Principal
 from ..protocol import jsonrpc, messages
 from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import (

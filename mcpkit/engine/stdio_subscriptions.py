@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from .._utils.exceptions import INTERNAL_ERROR, ProtocolError
-from ..identity.change import LIST_NAMES, Change, ListName
-from ..identity.principal import Principal
+from ..identity.principal import LIST_NAMES, Change, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol.eras import Handshake
 from ..protocol.jsonrpc import RequestId

@@ -15,8 +15,7 @@ from weakref import WeakKeyDictionary
 from .._utils.exceptions import INVALID_PARAMS, BusyError, MalformedError, ProtocolError
 from ..components.base import is_template
 from ..content.uris import normalized_template, spellings, template_spellings
-from ..identity.change import LISTS, RESOURCES, Change, ListName
-from ..identity.principal import Principal
+from ..identity.principal import LISTS, RESOURCES, Change, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol.eras import SUBSCRIPTION_ID
 from ..protocol.jsonrpc import is_array, is_object

@@ -14,7 +14,7 @@ from ..requests.call import Call
 if TYPE_CHECKING:
     from .._utils.concurrency import Listeners
     from ..components.tool import AnyTool
-    from ..identity.change import Change
+    from ..identity.principal import Change
     from .registry import Extension
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._utils.exceptions import ArgumentsError
 from ..components.base import is_template
 from ..content.uris import normalized
-from ..identity.change import Change
-from ..identity.principal import Principal
+from ..identity.principal import Change, Principal
 from ..providers.base import ProviderWatch
 from .registry import CompositeCatalog
 
@@ -180,11 +179,11 @@ class _Watch:
         publish: Callable[[Change], None],
         previous: asyncio.Task[None] | None,
     ) -> None:
-        from ..identity.audience import Audience
+        from ..identity.principal import Audience
 
         self._ready = ready
         self._component, self._uri, self._principal = key
-        self._audience = None if self._principal is None else Audience.same_as(self._principal)
+        self._audience = None if self._principal is None else Audience.for_principal(self._principal)
         self._publish = publish
         self._is_stopped = False
         self._previous = previous

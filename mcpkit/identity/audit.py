@@ -1,10 +1,13 @@
-"""Audit log of logins, refusals, token refreshes, consents, revocations and cancelled tasks."""
+"""Audit log of logins, refusals, token refreshes, consents, revocations and cancelled tasks, and its meters."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from time import monotonic
+from collections import Counter
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from .._utils.options import check_hook
@@ -12,10 +15,11 @@ from .principal import Principal
 
 if TYPE_CHECKING:
     from ..storage.keys import Keys
-    from .meter import AuditMeter
 
-logger = logging.getLogger("mcpkit.audit")
+audit_logger = logging.getLogger("mcpkit.audit")
+logger = logging.getLogger(__name__)
 
+# Names of audit events; see `AuditEvent`
 EventName = Literal[
     "login",
     "refusal",
@@ -27,15 +31,12 @@ EventName = Literal[
     "consent",
     "registration",
 ]
-"""Names of audit events; see `AuditEvent`."""
 
+# Unauthenticated clients can cause these events, so they are limited: for one principal or address, and in total.
+_LIMITED = frozenset({"refusal", "registration"})
 WINDOW = 60.0  # seconds
-MAX_PER_SOURCE, MAX_TOTAL = 5, 100
-"""Maximum events per window that unauthenticated clients can cause: for one principal or address, and for all."""
-_UNAUTHENTICATED = frozenset({"refusal", "registration"})
-
-_MAX_LENGTH = 200
-"""Maximum characters of a value from a client, to keep events readable."""
+MAX_PER_SOURCE, MAX_TOTAL = 5, 100  # events in the window
+_MAX_LENGTH = 200  # characters of a value from a client, to keep events readable
 
 
 class AuditEvent(NamedTuple):
@@ -77,11 +78,7 @@ class AuditEvent(NamedTuple):
     suppressed: int = 0
 
 
-_FACTS = tuple(AuditEvent.__annotations__)
-
 AuditHook = Callable[[AuditEvent], object]
-"""Receives an audit event."""
-
 H = TypeVar("H", bound=AuditHook)
 
 
@@ -116,9 +113,9 @@ class AuditLog:
         self.meters: tuple[AuditMeter, ...] = ()
         self.known_tokens = 0
         self.name_of: Callable[[Principal], str | None] = lambda principal: self._safe(principal.id)
-        self._window = 0.0  # when it ends
-        self._emitted: dict[tuple[EventName, str], int] = {}
-        self._emitted_total: dict[EventName, int] = {}
+        self._window_end = 0.0
+        self._counts: Counter[tuple[EventName, str]] = Counter()  # in the window, by source
+        self._totals: Counter[EventName] = Counter()  # in the window
         self._suppressed = 0
 
     def __call__(self, hook: H, /) -> H:
@@ -177,18 +174,19 @@ class AuditLog:
         if name == "refusal":
             for meter in self.meters:
                 meter.refused(status, reason or "failed")
-        is_logged = logger.isEnabledFor(logging.INFO)
+        is_logged = audit_logger.isEnabledFor(logging.INFO)
         if not (is_logged or self.hooks):
             return
+        principal_id = None if principal is None else principal.id
         suppressed = 0
-        if name in _UNAUTHENTICATED:
-            source = caller if principal is None or principal.id is None else principal.id
-            if not self._is_admitted(name, source or ""):
+        if name in _LIMITED:
+            if not self._is_within_limits(name, principal_id or caller or ""):
+                self._suppressed += 1
                 return
             suppressed, self._suppressed = self._suppressed, 0
         event = AuditEvent(
             name,
-            None if principal is None or principal.id is None else self._named(principal),
+            None if principal is None or principal_id is None else self._name_of(principal),
             None if principal is None else self._safe(principal.client_id),
             None if principal is None else principal.issuer,
             status,
@@ -200,38 +198,37 @@ class AuditLog:
             suppressed,
         )
         if is_logged:
-            facts = dict(zip(_FACTS, event, strict=True))
-            # With repr, nothing that a client says can look like a line of its own.
-            said = "".join(f" {key}={value!r}" for key, value in facts.items() if value and key != "name")
-            extra = {f"mcp_{key}": value for key, value in facts.items() if key != "name"}
-            logger.info("%s%s", name, said, extra={"mcp_event": name, **extra})
+            fields = event._asdict()
+            del fields["name"]
+            # With repr, no value of a client can look like a log line of its own.
+            text = "".join(f" {key}={value!r}" for key, value in fields.items() if value)
+            extra = {f"mcp_{key}": value for key, value in fields.items()}
+            audit_logger.info("%s%s", name, text, extra={"mcp_event": name, **extra})
         for hook in self.hooks:
             try:
                 hook(event)
             except Exception:
-                logging.getLogger(__name__).exception(
+                logger.exception(
                     "the audit hook %r raised an exception, so it missed an event. Correct the hook", hook
                 )
 
-    def _is_admitted(self, name: EventName, source: str) -> bool:
+    def _is_within_limits(self, name: EventName, source: str) -> bool:
         now = self._clock()
-        if now >= self._window:
-            self._window = now + WINDOW
-            self._emitted_total.clear()
-            self._emitted.clear()
-        count, in_all = self._emitted.get((name, source), 0), self._emitted_total.get(name, 0)
-        if count >= MAX_PER_SOURCE or in_all >= MAX_TOTAL:
-            self._suppressed += 1
+        if now >= self._window_end:
+            self._window_end = now + WINDOW
+            self._totals.clear()
+            self._counts.clear()
+        if self._counts[name, source] >= MAX_PER_SOURCE or self._totals[name] >= MAX_TOTAL:
             return False
-        self._emitted[name, source] = count + 1
-        self._emitted_total[name] = in_all + 1
+        self._counts[name, source] += 1
+        self._totals[name] += 1
         return True
 
-    def _named(self, principal: Principal) -> str | None:
+    def _name_of(self, principal: Principal) -> str | None:
         try:
             return self.name_of(principal)
         except Exception:
-            logging.getLogger(__name__).exception(
+            logger.exception(
                 "the function given as name_of= of the audit raised an exception; the event is recorded "
                 "without a name. Correct the function"
             )
@@ -244,6 +241,67 @@ class AuditLog:
         issuer, mark, subject = text.partition("#sub=")
         if "@" in issuer or not mark:
             issuer, mark, subject = "", "", text
-        return (
-            f"{issuer}{mark}~{self._keys().sign('audit', subject.encode('utf-8', 'surrogatepass'))[:8].hex()}"
-        )
+        digest = self._keys().sign("audit", subject.encode("utf-8", "surrogatepass"))[:8]
+        return f"{issuer}{mark}~{digest.hex()}"
+
+
+# Meters
+
+# The meters of the request that is being authenticated, and of the tasks that it starts
+measuring: ContextVar[tuple[AuditMeter, ...]] = ContextVar("measuring", default=())
+
+
+class AuditMeter:
+    """Base class of meters of authorization. Its methods do nothing.
+
+    A middleware that derives from it receives the measurements, as `Telemetry` does. The methods are called in the
+    event loop, so they must not block.
+    """
+
+    def attach(self, known_tokens: Callable[[], int]) -> None:
+        """Attach the meter to a server, before its first measurement.
+
+        Args:
+            known_tokens: Returns the number of requests with a token that was verified before.
+        """
+
+    def verified(self, outcome: str, seconds: float) -> None:
+        """Receive the duration of the verification of a new access token.
+
+        Args:
+            outcome: `verified`, `invalid`, `unavailable` (the token could not be verified now), or `failed`.
+            seconds: Duration in seconds.
+        """
+
+    def fetched(self, kind: str, outcome: str, seconds: float) -> None:
+        """Receive the duration of a request to an authorization server.
+
+        Args:
+            kind: `metadata`, `keys` or `introspection`.
+            outcome: `fetched` or `failed`.
+            seconds: Duration in seconds.
+        """
+
+    def refused(self, status: int | None, reason: str) -> None:
+        """Receive a refused request.
+
+        Args:
+            status: HTTP status; None where the refusal was an MCP result.
+            reason: The reason, as in `AuditEvent`.
+        """
+
+
+@contextmanager
+def fetching(kind: str) -> Generator[None]:
+    """Measure the duration of a fetch, as a context manager.
+
+    Args:
+        kind: Kind of fetch, as in `AuditMeter.fetched`.
+    """
+    started, outcome = perf_counter(), "failed"
+    try:
+        yield
+        outcome = "fetched"
+    finally:
+        for meter in measuring.get():
+            meter.fetched(kind, outcome, perf_counter() - started)

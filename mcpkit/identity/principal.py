@@ -1,10 +1,18 @@
-"""Identity of the client or user that sent a request, as far as it is verified."""
+"""Principals, predicates over them, and the changes of which they are notified."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import inspect
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+from .._utils.exceptions import RegistrationError
+
+logger = logging.getLogger(__name__)
 
 _NO_CLAIMS: Mapping[str, object] = MappingProxyType({})
 
@@ -57,12 +65,14 @@ class Principal:
         for name, value in (("client_id", client_id), ("issuer", issuer), ("subject", subject)):
             if value is not None and not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
                 raise TypeError(f"{name} must be a string or None, got {value!r}")
-        object.__setattr__(self, "id", id)
-        object.__setattr__(self, "scopes", frozenset(scopes))
-        object.__setattr__(self, "client_id", client_id)
-        object.__setattr__(self, "issuer", issuer)
-        object.__setattr__(self, "subject", subject)
-        object.__setattr__(self, "claims", MappingProxyType(dict(claims)) if claims else _NO_CLAIMS)
+        vars(self).update(  # the dataclass is frozen
+            id=id,
+            scopes=frozenset(scopes),
+            client_id=client_id,
+            issuer=issuer,
+            subject=subject,
+            claims=MappingProxyType(dict(claims)) if claims else _NO_CLAIMS,
+        )
 
     def granted(self, scopes: Collection[str]) -> Principal:
         """Return a copy with other scopes.
@@ -70,14 +80,7 @@ class Principal:
         Args:
             scopes: The scopes of the copy.
         """
-        return Principal(
-            self.id,
-            scopes,
-            client_id=self.client_id,
-            issuer=self.issuer,
-            subject=self.subject,
-            claims=self.claims,
-        )
+        return replace(self, scopes=frozenset(scopes))
 
 
 def user(
@@ -116,3 +119,206 @@ def checked_principal(principal: object) -> Principal:
     if not isinstance(principal, Principal):
         raise TypeError(f'principal must be a Principal, such as Principal("ada"), got {principal!r}')
     return principal
+
+
+# Digests of principals. `hashlib` is imported on use, because it loads OpenSSL, which a server on stdio never needs.
+
+
+def owner_of(principal: Principal) -> str | None:
+    """Return a digest of a principal's id and client, which other users may see.
+
+    It identifies the owner of a session, a task or a state of a request. It does not depend on scopes, so the owner
+    stays the same with the next access token.
+
+    Returns:
+        32 characters; None for an anonymous principal.
+    """
+    return None if principal.id is None else _owner_digest(principal.id, principal.client_id)
+
+
+@lru_cache(1024)  # each request of a session calls it
+def _owner_digest(id_: str, client_id: str | None) -> str:
+    from hashlib import sha256
+
+    data = id_.encode("utf-8", "surrogatepass")
+    if client_id is not None:
+        data += b"\xff" + client_id.encode("utf-8", "surrogatepass")  # no text contains this byte
+    return sha256(data).hexdigest()[:32]
+
+
+def digest_of(id_: str) -> str:
+    """Return a digest of a principal's id, with any client, for keys in a shared storage."""
+    from hashlib import sha256
+
+    return sha256(id_.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# Predicates
+
+# Returns whether a principal may see a component or receive a change; fast and deterministic
+Predicate = Callable[[Principal], bool]
+
+
+def check_visible(what: str, visible: Any) -> None:
+    """Check a predicate.
+
+    Raises:
+        RegistrationError: It is not a function, or it is async.
+    """
+    if visible is not None and not callable(visible):
+        raise RegistrationError(
+            f"{what} must be a function of the principal, such as "
+            f'lambda principal: "admin" in principal.scopes; got {visible!r}'
+        )
+    if inspect.iscoroutinefunction(visible):
+        raise RegistrationError(
+            f"{what} must not be async, as it is called for each list and each call. Look up what it needs while the "
+            "request is authenticated, and store it in the scopes of the principal"
+        )
+
+
+def is_matched(predicate: Predicate, principal: Principal, problem: str, subject: object) -> bool:
+    """Return the result of a predicate; False if it raises, or returns no bool.
+
+    Args:
+        predicate: The function.
+        principal: Its argument.
+        problem: Log message for a failure, with `%` places for the subject and for the failure.
+        subject: Subject of the decision, for the log message.
+    """
+    try:
+        answer: Any = predicate(principal)
+    except Exception:  # a failure must not grant access
+        logger.exception(problem, subject, "raised an exception")
+        return False
+    if not isinstance(answer, bool):
+        logger.error(problem, subject, f"returned {answer!r} instead of True or False")
+        return False
+    return answer
+
+
+# Changes
+
+# The lists with a change notification in the protocol; templates belong to `resources`
+ListName = Literal["tools", "prompts", "resources"]
+LIST_NAMES: tuple[ListName, ...] = get_args(ListName)
+
+# Members of the filter of `subscriptions/listen`: those that select a list, and the one with the URIs of resources
+LISTS = {f"{name}ListChanged": name for name in LIST_NAMES}
+RESOURCES = "resourceSubscriptions"
+
+
+class Change:
+    """A change of a list or a resource, or of a key of an extension's topic.
+
+    Two changes are equal if the same subscription selects both, whatever their params and audiences. Of several equal
+    ones in a row, only the latest is delivered.
+
+    Args:
+        kind: Name of the list; `resource`; or the notification of the topic, such as `notifications/jobs`.
+        key: URI of the resource, or key under the topic; None for a list.
+        audience: Recipients; all clients when None.
+        params: Params of the notification of a topic; None for other changes and for subscriptions.
+    """
+
+    __slots__ = ("audience", "key", "kind", "params")
+
+    # Not a dataclass: creating one takes as long as importing ten files, at each start of a server.
+    def __init__(
+        self,
+        kind: str,
+        key: str | None = None,
+        audience: Audience | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.key = key
+        self.audience = audience
+        self.params = params
+
+    @property
+    def uri(self) -> str | None:
+        """URI of the resource; None for other changes."""
+        return self.key if self.kind == "resource" else None
+
+    @property
+    def is_lost(self) -> bool:
+        """True for a change of a topic with unknown params, because messages were missed."""
+        return self.key is not None and self.kind != "resource" and self.params is None
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if the same subscription selects both."""
+        return isinstance(other, Change) and other.kind == self.kind and other.key == self.key
+
+    def __hash__(self) -> int:
+        """Return the hash of what a subscription selects."""
+        return hash((self.kind, self.key))
+
+    def __or__(self, other: Change) -> Change:
+        """Return a change with the params of the later one and the audiences of both."""
+        mine, others = self.audience, other.audience
+        both = None if mine is None or others is None else mine | others
+        return Change(self.kind, self.key, both, other.params)
+
+
+class Audience(NamedTuple):
+    """A set of principals that receive a change notification.
+
+    Args:
+        ids: Ids of principals, with any scopes.
+        principals: Principals with exactly these scopes.
+        predicates: Functions that decide about other principals.
+    """
+
+    ids: frozenset[str] = frozenset()
+    principals: frozenset[Principal] = frozenset()
+    predicates: frozenset[Predicate] = frozenset()
+
+    @classmethod
+    def of(cls, to: Any) -> Audience:
+        """Return the audience of an option `to=`.
+
+        Args:
+            to: A Principal, which stands for its id, or a function of a Principal.
+
+        Raises:
+            TypeError: It is neither, or an async function.
+            ValueError: It is a Principal without an id.
+        """
+        if isinstance(to, Principal):
+            if to.id is None:
+                raise ValueError(
+                    "to=Principal() has no id, so it matches no client. Pass a Principal with an id, or "
+                    "leave out `to` to notify all clients"
+                )
+            return cls(ids=frozenset({to.id}))
+        if not callable(to) or inspect.iscoroutinefunction(to):
+            raise TypeError(
+                "to must be a Principal or a function of a Principal that is not async, such as lambda "
+                f'who: "admin" in who.scopes; got {to!r}'
+            )
+        return cls(predicates=frozenset[Predicate]({to}))
+
+    @classmethod
+    def for_principal(cls, principal: Principal) -> Audience:
+        """Return all principals with the same id or, for an anonymous principal, the same scopes."""
+        if principal.id is None:
+            return cls(principals=frozenset({principal}))
+        return cls(ids=frozenset({principal.id}))
+
+    def holds(self, principal: Principal) -> bool:
+        """Return True if a principal belongs to the audience; False if a function fails."""
+        problem = (
+            "the client of principal %r was not notified of an update, because the function given as to= %s"
+        )
+        return (
+            principal.id in self.ids
+            or principal in self.principals
+            or any(is_matched(each, principal, problem, principal.id) for each in self.predicates)
+        )
+
+    def __or__(self, other: Audience) -> Audience:
+        """Return the union."""
+        return Audience(
+            self.ids | other.ids, self.principals | other.principals, self.predicates | other.predicates
+        )

@@ -69,16 +69,14 @@ class Scopes:
                 if implied not in self.table:
                     raise ValueError(f"scopes: {name!r} implies {implied!r}, {self._unknown(implied)}")
         self.defaults = tuple(name for name, scope in self.table.items() if scope.default)
-        self._implied = {name: self._all_from(name) for name in self.table}
-        self._has_implied = any(len(implied) > 1 for implied in self._implied.values())
-
-    def _all_from(self, name: str) -> frozenset[str]:
-        found, waiting = {name}, [name]
-        while waiting:
-            new = [each for each in self.table[waiting.pop()].implies if each not in found]
-            found.update(new)
-            waiting += new
-        return frozenset(found)
+        self._implied: dict[str, frozenset[str]] = {}  # what each scope implies, with itself
+        for name in self.table:
+            found, waiting = {name}, [name]
+            while waiting:
+                new = set(self.table[waiting.pop()].implies) - found
+                found |= new
+                waiting += new
+            self._implied[name] = frozenset(found)
 
     def _unknown(self, name: str) -> str:
         from .._utils.options import nearest
@@ -89,31 +87,28 @@ class Scopes:
 
     def expanded(self, granted: Collection[str]) -> frozenset[str]:
         """Return granted scopes with all that they imply."""
-        if not self._has_implied:
+        if not self.table:
             return frozenset(granted)
         return frozenset(granted).union(*(self._implied.get(name, ()) for name in granted))
 
     def of(self, principal: Principal) -> Principal:
         """Return a principal with all scopes that its scopes imply."""
-        if not self._has_implied or not principal.scopes:
+        if not self.table or not principal.scopes:
             return principal
         scopes = self.expanded(principal.scopes)
         return principal if scopes == principal.scopes else principal.granted(scopes)
 
     def reduced(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the smallest set of scopes with the same meaning, those of the table first and in its order."""
-        wanted = dict.fromkeys(names)
-        known = [name for name in self.table if name in wanted]
-        others = [name for name in wanted if name not in self.table]
-        kept: list[str] = []
+        unique = dict.fromkeys(names)
+        known = [name for name in self.table if name in unique]
+        needed: list[str] = []
         for name in known:
-            wider = (each for each in known if each != name and name in self._implied[each])
-            # Of two that imply each other the first one stays.
-            if not any(
-                name not in self._implied or each in kept or each not in self._implied[name] for each in wider
-            ):
-                kept.append(name)
-        return (*kept, *others)
+            wider = [each for each in known if each != name and name in self._implied[each]]
+            # Of two that imply each other, the first one stays.
+            if all(each in self._implied[name] and each not in needed for each in wider):
+                needed.append(name)
+        return (*needed, *(name for name in unique if name not in self.table))
 
     def check(self, what: str, names: Iterable[str]) -> None:
         """Check that the server defines scopes; a server without a table accepts all.
@@ -164,21 +159,18 @@ def check_name(name: object) -> str:
     return text
 
 
-def scope_names(what: str, given: object) -> tuple[str, ...]:
+def scope_names(what: str, scopes: object) -> tuple[str, ...]:
     """Return the scopes of an option: one, or a list of them.
 
     Raises:
         RegistrationError: One of them is not a valid scope.
     """
-    if isinstance(given, str):
-        names: tuple[object, ...] = (given,)
-    elif isinstance(given, Collection):
-        names = tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # checked below
-    else:
+    names = (scopes,) if isinstance(scopes, str) else scopes
+    if not isinstance(names, Collection):
         raise RegistrationError(
-            f'{what} must be a scope such as "notes:read" or a list of scopes, got {given!r}'
+            f'{what} must be a scope such as "notes:read" or a list of scopes, got {scopes!r}'
         )
     try:
-        return tuple(map(check_name, names))
+        return tuple(map(check_name, names))  # pyright: ignore[reportUnknownArgumentType]  # checked by `check_name`
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{what}: {error}") from None

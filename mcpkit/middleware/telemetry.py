@@ -14,7 +14,7 @@ from weakref import WeakSet
 from .._utils.exceptions import HandlerError, ProtocolError, exception_text
 from .._utils.package import install_command
 from ..context import Context
-from ..identity.meter import AuditMeter
+from ..identity.audit import AuditMeter
 from ..protocol.revisions import METHODS
 from ..requests.failures import is_unexpected
 from ..storage.base import TaskMeter

@@ -12,7 +12,7 @@ from typing_extensions import Self
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import RegistrationError
 from ..components.base import Component, Listed
-from ..identity.change import Change, ListName
+from ..identity.principal import Change, ListName
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -157,7 +157,7 @@ class Provider:
             TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
-        from ..identity.audience import Audience
+        from ..identity.principal import Audience
 
         self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import get_args
@@ -15,19 +15,17 @@ from weakref import finalize
 from pydantic_core import from_json, to_json
 
 from .base import StoredValue, check_put, take_tokens
-from .database import Database
-from .sqlite_pubsub import Bulletin, post, trim
-from .sqlite_queue import SMALL, SqliteQueue
-from .tables import Synchronous
+from .queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
+from .sqlite_database import Database, Row, Synchronous, transaction
+from .sqlite_pubsub import MessageBus, delete_old_messages, insert_message
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-
-_AT_A_TIME = 16
-
-_TIDIED_AT_A_TIME = 1000
+_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
+_SMALL = 65_536  # bytes of a value that is read in the event loop; a larger one is read in a thread
+_ITEMS_BATCH = 16  # values that are read at a time
+_CLEAN_UP_BATCH = 1000  # expired rows that are deleted at a time, so few that it does not block others
 
 
-class Sqlite(SqliteQueue):
+class Sqlite:
     """Storage in an SQLite file, shared by the processes of one machine.
 
     For example `Server(storage=Sqlite("notes.db"), secret_key=...)`. Sessions, states, claims, messages, tasks and the
@@ -47,6 +45,8 @@ class Sqlite(SqliteQueue):
 
     Attributes:
         path: Absolute path of the file.
+        has_local_reads: True, because reads need no request to another process: the server may read a session record
+            with each request.
 
     Raises:
         TypeError: `path` is not a path.
@@ -55,7 +55,6 @@ class Sqlite(SqliteQueue):
 
     is_persistent = True
     has_local_reads = True
-    """Reads need no request to another process, so the server may read a session record with each request."""
 
     def __init__(
         self,
@@ -74,41 +73,71 @@ class Sqlite(SqliteQueue):
         if synchronous not in get_args(Synchronous):
             raise ValueError(f"synchronous must be 'normal' or 'full', got {synchronous!r}")
         self.path = Path(name).absolute()
-        database = Database(self.path, partial(_tidy, clock), synchronous)
-        bulletin = Bulletin(database)
-        super().__init__(database, bulletin, clock)
-        finalize(self, _close, bulletin, database)
+        self._clock = clock
+        # Without a reference to the storage, which could not be collected otherwise.
+        self._database = Database(
+            self.path, lambda connection: _delete_expired(connection, clock()), synchronous
+        )
+        self._bus = MessageBus(self._database)
+        self._round_robin = RoundRobin()
+        finalize(self, _close, self._bus, self._database)
 
     @property
     def store_id(self) -> str:
         """Identifier that the file got when it was created; empty while the file cannot be opened."""
         try:
             return self._database.store_id
-        except OSError:  # who wants to keep something is told
+        except OSError:  # operations that need the file raise it
             return ""
 
     def close(self) -> None:
         """End all subscriptions and close the file, until the next use. The end of the process does the same."""
-        _close(self._bulletin, self._database)
+        _close(self._bus, self._database)
 
     def __repr__(self) -> str:
         """Show the file."""
         return f"Sqlite({str(self.path)!r})"
 
+    async def _read_row(self, select: str, values: tuple[object, ...]) -> Row | None:
+        """Return the row of a query, read in the event loop if that is fast, and in the thread otherwise."""
+        small = select.replace("value", f"CASE WHEN length(value) <= {_SMALL} THEN value END", 1)
+        rows = self._database.try_read_now(small, values)
+        if rows is None or (rows and None in rows[0]):  # the file is locked, or the value is large
+            rows = await self._database.read(select, values)
+        return rows[0] if rows else None
+
     # PubSub
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
-        values = (key, self._clock())
-        rows = self._database.quick_glance(_READ, values)
-        if rows is None:
-            rows = await self._database.rows(_READ, values)
-        return MappingProxyType(from_json(str(rows[0][0]), cache_strings="none")) if rows else _NOTHING
+        row = await self._read_row(_READ, (key, self._clock()))
+        return MappingProxyType(from_json(row[0], cache_strings="none")) if row else _NO_FIELDS
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
         changes = dict(changes)
-        await self._database.run(lambda connection: _merge(connection, key, changes, self._clock(), ttl))
+
+        def merge(connection: sqlite3.Connection) -> None:
+            now = self._clock()
+            if not changes:
+                update = "UPDATE records SET expires = ? WHERE key = ? AND expires > ?"
+                connection.execute(update, (now + ttl, key, now))
+                return
+            with transaction(connection):
+                row = connection.execute(_READ, (key, now)).fetchone()
+                before: dict[str, str] = {} if row is None else from_json(row[0])
+                merged = {**before, **changes}
+                fields = {name: text for name, text in merged.items() if text is not None}
+                if fields:
+                    connection.execute(
+                        "INSERT INTO records (key, fields, expires) VALUES (?, ?, ?) ON CONFLICT (key) "
+                        "DO UPDATE SET fields = excluded.fields, expires = excluded.expires",
+                        (key, to_json(fields).decode(), now + ttl),
+                    )
+                else:
+                    connection.execute(_ERASE, (key,))
+
+        await self._database.run(merge)
 
     async def erase(self, key: str) -> None:
         """Remove `key`; nothing happens when it is absent."""
@@ -117,166 +146,288 @@ class Sqlite(SqliteQueue):
     async def claim(self, key: str, ttl: float) -> bool:
         """Claim `key` for `ttl` seconds; return True if it was free."""
 
-        def take(connection: sqlite3.Connection) -> bool:
+        def claim(connection: sqlite3.Connection) -> bool:
             now = self._clock()
-            return connection.execute(_CLAIM, (key, now + ttl, now)).rowcount == 1
+            insert = (
+                "INSERT INTO claims (key, expires) VALUES (?, ?) "
+                "ON CONFLICT (key) DO UPDATE SET expires = excluded.expires WHERE claims.expires <= ?"
+            )
+            return connection.execute(insert, (key, now + ttl, now)).rowcount == 1
 
-        return await self._database.run(take)
+        return await self._database.run(claim)
 
     async def take_tokens(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
         """Take `cost` tokens from the bucket `key`; return 0.0, or the seconds to wait."""
+        # A bucket is stored as a claim that expires when the bucket is full.
+
+        def calculate(connection: sqlite3.Connection) -> tuple[bool, float, float]:
+            row = connection.execute("SELECT expires FROM claims WHERE key = ?", (key,)).fetchone()
+            now = self._clock()
+            before: float = now if row is None else row[0]
+            full_at, wait = take_tokens(before, now, every=every, burst=burst, cost=cost)
+            return full_at != before, full_at, wait
 
         def take(connection: sqlite3.Connection) -> float:
-            def look() -> tuple[bool, float, float]:
-                row, now = connection.execute(_FULL_AT, (key,)).fetchone(), self._clock()
-                before = now if row is None else row[0]
-                full_at, wait = take_tokens(before, now, every=every, burst=burst, cost=cost)
-                return full_at != before, full_at, wait
-
-            is_other, full_at, wait = look()
-            if is_other:  # what changes nothing need not wait for other processes
-                connection.execute("BEGIN IMMEDIATE")
-                _, full_at, wait = look()
-                connection.execute(_FILL, (key, full_at))
-                connection.execute("COMMIT")
+            is_changed, full_at, wait = calculate(connection)
+            if is_changed:  # otherwise there is no need to wait for the locks of other processes
+                with transaction(connection):
+                    _, full_at, wait = calculate(connection)
+                    connection.execute(
+                        "INSERT INTO claims (key, expires) VALUES (?, ?) ON CONFLICT (key) "
+                        "DO UPDATE SET expires = excluded.expires",
+                        (key, full_at),
+                    )
             return wait
 
         return await self._database.run(take)
 
     async def publish(self, topic: str, message: str) -> None:
         """Store `message` for the listeners of `topic` in all processes."""
-        await self._database.run(lambda connection: post(connection, topic, message, self._clock()))
-        self._bulletin.wake()
+        await self._database.run(lambda connection: insert_message(connection, topic, message, self._clock()))
+        self._bus.wake()
 
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
         """Call `listener` with each message to `topic`, in a thread that polls the file; return its unsubscriber."""
-        return self._bulletin.subscribe(topic, listener, missed)
+        return self._bus.subscribe(topic, listener, missed)
 
     async def listening(self) -> None:
         """Wait until the file can be read. From then on, listeners receive messages."""
-        await self._bulletin.listening()
+        await self._bus.listening()
 
     # Store
 
     async def get(self, key: str) -> StoredValue | None:
         """Return the value of `key` with its version; None if it is absent or expired."""
-        values = (key, self._clock())
-        rows = self._database.quick_glance(_GET_SMALL, (SMALL, *values))
-        if rows is None or (rows and rows[0][0] is None):
-            rows = await self._database.rows(_GET, values)
-        return _stored(*rows[0]) if rows else None
+        select = "SELECT value, version FROM stored WHERE key = ? AND expires > ?"
+        row = await self._read_row(select, (key, self._clock()))
+        return StoredValue(*row) if row else None
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
         """Set `key`, if it still has this version; return the new version, or None."""
         check_put(value, ttl)
-        new = os.urandom(16).hex()
+        new_version = os.urandom(16).hex()
 
-        def change(connection: sqlite3.Connection) -> bool:
+        def put(connection: sqlite3.Connection) -> bool:
             now = self._clock()
             if version is None:
-                done = connection.execute(_PUT_FIRST, (key, value, new, now + ttl, now))
-            else:
-                done = connection.execute(_PUT, (value, new, now + ttl, key, version, now))
-            return done.rowcount == 1
+                insert = (
+                    "INSERT INTO stored (key, value, version, expires) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version, "
+                    "expires = excluded.expires WHERE stored.expires <= ?"
+                )
+                return connection.execute(insert, (key, value, new_version, now + ttl, now)).rowcount == 1
+            update = (
+                "UPDATE stored SET value = ?, version = ?, expires = ? "
+                "WHERE key = ? AND version = ? AND expires > ?"
+            )
+            return (
+                connection.execute(update, (value, new_version, now + ttl, key, version, now)).rowcount == 1
+            )
 
-        return new if await self._database.run(change) else None
+        return new_version if await self._database.run(put) else None
 
     async def delete(self, key: str, *, version: str) -> bool:
         """Remove `key`, if it still has this version; return True if it was removed."""
 
-        def remove(connection: sqlite3.Connection) -> bool:
-            return connection.execute(_DELETE, (key, version, self._clock())).rowcount == 1
+        def delete(connection: sqlite3.Connection) -> bool:
+            delete = "DELETE FROM stored WHERE key = ? AND version = ? AND expires > ?"
+            return connection.execute(delete, (key, version, self._clock())).rowcount == 1
 
-        return await self._database.run(remove)
+        return await self._database.run(delete)
 
     async def items(self, prefix: str) -> AsyncIterator[tuple[str, StoredValue]]:
         """Iterate over the keys that begin with `prefix`, and their values."""
-        after, sql = prefix, _ITEMS_FROM
+        select = "SELECT value, version, key FROM stored WHERE key >= ? AND expires > ? ORDER BY key LIMIT ?"
+        key = prefix
         while True:
-            values = (after, self._clock(), _AT_A_TIME)
-            rows = await self._database.rows(sql, values)
-            for key, *stored in rows:
-                after, sql = str(key), _ITEMS_AFTER
-                if not after.startswith(prefix):
+            rows = await self._database.read(select, (key, self._clock(), _ITEMS_BATCH))
+            for value, version, key in rows:
+                if not key.startswith(prefix):
                     return
-                yield after, _stored(*stored)
-            if len(rows) < _AT_A_TIME:
+                yield key, StoredValue(value, version)
+            if len(rows) < _ITEMS_BATCH:
                 return
+            select = select.replace(">=", ">")
+
+    # Queue
+
+    async def add(
+        self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
+    ) -> Added:
+        """Add a job that may be taken at once, and notify waiting workers."""
+        check_job(value)
+        server, version = server_of(queue), os.urandom(16).hex()
+
+        def add(connection: sqlite3.Connection) -> Added:
+            now = self._clock()
+            with transaction(connection):
+                connection.execute("DELETE FROM jobs WHERE key = ? AND expires <= ?", (key, now))
+                if connection.execute("SELECT 1 FROM jobs WHERE key = ?", (key,)).fetchone():
+                    return "exists"
+                (count,) = connection.execute(_COUNT_OPEN, (server, max_open)).fetchone()
+                if count == max_open:
+                    return "full"
+                if owner:
+                    values = (server, owner, max_open_per_owner)
+                    (count,) = connection.execute(_COUNT_OPEN_OF_OWNER, values).fetchone()
+                    if count == max_open_per_owner:
+                        return "owner_full"
+                insert = (
+                    "INSERT INTO jobs (key, queue, server, owner, version, fence, due, leased, value) "
+                    "VALUES (?, ?, ?, ?, ?, 0, ?, 0, ?)"
+                )
+                connection.execute(insert, (key, queue, server, owner, version, now, value))
+                insert_message(connection, queue, "", now)
+                return "added"
+
+        added = await self._database.run(add)
+        if added == "added":
+            self._bus.wake()
+        return added
+
+    async def get_job(self, key: str) -> Job | None:
+        """Return a job; None if there is none, or it has expired."""
+        select = (
+            "SELECT key, value, version, fence FROM jobs WHERE key = ? AND (expires IS NULL OR expires > ?)"
+        )
+        row = await self._read_row(select, (key, self._clock()))
+        return Job(*row) if row else None
+
+    async def change(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        version: str,
+        fence: int | None = None,
+        due: float | None = None,
+        ttl: float | None = None,
+        message: Message | None = None,
+    ) -> str | None:
+        """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
+        check_job(value)
+        new_version = os.urandom(16).hex()
+
+        def change(connection: sqlite3.Connection) -> bool:
+            now = self._clock()
+            new_due = inf if ttl is not None else None if due is None else now + due
+            expires = None if ttl is None else now + ttl
+            update = (
+                "UPDATE jobs SET value = ?1, version = ?2, leased = CASE WHEN ?3 IS NULL THEN leased ELSE 0 END, "
+                "due = coalesce(?3, due), expires = ?4 "
+                "WHERE key = ?5 AND version = ?6 AND fence = coalesce(?7, fence) AND expires IS NULL"
+            )
+            with transaction(connection):
+                changed = connection.execute(
+                    update, (value, new_version, new_due, expires, key, version, fence)
+                )
+                if changed.rowcount == 0:
+                    return False
+                if message is not None:
+                    insert_message(connection, *message, now)
+                if ttl is None and due is not None and due <= 0:
+                    (queue,) = connection.execute("SELECT queue FROM jobs WHERE key = ?", (key,)).fetchone()
+                    insert_message(connection, queue, "", now)
+                return True
+
+        if not await self._database.run(change):
+            return None
+        self._bus.wake()
+        return new_version
+
+    async def take(
+        self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
+    ) -> LeasedJobs:
+        """Lease jobs that are ready."""
+
+        def ready(connection: sqlite3.Connection, now: float) -> dict[str, list[int]]:
+            select = (
+                "SELECT id FROM jobs INDEXED BY open_by_time "
+                "WHERE server = ? AND queue = ? AND due <= ? AND expires IS NULL ORDER BY due, id LIMIT ?"
+            )
+            found: dict[str, list[int]] = {}
+            for queue in self._round_robin.order(queues):
+                rows = connection.execute(select, (server_of(queue), queue, now - ready_for, limit))
+                found[queue] = [number for (number,) in rows]
+            return found
+
+        def take(connection: sqlite3.Connection) -> LeasedJobs:
+            now = self._clock()
+            jobs: list[Job] = []
+            if not any(ready(connection, now).values()):  # workers that poll do not lock the file
+                return LeasedJobs(now, jobs)
+            with transaction(connection):
+                now = self._clock()
+                for number in self._round_robin.choose(ready(connection, now), limit):
+                    update = "UPDATE jobs SET fence = fence + 1, due = ?, leased = 1 WHERE id = ?"
+                    connection.execute(update, (now + lease, number))
+                    select = "SELECT key, value, version, fence FROM jobs WHERE id = ?"
+                    jobs.append(Job(*connection.execute(select, (number,)).fetchone()))
+                return LeasedJobs(now, jobs)
+
+        return await self._database.run(take)
+
+    async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
+        """Extend leases; return the keys of lost ones."""
+
+        def renew(connection: sqlite3.Connection) -> set[str]:
+            now = self._clock()
+            update = "UPDATE jobs SET due = ? WHERE key = ? AND fence = ? AND leased AND expires IS NULL"
+            with transaction(connection):
+                return {
+                    key
+                    for key, (fence, seconds) in leases.items()
+                    if connection.execute(update, (now + seconds, key, fence)).rowcount == 0
+                }
+
+        return await self._database.run(renew)
+
+    async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
+        """Return the jobs of an owner, the newest first."""
+        select = (
+            "SELECT key, value, version, fence FROM jobs WHERE server = ?1 AND owner = ?2 "
+            "AND (expires IS NULL OR expires > ?3) AND (?4 = '' OR id < "
+            "(SELECT id FROM jobs WHERE key = ?4 AND (expires IS NULL OR expires > ?3))) ORDER BY id DESC LIMIT ?5"
+        )
+        rows = await self._database.read(select, (server, owner, self._clock(), after, limit))
+        return [Job(*row) for row in rows]
+
+    async def list_queues(self, server: str) -> list[QueueStats]:
+        """Return statistics of the queues of a server."""
+        now = self._clock()
+        select = (
+            "SELECT queue, sum(due <= ?1), sum(due > ?1), max(0.0, ?1 - min(due)) "
+            "FROM jobs INDEXED BY open_by_time WHERE server = ?2 AND expires IS NULL GROUP BY queue"
+        )
+        return [QueueStats(*row) for row in await self._database.read(select, (now, server))]
 
 
-def _close(bulletin: Bulletin, database: Database) -> None:
-    bulletin.close()
+def _close(bus: MessageBus, database: Database) -> None:
+    bus.close()
     database.close()
 
 
-# Each of these is a transaction by itself.
-
 _READ = "SELECT fields FROM records WHERE key = ? AND expires > ?"
 _ERASE = "DELETE FROM records WHERE key = ?"
-_PROLONG = "UPDATE records SET expires = ? WHERE key = ? AND expires > ?"
-_WRITE = (
-    "INSERT INTO records (key, fields, expires) VALUES (?, ?, ?) "
-    "ON CONFLICT (key) DO UPDATE SET fields = excluded.fields, expires = excluded.expires"
+_COUNT_OPEN = (
+    "SELECT count(*) FROM "
+    "(SELECT 1 FROM jobs INDEXED BY open_by_owner WHERE server = ? AND expires IS NULL LIMIT ?)"
 )
-_CLAIM = (
-    "INSERT INTO claims (key, expires) VALUES (?, ?) "
-    "ON CONFLICT (key) DO UPDATE SET expires = excluded.expires WHERE claims.expires <= ?"
-)
-# A bucket expires like a claim, at the time when it is full.
-_FULL_AT = "SELECT expires FROM claims WHERE key = ?"
-_FILL = "INSERT INTO claims (key, expires) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET expires = excluded.expires"
-_GET_SMALL = (
-    "SELECT CASE WHEN length(value) <= ? THEN value END, version FROM stored WHERE key = ? AND expires > ?"
-)
-_GET = "SELECT value, version FROM stored WHERE key = ? AND expires > ?"
-_PUT_FIRST = (
-    "INSERT INTO stored (key, value, version, expires) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE "
-    "SET value = excluded.value, version = excluded.version, expires = excluded.expires WHERE stored.expires <= ?"
-)
-_PUT = "UPDATE stored SET value = ?, version = ?, expires = ? WHERE key = ? AND version = ? AND expires > ?"
-_DELETE = "DELETE FROM stored WHERE key = ? AND version = ? AND expires > ?"
-_ITEMS_FROM = "SELECT key, value, version FROM stored WHERE key >= ? AND expires > ? ORDER BY key LIMIT ?"
-_ITEMS_AFTER = _ITEMS_FROM.replace(">=", ">", 1)
+_COUNT_OPEN_OF_OWNER = _COUNT_OPEN.replace("server = ?", "server = ? AND owner = ?")
 
 
-def _merge(
-    connection: sqlite3.Connection, key: str, changes: Mapping[str, str | None], now: float, ttl: float
-) -> None:
-    if not changes:
-        connection.execute(_PROLONG, (now + ttl, key, now))
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    row = connection.execute(_READ, (key, now)).fetchone()
-    before: dict[str, str] = {} if row is None else from_json(row[0])
-    merged = {**before, **changes}
-    fields = {name: text for name, text in merged.items() if text is not None}
-    if fields:
-        connection.execute(_WRITE, (key, to_json(fields).decode(), now + ttl))
-    else:
-        connection.execute(_ERASE, (key,))
-    connection.execute("COMMIT")
-
-
-def _stored(value: object, version: object) -> StoredValue:
-    assert isinstance(value, bytes), "a stored value must be bytes"
-    return StoredValue(value, str(version))
-
-
-def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:
-    """Remove a batch of expired rows, small enough not to block others; return True if there may be more."""
-    now, is_more = clock(), False
+def _delete_expired(connection: sqlite3.Connection, now: float) -> bool:
+    """Delete a batch of expired rows and old messages; return True if there may be more."""
+    is_more = False
     for table in ("records", "claims", "stored", "jobs"):
-        found = connection.execute(
-            f"SELECT key FROM {table} WHERE expires <= ? LIMIT ?", (now, _TIDIED_AT_A_TIME)
-        ).fetchall()
-        is_more = is_more or len(found) == _TIDIED_AT_A_TIME
-        if found:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(
-                f"DELETE FROM {table} WHERE key = ? AND expires <= ?", [(*key, now) for key in found]
-            )
-            connection.execute("COMMIT")
-    trim(connection, now)
+        select = f"SELECT key FROM {table} WHERE expires <= ? LIMIT ?"
+        keys = connection.execute(select, (now, _CLEAN_UP_BATCH)).fetchall()
+        is_more = is_more or len(keys) == _CLEAN_UP_BATCH
+        if keys:
+            with transaction(connection):
+                delete = f"DELETE FROM {table} WHERE key = ? AND expires <= ?"
+                connection.executemany(delete, [(*key, now) for key in keys])
+    delete_old_messages(connection, now)
     return is_more

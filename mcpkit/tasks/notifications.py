@@ -11,9 +11,7 @@ from functools import partial
 from pydantic_core import from_json
 
 from ..engine.subscriptions import SubscriptionHub
-from ..identity.audience import Audience
-from ..identity.change import Change
-from ..identity.principal import Principal
+from ..identity.principal import Audience, Change, Principal
 from .runs import TaskRuns
 from .store import TaskRecord, TaskStore, UnreadableTaskError
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
 from ..components.tool import AnyTool, Tool
 from ..engine.registry import Extension
-from ..identity.change import Change
-from ..identity.owner import digest_of, owner_of
+from ..identity.principal import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object

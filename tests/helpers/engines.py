@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from mcpkit import Server
 from mcpkit.storage import Memory, PubSub, Redis, Sqlite, Store, StoredValue
 from mcpkit.storage.queue import Added, Job, LeasedJobs, Queue
-from mcpkit.storage.sqlite import _tidy
+from mcpkit.storage.sqlite import _delete_expired
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
 from tests.helpers.redis_server import Dated, common_server, kept
@@ -103,7 +103,7 @@ def size(engine: Engine) -> int:
         return done(kept(engine))
 
     def count(connection: sqlite3.Connection) -> int:
-        _tidy(engine._clock, connection)
+        _delete_expired(connection, engine._clock())
         tables = ("records", "claims", "stored", "jobs")
         return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
 

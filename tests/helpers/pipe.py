@@ -12,8 +12,7 @@ from typing import Any
 from mcpkit import ProtocolError, Server
 from mcpkit.client import CallResult
 from mcpkit.engine.subscriptions import SubscriptionHub
-from mcpkit.identity.change import Change
-from mcpkit.identity.principal import ANYONE, Principal
+from mcpkit.identity.principal import ANYONE, Change, Principal
 from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
 from mcpkit.transports import Connection
 from tests.helpers.official import META, Judge

@@ -105,6 +105,13 @@ def test_expired_values_are_freed_by_the_next_call(clock: Clock) -> None:
         assert len(store) <= 1
 
 
+def test_key_that_is_written_often_takes_no_more_memory() -> None:
+    store = Memory()
+    for number in range(1000):
+        done(store.write("often", {"a": str(number)}, 60))
+    assert len(store._records._expiries) < 100
+
+
 SECRET = "a secret of sixteen bytes and more"
 
 

@@ -61,6 +61,16 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
     assert messages[3:-1] == []
 
 
+def test_ended_job_leaves_room_for_another(engine: Engine) -> None:
+    assert add(engine, "a", owner="ann", max_open=1) == "added"
+    assert add(engine, "b", owner="ann", max_open=1) == "full"
+    change(engine, look(engine, "a"), ttl=60)
+    assert add(engine, "b", owner="ann", max_open=1, max_open_per_owner=1) == "added"
+    assert add(engine, "c", owner="ann", max_open_per_owner=1) == "owner_full"
+    change(engine, look(engine, "b"), ttl=60)
+    assert add(engine, "c", owner="ann", max_open_per_owner=1) == "added"
+
+
 # Threads
 
 

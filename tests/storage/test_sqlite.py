@@ -15,8 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from mcpkit.storage import Sqlite, database, disks, tables
-from mcpkit.storage import sqlite_pubsub as bulletin
+from mcpkit.storage import Sqlite, sqlite_database, sqlite_pubsub
 from tests.helpers.engines import done, eventually
 from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
@@ -98,8 +97,8 @@ async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, m
     with closing(Sqlite(path)) as before:
         home = before.store_id
         await before.write("a", {"x": "1"}, 60)
-        later = (*tables._STEPS, ("ALTER TABLE records ADD COLUMN more TEXT",))
-        monkeypatch.setattr(tables, "_STEPS", later)
+        later = (*sqlite_database._MIGRATIONS, ("ALTER TABLE records ADD COLUMN more TEXT",))
+        monkeypatch.setattr(sqlite_database, "_MIGRATIONS", later)
         with closing(Sqlite(path)) as after:
             assert await after.read("a") == {"x": "1"}
             assert after.store_id == home
@@ -107,7 +106,7 @@ async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, m
         await before.write("a", {"x": "2"}, 60)  # who has it open goes on
         assert await before.read("a") == {"x": "2"}
     with closing(sqlite3.connect(path)) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (len(tables._STEPS) + 1,)
+        assert file.execute("PRAGMA user_version").fetchone() == (len(sqlite_database._MIGRATIONS) + 1,)
     with closing(Sqlite(path)) as older, pytest.raises(OSError, match="later version"):
         await older.read("a")
 
@@ -126,7 +125,7 @@ def locked(path: Path, how: str) -> Iterator[None]:
 
 @pytest.mark.anyio
 async def test_lasting_lock_raises_timeout_for_all_waiting_writes(shared, path, monkeypatch) -> None:
-    monkeypatch.setattr(database, "DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setattr(sqlite_database, "DEFAULT_TIMEOUT", 0.5)
     await shared.write("a", {"x": "1"}, 60)
     shared.close()  # the next connection has the patience of the test
     with locked(path, "IMMEDIATE"):
@@ -210,7 +209,7 @@ def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"50 27 0:50 / {folder.as_posix().replace(' ', chr(92) + '040')} rw,relatime shared:1 - nfs4 nas:/x rw\n"
         f"51 50 0:51 / {folder.as_posix().replace(' ', chr(92) + '040')}/local rw - xfs /dev/vdb rw\n"
     )
-    monkeypatch.setattr(disks, "_MOUNTS", lines)
+    monkeypatch.setattr(sqlite_database, "_MOUNTS", lines)
     return folder
 
 
@@ -238,12 +237,12 @@ def test_name_without_a_file_is_refused(name: str) -> None:
 
 
 def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr("mcpkit.storage.sqlite_pubsub._WHILE_FAILING", 0.01)
+    monkeypatch.setattr("mcpkit.storage.sqlite_pubsub._RETRY_INTERVAL", 0.01)
     failing = Mock(side_effect=PermissionError("not now"))
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
     with monkeypatch.context() as patch:
-        patch.setattr(database.Database, "glance", failing)
+        patch.setattr(sqlite_database.Database, "read_now", failing)
         eventually(lambda: failing.call_count > 3)
     asyncio.run(shared.publish("t", "a"))
     eventually(lambda: messages == ["a"])
@@ -282,7 +281,7 @@ def blocked(shared: Sqlite) -> Iterator[None]:
 
 
 def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulletin, "_MOST_MESSAGES", 100)
+    monkeypatch.setattr(sqlite_pubsub, "_MAX_MESSAGES", 100)
     with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
         first, second = Listener(shared), Listener(shared, "elsewhere")
         with blocked(shared):

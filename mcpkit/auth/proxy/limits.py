@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...identity.audit import AuditLog
-from ...identity.owner import digest_of
+from ...identity.principal import digest_of
 from ...storage.base import PubSub
 from ..authority.callers import caller_of, is_unbelieved_proxy
 from ..authority.errors import NOT_KEPT

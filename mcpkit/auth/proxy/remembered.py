@@ -25,8 +25,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...identity.owner import digest_of
-from ...identity.principal import user
+from ...identity.principal import digest_of, user
 from ...identity.revocation import Revocations
 from ...identity.scopes import Scopes
 from ...storage.keys import Keys

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...identity.change import LISTS, RESOURCES
+from ...identity.principal import LISTS, RESOURCES
 from ...protocol.eras import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_array, is_object
 from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE

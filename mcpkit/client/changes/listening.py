@@ -10,7 +10,7 @@ from typing import Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ...execution.coroutines import within
-from ...identity.change import RESOURCES, ListName
+from ...identity.principal import RESOURCES, ListName
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_array, is_object, whole_number
 from ...protocol.revisions import STATELESS

@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from ..._utils.exceptions import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
 from ...execution.coroutines import within
-from ...identity.change import LIST_NAMES, Change
+from ...identity.principal import LIST_NAMES, Change
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId, is_object

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..._utils.exceptions import MalformedError, ProtocolError
 from ...engine.relay import ChangeQueue
 from ...engine.subscriptions import LOST, Listen
-from ...identity.change import Change
-from ...identity.principal import Principal
+from ...identity.principal import Change, Principal
 from ...protocol import jsonrpc
 from .exchange import Exchange, Source, event
 from .sessions.environment import Environment

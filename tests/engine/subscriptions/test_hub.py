@@ -14,7 +14,7 @@ from mcpkit import Access, Principal, Registry, Server
 from mcpkit.engine.relay import ChangeQueue
 from mcpkit.engine.session import Connection
 from mcpkit.engine.subscriptions import LOST
-from mcpkit.identity.change import Change
+from mcpkit.identity.principal import Change
 from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory
 from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated

@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit.storage import Redis
 from mcpkit.storage.queue import Job, Message
-from mcpkit.storage.redis_pubsub import LONG
+from mcpkit.storage.redis_connection import LONG
 from tests.helpers.redis_server import RedisServer, free_port
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
@@ -123,7 +123,7 @@ async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCa
         (left,) = (await engine.take(["s/q"], limit=9, lease=60)).jobs
         assert await engine.change(left.key, b"3", version=left.version, ttl=60)
         with pytest.raises(PermissionError):
-            await engine._opened()[0].run(engine._opened()[0].command("FLUSHALL"))
+            await engine._client.command("FLUSHALL")
     assert caplog.text == ""
     used = {name for name, calls in server.calls().items() if calls} - {"config", "acl|setuser", "ping"}
     unused = {rule[1:] for rule in rules if rule.startswith("+")} - {name.split("|")[0] for name in used}

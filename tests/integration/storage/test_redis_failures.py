@@ -14,7 +14,7 @@ import pytest
 from mcpkit import Server
 from mcpkit.storage import Redis
 from mcpkit.storage.queue import Message
-from mcpkit.storage.redis_link import DEFAULT_TIMEOUT
+from mcpkit.storage.redis_connection import DEFAULT_TIMEOUT
 from tests.helpers.raw_client import initialize, serving
 from tests.helpers.redis_server import RedisProxy, RedisServer
 from tests.helpers.waiting import until
@@ -104,6 +104,16 @@ async def test_restart_is_logged_and_reported_as_a_gap(redis, other, server, cap
     assert listener.missed == 1
 
 
+async def test_emptied_database_is_a_gap(redis, server) -> None:
+    listener = Listener(redis)
+    await publish_and_wait(redis, listener.messages, "before")
+    server.ask("FLUSHALL")
+    await until(lambda: listener.missed == 1)
+    await publish_and_wait(redis, listener.messages, "after")
+    assert listener.messages == ["before", "after"]
+    assert listener.missed == 1
+
+
 async def test_pause_raises_timeout_and_loses_no_message(redis, other, server, caplog) -> None:
     listener = Listener(redis)
     messages = listener.messages
@@ -162,7 +172,7 @@ async def test_operation_with_a_lost_reply_runs_once(server: RedisServer, proxie
 
 
 async def test_old_redis_version_is_refused(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.storage.redis_link._OLDEST", (99, 0))
+    monkeypatch.setattr("mcpkit.storage.redis_connection._OLDEST", (99, 0))
     for _ in range(2):
         with pytest.raises(OSError, match=r"runs Redis .*, but mcpkit needs 6\.2 or later"):
             await redis.read("a")
@@ -238,7 +248,7 @@ async def test_redis_without_response_gets_503_after_timeout(tmp_path, schema_di
             redis.pause()
             try:
                 with monkeypatch.context() as patch:
-                    patch.setattr("mcpkit.storage.redis_link.DEFAULT_TIMEOUT", 0.1)
+                    patch.setattr("mcpkit.storage.redis_connection.DEFAULT_TIMEOUT", 0.1)
                     assert (await client.post(initialize()).whole()).status == 503
             finally:
                 redis.resume()

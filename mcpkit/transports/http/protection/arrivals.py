@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....identity.owner import digest_of
+from ....identity.principal import digest_of
 
 if TYPE_CHECKING:
     from ....identity.audit import AuditLog

@@ -144,7 +144,9 @@ class Endpoint:
             raise RefusedError(error.status, error.message, headers_of(error))
 
     def _is_revoked(self, grant: AccessToken) -> bool:
-        return self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued)
+        return self._revocations is not None and self._revocations.covers_cached(
+            grant.principal, grant.issued
+        )
 
     def revoke(self, revocation: Revocation) -> None:
         """Remove the cached tokens of a revoked principal; in any thread."""

@@ -9,7 +9,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
-from ....identity.meter import measuring
+from ....identity.audit import measuring
 from ....requests.limits import Shares
 from ..intake.refused_body import UnreadError
 from .arrivals import Arrivals

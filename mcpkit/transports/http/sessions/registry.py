@@ -23,8 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...._utils.exceptions import BusyError, ChallengeError
-from ....identity.change import LIST_NAMES
-from ....identity.owner import owner_of
+from ....identity.principal import LIST_NAMES, owner_of
 from ....protocol.eras import Handshake
 from ....requests.limits import Shares
 from ....storage.keys import Keys

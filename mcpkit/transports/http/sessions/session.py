@@ -14,9 +14,7 @@ from typing import Any
 
 from ...._utils.exceptions import BusyError, ProtocolError
 from ....engine.session import BaseSession
-from ....identity.change import Change
-from ....identity.owner import owner_of
-from ....identity.principal import Principal
+from ....identity.principal import Change, Principal, owner_of
 from ....protocol import jsonrpc
 from ....protocol.eras import Envelope, Handshake
 from ....protocol.jsonrpc import is_array, is_id, is_object

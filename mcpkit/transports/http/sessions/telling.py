@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...._utils.exceptions import BusyError
 from ....engine.relay import ChangeQueue
 from ....engine.subscriptions import ChangeListener, notification
-from ....identity.change import Change
+from ....identity.principal import Change
 from ..exchange import Exchange
 from .remote import SAID
 from .streams import Stream, Streams

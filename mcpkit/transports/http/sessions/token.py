@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from ....identity.change import ListName
+from ....identity.principal import ListName
 from ....protocol.eras import Client
 from ....protocol.types import Json
 from ....storage.keys import Keys

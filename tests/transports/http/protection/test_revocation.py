@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Principal, Server
-from mcpkit.identity.revocation import MOST_HEARD, Revocations
+from mcpkit.identity.revocation import MAX_CACHED_REVOCATIONS, Revocations
 from mcpkit.storage import Memory
 from mcpkit.transports.http.protection import leases
 from mcpkit.transports.http.protection.leases import Leases
@@ -168,9 +168,9 @@ async def test_revocation_store_failure_is_503(
 @pytest.mark.limit("revocations that a process remembers")
 async def test_revocation_memory_is_bounded() -> None:
     revocations = Revocations(Memory(), "s")
-    for number in range(MOST_HEARD + 10):
+    for number in range(MAX_CACHED_REVOCATIONS + 10):
         await revocations.revoke(str(number), 60)
-    assert len(revocations._heard) == MOST_HEARD
+    assert len(revocations._cache) == MAX_CACHED_REVOCATIONS
     assert await revocations.covers(Principal("0"), 1.0), "the store has it"
 
 
