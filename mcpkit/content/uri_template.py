@@ -212,15 +212,15 @@ class UriTemplate:
     def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:
         self.template = template
         parts = parse(template)
-        variables = [v for part in parts if isinstance(part, Expression) for v in part.variables]
-        self.names = tuple(variable.name for variable in variables)
-        self.exploded = frozenset(variable.name for variable in variables if variable.is_exploded)
+        expressions = [part for part in parts if isinstance(part, Expression)]
+        self.names = tuple(variable.name for part in expressions for variable in part.variables)
         for name in self.names:
             if self.names.count(name) > 1:
                 _refuse(template, f'the variable "{name}" occurs twice; rename one')
-        for part in parts:
-            if isinstance(part, Expression) and part.operator in ("+", "#"):
-                for name in self.exploded.intersection(variable.name for variable in part.variables):
+        for part in expressions:
+            for variable in part.variables if part.operator in ("+", "#") else ():
+                if variable.is_exploded:
+                    name = variable.name
                     _refuse(
                         template, f'the items of "{name}" may contain the separating comma; write {{{name}*}}'
                     )

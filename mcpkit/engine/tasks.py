@@ -74,14 +74,14 @@ async def keeping(
         async def begin() -> None:
             await stack.enter_async_context(keeper().running())
 
-        def look() -> None:
+        def begin_if_needed() -> None:
             nonlocal beginning
             if beginning is None and has_tasks():
                 beginning = loop.create_task(begin())
 
         def changed(_: Change) -> None:
             with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(look)
+                loop.call_soon_threadsafe(begin_if_needed)
 
         if has_tasks():
             await begin()

@@ -92,7 +92,7 @@ def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -
 
 
 class _Post:
-    """Peer of a single POST, about which only its message is known."""
+    """Sender of a single POST, about which only its message is known."""
 
     __slots__ = ("_catalog", "_exchange")
 
