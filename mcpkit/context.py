@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import typing
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -162,7 +161,7 @@ class Context(CallContext, Generic[State]):
                 not catch it; the client gets a retryable error.
             ProtocolError: Only in middleware: the lifespan failed.
         """
-        return typing.cast("State", self._call.known_state)
+        return cast("State", self._call.known_state)
 
     @property
     def storage(self) -> Store:

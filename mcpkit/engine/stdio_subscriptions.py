@@ -31,7 +31,7 @@ class Places(Protocol):
         """
         ...
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release a place."""
         ...
 
@@ -193,7 +193,7 @@ class Subscriptions:
         for hub in (self._hub, *self._previous_hubs):
             hub.unsubscribe_all(listener)
         if self._places is not None and isinstance(listener, _Stream):
-            self._places.give_back()
+            self._places.release()
 
     def drop(self, stream: _Stream, reason: str) -> None:
         """End a stream that lost changes, and send the reason."""

@@ -183,7 +183,7 @@ def _is_complete(kind: type) -> bool:
     return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
 
 
-is_complete: Callable[[type], bool] = lru_cache(maxsize=512)(_is_complete)
+is_complete: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_complete)
 """Return True if values of a class are complete: there is nothing to await or to iterate."""
 
 

@@ -33,20 +33,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_START_LIMIT = 60.0
-"""Seconds in which a worker must have imported the module of its function."""
+_START_LIMIT = 60.0  # seconds in which a worker must have imported the module of its function
 
-_END_LIMIT = 1.0
-"""Seconds in which a worker that closes its connection must have ended; then it is killed."""
+_END_LIMIT = 1.0  # seconds in which a worker that closes its connection must have ended; then it is killed
 
-_workers: set[Worker] = set()
-"""Workers of this process that were not killed."""
+_workers: set[Worker] = set()  # workers of this process that were not killed
 
-_numbers = count(1)
-"""Numbers of calls, so that no call gets the result of another."""
+_numbers = count(1)  # numbers of calls, so that no call gets the result of another
 
+# Locked while a process starts or is joined, because the records of multiprocessing are not thread-safe.
 _start_lock = threading.Lock()
-"""Locked while a process starts or is joined, because the records of multiprocessing are not thread-safe."""
 
 # In the server
 
@@ -434,12 +430,16 @@ def _detach() -> None:
         os.setsid()  # what the function starts is killed with this process
         for number in (signal.SIGINT, signal.SIGTERM):
             # The server ends its workers. A handler is not inherited by child processes, unlike SIG_IGN.
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _ignore_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     empty = os.open(os.devnull, os.O_RDWR)
     os.dup2(empty, 0)
     os.dup2(2 if sys.__stderr__ is not None else empty, 1)
     os.close(empty)
+
+
+def _ignore_signal(*_: object) -> None:
+    pass
 
 
 def _end_with_parent() -> None:

@@ -82,7 +82,9 @@ class Threads:
             BusyError: Too many abandoned threads still run, or the system cannot start a thread.
             BaseException: The exception of the function.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        job = _Job()
+        job.future = asyncio.get_running_loop().create_future()
+        job.work = partial(contextvars.copy_context().run, function, **kwargs)
         if self._process != os.getpid():
             self._reset()
         with self._lock:
@@ -90,13 +92,12 @@ class Threads:
                 raise self._refusal()
             self._waiting += 1
             needs_thread = self._waiting > self._idle and self._reserve_thread()  # most find an idle one
-            job = _Job(future, partial(contextvars.copy_context().run, function, **kwargs))
             self._jobs.put(job)
         if needs_thread and not self._start_thread():
             job.work = None
             raise BusyError("The system cannot start a thread for this call. Try again later")
         try:
-            return await future
+            return await job.future
         except asyncio.CancelledError:
             self._abandon(job, running)
             raise
@@ -135,19 +136,24 @@ class Threads:
                 self._started -= 1
                 if self.abandoned <= self._max_abandoned:
                     needs_thread = self._reserve_thread()
-                else:  # waiting calls could get stuck as well
-                    with suppress(Empty):
-                        while True:
-                            waiting = self._jobs.get_nowait()
-                            self._waiting -= 1
-                            if waiting.work is not None:
-                                waiting.work = None
-                                _settle_in_loop(waiting.future, None, self._refusal())
+                else:
+                    self._refuse_waiting()
         if job.abandoned is not None and running is not None:
             job.is_stopped = running.is_stoppable
             running.leave(job.abandoned)
         if needs_thread:
             self._start_thread()
+
+    def _refuse_waiting(self) -> None:
+        """Reject the calls that no thread has taken yet: they could get stuck as well. The lock is held."""
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                self._waiting -= 1
+                if job.work is not None:
+                    job.work = None
+                    with suppress(RuntimeError):  # its loop has been closed
+                        job.future.get_loop().call_soon_threadsafe(_settle, job.future, None, self._refusal())
 
     def _refusal(self) -> BusyError:
         return BusyError(
@@ -191,13 +197,16 @@ class Threads:
                     has_place = self._started < self._limit
                     self._started += has_place
                 self._idle += has_place
-            if job.abandoned is None:
-                _settle_in_loop(job.future, value, error)
-            else:
+            future = job.future
+            if job.abandoned is not None:
                 if error is not None:
                     log_late("a function in a worker thread", error, is_expected=job.is_stopped)
-                _settle_in_loop(job.abandoned)
-            del job, work, value, error  # the objects of a call must not live until the next one
+                future, value, error = job.abandoned, None, None
+            try:
+                future.get_loop().call_soon_threadsafe(_settle, future, value, error)
+            except RuntimeError:  # the loop has been closed, so no task waits any more
+                logger.debug("a thread ended after its event loop; its result is discarded")
+            del job, work, future, value, error  # the objects of a call must not live until the next one
 
 
 class _Job:
@@ -211,23 +220,11 @@ class _Job:
         abandoned: Done when the function has returned after its thread was abandoned; None if it was not.
     """
 
-    __slots__ = ("abandoned", "future", "is_running", "is_stopped", "work")
-
-    def __init__(self, future: asyncio.Future[Any], work: partial[Any]) -> None:
-        self.future = future
-        self.work: partial[Any] | None = work
-        self.is_running = False
-        self.is_stopped = False
-        self.abandoned: asyncio.Future[None] | None = None
-
-
-def _settle_in_loop(
-    future: asyncio.Future[Any], value: Any = None, error: BaseException | None = None
-) -> None:
-    try:
-        future.get_loop().call_soon_threadsafe(_settle, future, value, error)
-    except RuntimeError:  # the loop has been closed, so no task waits any more
-        logger.debug("a thread ended after its event loop; its result is discarded")
+    future: asyncio.Future[Any]
+    work: partial[Any] | None
+    is_running = False
+    is_stopped = False
+    abandoned: asyncio.Future[None] | None = None
 
 
 def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

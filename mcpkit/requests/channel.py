@@ -135,8 +135,7 @@ class Channel(Sender, Protocol):
 DERIVED = "#"
 """Prefix of the names of requests without a key; their index follows."""
 
-_MAX_PROBLEM_LENGTH = 500
-"""Maximum length of the error text shown above a form that is sent again."""
+_MAX_PROBLEM_LENGTH = 500  # maximum length of the error text shown above a form that is sent again
 
 
 class Question(ABC, Generic[A]):
@@ -232,11 +231,9 @@ def repeat_form(request: Json, problem: str) -> Json:
 MAX_OPEN = 100
 """Maximum number of unanswered requests to one client: each suspends a call and its timeout."""
 
-_TRIES = 3
-"""How often a form is sent again after an invalid answer."""
+_TRIES = 3  # how often a form is sent again after an invalid answer
 
-_MAX_CLOSED = 100
-"""Number of ids of closed requests that are stored, so that a late response is recognised."""
+_MAX_CLOSED = 100  # number of ids of closed requests that are stored, so that a late response is recognised
 
 
 class OpenQuestions:

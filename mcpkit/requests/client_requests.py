@@ -253,6 +253,7 @@ class SampleOptions(TypedDict, total=False):
     """Name of the request; see `Question`."""
 
 
+# Params of `sampling/createMessage` by option.
 _SAMPLING_PARAMS = {
     "system": "systemPrompt",
     "temperature": "temperature",
@@ -262,7 +263,6 @@ _SAMPLING_PARAMS = {
     "tools": "tools",
     "metadata": "metadata",
 }
-"""Params of `sampling/createMessage` by option."""
 
 
 class SamplingRequest(Question[SamplingResult]):
@@ -479,19 +479,17 @@ class ListRootsRequest(Question[list[Root]]):
 
 # Sending requests
 
+# Seconds between checks whether the step on a page is complete, before the user is asked again. Their sum is less
+# than the usual timeout of a client, but not much less, because clients stop after about 10 rounds.
 _POLLS = (0.1, 0.4, 1.0, *[2.0] * 9)
-"""Seconds between checks whether the step on a page is complete, before the user is asked again.
 
-Their sum is less than the usual timeout of a client, but not much less, because clients stop after about 10 rounds.
-"""
-
+# Classes of requests, by method of `Context`.
 _CLASSES = {
     "elicit": "ElicitRequest",
     "elicit_url": "UrlElicitRequest",
     "sample": "SamplingRequest",
     "list_roots": "ListRootsRequest",
 }
-"""Classes of requests, by method of `Context`."""
 
 
 def dialogue_of(call: Call) -> Dialogue:

@@ -29,8 +29,8 @@ from .call import Call
 
 logger = logging.getLogger(__name__)
 
+# Exceptions with a text for clients that are faults of the server.
 _FAULTS = (CallTimeoutError, OutputError, ProcessEndedError)
-"""Exceptions with a text for clients that are faults of the server."""
 
 # Responses
 

@@ -118,7 +118,7 @@ class Shares:
         if caller is not None:
             self._add(caller, amount)
 
-    def give_back(self, caller: str | None, amount: int = 1) -> None:
+    def release(self, caller: str | None, amount: int = 1) -> None:
         """Release places that `take` has taken for the same client."""
         self.taken -= amount
         if caller is not None:
@@ -167,10 +167,12 @@ class CallLimits:
         """
         if "timeout" not in options and "max_concurrency" not in options:
             return None
-        try:
-            check_timeout(options.get("timeout"))
-        except ValueError as error:
-            raise RegistrationError(f"{what}: {error}") from None
+        timeout = options.get("timeout")
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and 0 < timeout < float("inf")):
+            raise RegistrationError(
+                f"{what}: timeout must be a positive number of seconds, or None for no limit, got {timeout!r}"
+            )
         concurrency = options.get("max_concurrency")
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise RegistrationError(
@@ -178,19 +180,6 @@ class CallLimits:
                 f"got {concurrency!r}"
             )
         return cls(options.get("timeout", INHERITED), Slots(concurrency) if concurrency is not None else None)
-
-
-def check_timeout(timeout: Any) -> None:
-    """Check a timeout in seconds.
-
-    Raises:
-        ValueError: It is invalid.
-    """
-    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and 0 < timeout < float("inf")):
-        raise ValueError(
-            f"timeout must be a positive number of seconds, or None for no limit, got {timeout!r}"
-        )
 
 
 class Slots:
@@ -399,7 +388,7 @@ class LimitedRun:
         _late_tasks.add(task)
 
         def release(task: asyncio.Task[None]) -> None:
-            running.give_back(caller)
+            running.release(caller)
             _late_tasks.discard(task)
 
         task.add_done_callback(release)
@@ -443,5 +432,5 @@ class LimitedRun:
                 self._has_slot = True
 
 
+# Tasks of functions that continue after their timeout; the event loop has only weak references to them.
 _late_tasks: set[asyncio.Task[None]] = set()
-"""Tasks of functions that continue after their timeout; the event loop has only weak references to them."""

@@ -21,8 +21,7 @@ _LEVELS = (
 )
 """The specification's levels by the least number that stands for them; below them all is `debug`."""
 
-_OWN = "mcpkit"
-"""The library's own logger, which is not sent to clients."""
+_OWN = "mcpkit"  # the library's own logger, which is not sent to clients
 
 
 class LogHandler(logging.Handler):

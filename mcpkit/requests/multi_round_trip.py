@@ -38,16 +38,15 @@ logger = logging.getLogger(__name__)
 MAX_STATE = 16 * 1024
 """Bytes of a `requestState`."""
 
-_MAX_ANSWERS = MAX_STATE // 2
-"""Bytes of the answers in it; base64 and the values of `once` take the rest."""
+_MAX_ANSWERS = MAX_STATE // 2  # bytes of the answers in it; base64 and the values of `once` take the rest
 
+# The number is raised when the members of a state change, so that states of another version are refused, not misread.
 _PURPOSE = "requestState 1"
-"""Another number when the members of a state change, so that those of another version are refused, not misread."""
 
 _MAC_LENGTH = 32
 
+# Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives.
 _CLOCK_SKEW = 300
-"""Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 
 class Rounds(Dialogue):
@@ -342,8 +341,7 @@ def _handler(call: Call) -> str:
 
 _EPOCH_TTL = 365 * 86_400.0
 
-_epochs: WeakKeyDictionary[Runtime, str] = WeakKeyDictionary()
-"""The epochs that this process knows."""
+_epochs: WeakKeyDictionary[Runtime, str] = WeakKeyDictionary()  # the epochs that this process knows
 
 
 async def _latest_epoch(runtime: Runtime) -> str:

@@ -219,14 +219,14 @@ class Reports:
 
 # Messages with any Python value: a value without a JSON form is sent as text
 
+# Levels of lists and objects; clients read about 200, and what is deeper is sent as text.
 _MAX_DEPTH: Final = 64
-"""Levels of lists and objects; clients read about 200, and what is deeper is sent as text."""
 
+# Bytes of a message that cannot contain numbers or levels that clients cannot read.
 _SURELY_READABLE: Final = 256
-"""Bytes of a message that cannot contain numbers or levels that clients cannot read."""
 
+# Integers from here on leave the range of a double, in which most clients read them.
 _OUT_OF_RANGE: Final = 1 << 1023
-"""Integers from here on leave the range of a double, in which most clients read them."""
 
 
 def log_message(level: str, data: object, logger: object = None) -> bytes:
@@ -252,27 +252,28 @@ def log_message(level: str, data: object, logger: object = None) -> bytes:
     return line
 
 
-def loggable(value: Any, parents: tuple[int, ...] = ()) -> Any:
+def loggable(value: object, parents: tuple[int, ...] = ()) -> Any:
     """Return a JSON value for any value, with text for parts without a JSON form.
 
     Args:
         value: The value.
         parents: Identities of the collections that contain it.
     """
+    known: object = value
     try:
         if isinstance(value, str) or (isinstance(value, int) and not -_OUT_OF_RANGE < value < _OUT_OF_RANGE):
-            return as_text(value)
+            return as_text(known)
         if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
-            return jsonrpc.decode(to_json(value, inf_nan_mode="strings"))
-        if len(parents) >= _MAX_DEPTH or id(value) in parents:
-            return as_text(value)
-        parents = (*parents, id(value))
+            return jsonrpc.decode(to_json(known, inf_nan_mode="strings"))
+        if len(parents) >= _MAX_DEPTH or id(known) in parents:
+            return as_text(known)
+        parents = (*parents, id(known))
         if isinstance(value, Mapping):
             entries = cast("Mapping[object, object]", value).items()
             return {as_text(name): loggable(each, parents) for name, each in entries}
         return [loggable(each, parents) for each in cast("Collection[object]", value)]
     except Exception:  # noqa: BLE001 - a value's class may raise anything
-        return as_text(value)
+        return as_text(known)
 
 
 def as_text(value: object) -> str:

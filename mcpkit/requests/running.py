@@ -189,7 +189,7 @@ class Calls:
             if call.caller is None:
                 call.runtime.running.taken -= 1
             else:
-                call.runtime.running.give_back(call.caller)
+                call.runtime.running.release(call.caller)
             if call.is_cancelled:
                 self._stopping.discard(call)
             else:
@@ -252,7 +252,7 @@ class Calls:
         else:  # its task ends without ever running
             call.unstarted.close()
             call.task = None
-            call.runtime.running.give_back(call.caller)
+            call.runtime.running.release(call.caller)
             if call.stopped is not None:
                 call.stopped.set_result(None)
         self._settle(call, None if problem is None else error_response(call, problem), problem)

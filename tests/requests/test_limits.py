@@ -302,7 +302,7 @@ def test_shares_error_has_the_reason() -> None:
         assert caught.value.message == f"Too many requests are running ({reason}). Try again in 1 s"
         shares.take(None, 2)
     for caller in ["principal 'eve'"] * 2 + [None] * 4:
-        shares.give_back(caller)
+        shares.release(caller)
     assert (shares.taken, shares._taken_by) == (0, {})  # nothing is kept of clients that have gone
 
 

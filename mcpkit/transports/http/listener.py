@@ -97,7 +97,7 @@ class Listener(Source):
         if self in self._listeners:
             self._listeners.remove(self)
             self._let_go()
-            self._environment.streams.give_back(exchange.caller)
+            self._environment.streams.release(exchange.caller)
             self._environment.changes.unsubscribe_all(self)
 
     def refill(self) -> list[bytes]:

@@ -138,7 +138,7 @@ class Bodies:
                 message, reading = None, exchange.receive()
         finally:
             if counted:
-                self._shares.give_back(caller, counted)
+                self._shares.release(caller, counted)
 
     def _count(self, caller: str | None, amount: int, *, is_alone: bool) -> None:
         if not is_alone and not self._shares.has_room(self._total, caller, amount):

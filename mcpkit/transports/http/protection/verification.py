@@ -134,7 +134,7 @@ class Verification:
                 500, "the server could not verify the access token because of an internal error"
             ) from None
         finally:
-            self._running.give_back(caller)
+            self._running.release(caller)
             for meter in meters:
                 meter.verified(outcome, perf_counter() - started)
             if token_of_meters is not None:

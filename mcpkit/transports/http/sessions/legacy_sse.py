@@ -83,9 +83,9 @@ class Pipe(Source):
         self._environment.check_room(self.caller)
         self._environment.streams.take(self.caller)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Uncount a listening stream."""
-        self._environment.streams.give_back(self.caller)
+        self._environment.streams.release(self.caller)
 
     def renew(self, exchange: Exchange) -> None:
         """Use the access token of a new message: the stream lasts as long as the latest token."""
@@ -129,7 +129,7 @@ class Pipe(Source):
         """Remove this pipe from the open ones. Return True if it was among them."""
         if self._pipes.pop(self.id, None) is None:
             return False
-        self.give_back()
+        self.release()
         self._let_go()
         return True
 

@@ -140,7 +140,7 @@ class Sessions:
                 id_, record, await record.open(self._brief, None if id_ == text else text), client
             )
         except BaseException:
-            self._shares.give_back(caller)
+            self._shares.release(caller)
             raise
         self._unused[id_] = session
         return session
@@ -403,7 +403,7 @@ class Sessions:
             return False
         del self._by_id[session.id]
         self._environment.remote.leave(session.record.token.id, session)
-        self._shares.give_back(session.caller)
+        self._shares.release(session.caller)
         self._unused.pop(session.id, None)
         return True
 

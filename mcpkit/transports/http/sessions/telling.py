@@ -137,7 +137,7 @@ class Telling:
         """Send notifications on another stream, if there is one."""
         if stream in self.streams:
             self.streams.remove(stream)
-            self._environment.streams.give_back(caller)
+            self._environment.streams.release(caller)
             if not self.streams and self._teller == self._environment.process:
                 self._teller = None
                 self._session.record.changes[_TELLER] = None
