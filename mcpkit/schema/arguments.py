@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json
 
 from .._utils.core_schema import validator
-from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
+from .._utils.exceptions import ArgumentsError, Problem, ProtocolError, RegistrationError, UnresolvedHint
 from ..content.convert import check_sendable
-from ..protocol.jsonrpc import is_array, is_object, without
+from ..protocol.jsonrpc import decode, is_array, is_object, without
 from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
+from .formats import identity
 from .json_schema import Described, any_of, default_value, published, subschemas
 from .signature import Parameter, Signature, empty
 from .types import describe
@@ -22,6 +23,9 @@ from .types import describe
 if TYPE_CHECKING:
     from ..content.blocks import Steps
     from .errors import Fault, Reader
+
+    _Changes = dict[Steps, Any]  # new values by their places
+    _Faults = Callable[[Json], list[Fault]]  # finds the faults of arguments
 
 
 class Arguments:
@@ -150,7 +154,6 @@ class Arguments:
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> dict[str, Any]:
         from .errors import Reader, problems_of
-        from .repair import repaired
 
         failed = _failed(error)
         reader = Reader(self.schema)
@@ -402,3 +405,152 @@ def _checked_header(where: str, path: tuple[str, ...], keyword: str | None, sche
             advice = "the text of a number is not exact; use `int` or `str`"
         raise RegistrationError(f"{where}: the header {name!r} does not support this type: {advice}")
     return name
+
+
+# --- Repair
+#
+# Hosts and models send values in a neighbouring type. `"[1, 2]"` is read as a list, `"5"` as a number if one is
+# expected, and `5` as `"5"` if only a string is. A value is read so only if it does not fit as it is, and if there is
+# exactly one such reading. Booleans and fractions never become strings.
+
+_ROUNDS = 3
+"""How deep strings may lie in strings."""
+_MOST_WAYS = 16
+"""How many readings of one value are compared; a value with more is not read."""
+
+
+def repaired(
+    arguments: Json, faults: _Faults, mirrored: Iterable[MirroredParameter]
+) -> tuple[Json, list[Fault]]:
+    """Return arguments in which values that do not fit are read as values of another type that do.
+
+    Args:
+        arguments: Arguments that do not fit.
+        faults: Finds what is wrong with arguments.
+        mirrored: The arguments that clients repeat in headers. A string that holds such an argument stays one: no
+            header could have been compared with what is in it.
+
+    Returns:
+        A copy in which something has changed, or the very same arguments, and what is wrong with them. The copy
+            may not fit either: then what is wrong with it lies deeper than what was wrong before.
+    """
+    fixed = {each.path[:length] for each in mirrored for length in range(1, len(each.path))}
+    return _repaired(arguments, faults(arguments), faults, fixed, _ROUNDS)
+
+
+def _repaired(
+    arguments: Json, found: list[Fault], faults: _Faults, fixed: set[Any], rounds: int
+) -> tuple[Json, list[Fault]]:
+    for left in range(rounds - 1, -1, -1):
+        changes: _Changes = {}
+        for fault in found:
+            ways = _ways(fault, fixed, {})
+            if len(ways) > 1:
+                ways = _fitting(fault, ways, arguments, faults, fixed, left)
+            if len(ways) == 1:
+                changes |= ways[0]
+        if not changes:
+            break
+        changed = _with(arguments, changes)
+        wrong = faults(changed)
+        still_wrong = _wrong(wrong, {})
+        fitting = {steps: value for steps, value in changes.items() if steps not in still_wrong}
+        if not fitting:
+            break
+        if len(fitting) < len(changes):
+            changed = _with(arguments, fitting)
+            wrong = faults(changed)
+        arguments, found = changed, wrong
+    return arguments, found
+
+
+def _ways(fault: Fault, fixed: set[Any], known: dict[int, list[_Changes]]) -> list[_Changes]:
+    """Return the changes that may mend a fault: one for a string or number, for a union one for each branch or more.
+
+    Args:
+        fault: The fault.
+        fixed: Places of values that stay.
+        known: The results so far by identity, as faults in unions within unions are shared.
+    """
+    if fault.text is not None:
+        return [{fault.steps: fault.text}]
+    if isinstance(fault.value, str):
+        decoded = _decoded(fault.value)
+        return [] if fault.steps in fixed or isinstance(decoded, str) else [{fault.steps: decoded}]
+    if id(fault) not in known:
+        ways: list[_Changes] = []
+        for branch in fault.within:
+            combined: list[_Changes] = [{}]
+            for each in branch:
+                inner = _ways(each, fixed, known)
+                combined = [before | more for before in combined for more in inner][: _MOST_WAYS + 1]
+            ways += (way for way in combined if way not in ways)
+        known[id(fault)] = ways[: _MOST_WAYS + 1]
+    return known[id(fault)]
+
+
+def _fitting(
+    fault: Fault, ways: list[_Changes], arguments: Json, faults: _Faults, fixed: set[Any], rounds: int
+) -> list[_Changes]:
+    """Return the changes that mend a fault wholly, and no more than that, as far as they lead to different values."""
+    if len(ways) > _MOST_WAYS:
+        return []
+    steps = fault.steps
+
+    def below(candidate: Json) -> list[Fault]:
+        return [each for each in faults(candidate) if each.steps[: len(steps)] == steps]
+
+    results: dict[Any, _Changes] = {}
+    mending: list[_Changes] = []
+    for way in sorted(ways, key=len):
+        if any(less.items() <= way.items() for less in mending):
+            continue
+        changed = _with(arguments, way)
+        mended, wrong = _repaired(changed, below(changed), below, fixed, rounds)
+        if not wrong:
+            mending.append(way)
+            value = _at(mended, steps)
+            results.setdefault(identity(value), {steps: value})
+    return list(results.values())
+
+
+def _wrong(faults: Iterable[Fault], known: dict[int, set[Steps]]) -> set[Steps]:
+    """Return the places of faults; of those within a union, the places that all of its branches find wrong."""
+    places: set[Steps] = set()
+    for fault in faults:
+        places.add(fault.steps)
+        if fault.within:
+            if id(fault) not in known:
+                first, *others = (_wrong(branch, known) for branch in fault.within)
+                known[id(fault)] = first.intersection(*others)
+            places |= known[id(fault)]
+    return places
+
+
+def _at(value: Any, steps: Steps) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return decode(text.encode())
+    except (ProtocolError, UnicodeEncodeError):
+        return text
+
+
+def _with(arguments: Json, changes: _Changes) -> Json:
+    """Return a copy with other values at some places; what holds none of them is shared."""
+    if () in changes:
+        whole: Json = changes[()]
+        return whole
+    whole = arguments.copy()
+    copies: dict[Steps, Any] = {(): whole}
+    for steps, value in changes.items():
+        for length in range(1, len(steps)):
+            inner, outer = steps[:length], steps[: length - 1]
+            if inner not in copies:
+                copies[inner] = copies[outer][steps[length - 1]] = copies[outer][steps[length - 1]].copy()
+        copies[steps[:-1]][steps[-1]] = value
+    return whole

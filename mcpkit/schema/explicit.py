@@ -17,7 +17,7 @@ from ..content.convert import check_sendable
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
 from . import json_schema
-from .arguments import Arguments, mirrored
+from .arguments import Arguments, mirrored, repaired
 from .errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
 from .formats import FORMATS, matches, refusal
 from .json_schema import Described, JsonType, published, subschemas
@@ -68,8 +68,6 @@ class JSONSchemaArguments(Arguments):
         """Check the arguments; see `Arguments.validate`. They are returned as JSON values."""
         if self._checked.fits(arguments):
             return arguments
-        from .repair import repaired
-
         reader = self._checked.reader()
 
         def faults(changed: Json) -> list[Fault]:

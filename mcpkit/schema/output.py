@@ -28,9 +28,8 @@ from ..content.third_party import has_own_renderer, renderer
 from ..protocol.jsonrpc import is_object, without
 from ..protocol.types import Json
 from . import json_schema
-from .fields import is_bare
 from .json_schema import Described, published
-from .signature import empty
+from .signature import empty, is_bare
 from .types import describe
 
 _MAX_LINES = 5

@@ -26,11 +26,10 @@ from ..content.serializers import serializing
 from ..content.third_party import is_struct
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
-from . import fields, formats, json_schema, third_party
+from . import formats, json_schema, third_party
 from .core_schema import TEMPORAL, decimal_pattern, encoding, key_schema, scheme_pattern, validating
-from .fields import hints_of
 from .json_schema import Described, Mode
-from .signature import check_copied, last_text
+from .signature import check_copied, hints_of, last_text
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
@@ -109,7 +108,7 @@ def _cached(key: _Key, mode: Mode) -> Described:
 
 
 def _describe(annotation: Any, mode: Mode) -> Described:
-    fields.prepare(annotation)
+    third_party.prepare(annotation)
     core = third_party.restored(_core(third_party.supported(annotation)))
     for node in nodes(core, ("default", "metadata", "serialization")):
         if mode == "validation" and node["type"] == "default" and "default" in node:

@@ -7,14 +7,14 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import typing_extensions
+from typing_extensions import NotRequired, Required
 
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
 from ..content.convert import check_sendable
-from .fields import fields_of
 
 if TYPE_CHECKING:
     from .docstrings import Documentation
@@ -27,6 +27,64 @@ empty: Any = inspect.Parameter.empty
 
 Documented = Callable[[], "Documentation"]
 """Parses a docstring on first use: registering a function does not need its texts."""
+
+
+# --- Classes with fields
+
+_QUALIFIERS: tuple[Any, ...] = (Required, NotRequired, typing_extensions.ReadOnly)
+_MARKS = ("__total__", "__dataclass_fields__", "_fields", "__attrs_attrs__", "__struct_encode_fields__")
+"""Attributes of classes with fields: TypedDicts, dataclasses, NamedTuples, those of attrs and of msgspec."""
+
+
+def is_bare(annotation: object) -> bool:
+    """Return whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
+    return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
+
+
+def hints_of(cls: Any) -> dict[str, Any]:
+    """Return the types of a class's fields, with their metadata.
+
+    Raises:
+        NameError: One of them needs a name that is not defined.
+    """
+    return typing_extensions.get_type_hints(cls, include_extras=True)
+
+
+def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the fields of a TypedDict: the type of each, and whether it is required."""
+
+    def unqualified(hint: Any, is_required: bool) -> tuple[Any, bool]:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            inner, is_required = unqualified(hint.__origin__, is_required)
+            parts = (inner, *hint.__metadata__)
+            return _ANNOTATED[parts], is_required
+        if origin in _QUALIFIERS:
+            is_required = is_required if origin is _QUALIFIERS[2] else origin is Required
+            return unqualified(get_args(hint)[0], is_required)
+        return hint, is_required
+
+    # The qualifiers are unknown to the class of Python 3.10, and hidden from all by PEP 563.
+    return {name: unqualified(hint, name in cls.__required_keys__) for name, hint in hints_of(cls).items()}
+
+
+def classes_of(annotation: Any) -> Iterator[Any]:
+    """Yield every class in a type: in its arguments, and in the fields of its classes.
+
+    Raises:
+        NameError: The type of a field needs a name that is not defined.
+    """
+    waiting: list[Any] = [annotation]
+    seen: set[Any] = set()
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, type) or get_origin(part) is not None:
+            waiting += get_args(part)
+        elif part not in seen:
+            seen.add(part)
+            yield part
+            if any(hasattr(part, name) for name in _MARKS):
+                waiting += hints_of(part).values()
 
 
 # --- Parameters

@@ -11,6 +11,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from types import UnionType
@@ -18,16 +19,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, g
 
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import NotRequired, is_typeddict
 
 from .._utils.core_schema import copied
 from .._utils.exceptions import RegistrationError
+from ..content.third_party import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from . import formats
 from .core_schema import core_of
-from .fields import hints_of
-from .json_schema import Described, JsonType, any_of, is_incoming, json_types
-from .signature import last_text
+from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
+from .signature import classes_of, fields_of, hints_of, last_text
 
 _Convert = Callable[[Any], Any]
 _Form = tuple[Json, _Convert]
@@ -404,3 +406,143 @@ _NUMPY: dict[str, Callable[[Any], _Form]] = {
     "bytes_": lambda cls: (_BASE64, cls),
     "datetime64": _numpy_moment,
 }
+
+
+# --- Classes with fields
+#
+# pydantic describes a TypedDict of the same fields in place of a class of attrs or msgspec.
+
+HOOK = "__get_pydantic_core_schema__"
+_equivalents: dict[Any, Any] = {}
+
+
+def prepare(annotation: Any) -> None:
+    """Make pydantic accept every class of attrs and msgspec and every TypedDict of `typing` in a type.
+
+    Each such class gets pydantic's own hook: nothing else would reach those in the fields of a dataclass. Before 3.12
+    pydantic refuses TypedDicts of `typing`, because inherited fields lose their qualifiers.
+    """
+    has_structs = "attr" in sys.modules or "msgspec" in sys.modules
+    has_typed_dicts = sys.version_info < (3, 12)
+    for cls in classes_of(annotation) if has_structs or has_typed_dicts else ():
+        if hasattr(cls, HOOK):
+            continue
+        if has_structs and is_struct(cls):
+            setattr(cls, HOOK, _describe_struct)
+        elif has_typed_dicts and is_typeddict(cls) and type(cls).__module__ == "typing":
+            hints = {name: hint if is_required else NotRequired[hint]
+                     for name, (hint, is_required) in fields_of(cls).items()}  # fmt: skip
+            built = _typed_dict(cls, hints)
+            if (config := getattr(cls, "__pydantic_config__", None)) is not None:
+                built.__pydantic_config__ = config
+            setattr(cls, HOOK, partial(_describe_as, built))
+
+
+def _describe_as(built: Any, source: Any, handler: Any) -> Any:
+    return handler.generate_schema(built)
+
+
+def _typed_dict(cls: Any, hints: dict[str, Any]) -> Any:
+    """Return the TypedDict that pydantic describes in place of a class."""
+    build: Any = typing_extensions.TypedDict
+    built = build(cls.__name__, hints)
+    built.__module__, built.__qualname__, built.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
+    return built
+
+
+def struct_hints(cls: Any) -> dict[str, Any]:
+    """Return the types of the constructor's arguments of a class of attrs or msgspec, by their names in JSON."""
+    return hints_of(_equivalent(cls))
+
+
+def _equivalent(cls: Any) -> Any:
+    if cls not in _equivalents:
+        hints = _attrs_hints(cls) if hasattr(cls, "__attrs_attrs__") else _msgspec_hints(cls)
+        _equivalents[cls] = _typed_dict(cls, dict(hints))
+    return _equivalents[cls]
+
+
+def _describe_struct(source: Any, handler: Any) -> Any:
+    """Return the core schema of a class (`__get_pydantic_core_schema__`)."""
+    cls = get_origin(source) or source
+    inner = handler.generate_schema(_equivalent(cls))
+    names: dict[str, str] = {}
+    dump = attrs_fields
+    if not hasattr(cls, "__attrs_attrs__"):
+        dump = struct_fields
+        names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
+        if cls.__struct_config__.tag is not None:
+            names[cls.__struct_config__.tag_field] = ""
+
+    def construct(fields: dict[str, Any]) -> Any:
+        arguments: dict[str, Any] = {names.get(name, name): value for name, value in fields.items()}
+        arguments.pop("", None)
+        try:
+            return cls(**arguments)
+        except TypeError as error:  # raised by the validators of attrs for a type
+            raise ValueError(error.args[0] if error.args else str(error)) from error
+
+    serializer = core_schema.plain_serializer_function_ser_schema(dump, return_schema=inner)
+    return core_schema.no_info_after_validator_function(construct, inner, serialization=serializer)
+
+
+def _attrs_hints(cls: Any) -> Iterator[tuple[str, Any]]:
+    hints = hints_of(cls)
+    attr: Any = sys.modules["attr"]
+    for field in cls.__attrs_attrs__:
+        if field.init:
+            name = getattr(field, "alias", None) or field.name.lstrip("_")
+            hint = hints.get(field.name, Any)
+            yield name, hint if field.default is attr.NOTHING else _with_default(hint, field.default)
+
+
+_META = (
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "multiple_of",
+    "pattern",
+    "min_length",
+    "max_length",
+    "title",
+    "description",
+    "examples",
+)
+
+
+def _msgspec_hints(cls: Any) -> Iterator[tuple[str, Any]]:
+    from pydantic import Field
+
+    msgspec: Any = sys.modules["msgspec"]
+    config = cls.__struct_config__
+    if config.array_like:
+        raise RegistrationError(
+            f"{cls.__qualname__} has array_like=True, which a schema cannot describe; remove it"
+        )
+    if config.tag is not None:
+        yield config.tag_field, _LITERAL[config.tag]
+    hints = hints_of(cls)
+    for field in msgspec.structs.fields(cls):
+        hint = hints[field.name]
+        parts = get_args(hint)
+        if msgspec.UnsetType in parts:  # the marker of an absent field
+            hint = _UNION[tuple(part for part in parts if part is not msgspec.UnsetType)]
+        if get_origin(hint) is Annotated:
+            metadata: list[Any] = [
+                Field(**{name: value for name in _META if (value := getattr(item, name)) is not None})
+                if isinstance(item, msgspec.Meta)
+                else item
+                for item in hint.__metadata__
+            ]
+            parts = (hint.__origin__, *metadata)
+            hint = _ANNOTATED[parts]
+        yield field.encode_name, hint if field.required else _with_default(hint, field.default)
+
+
+def _with_default(hint: Any, default: Any) -> Any:
+    from pydantic import Field
+
+    with suppress(ValueError):  # a factory, or a value without a JSON form, is not in the schema
+        hint = _ANNOTATED[hint, Field(json_schema_extra={"default": default_value(default)})]
+    return NotRequired[hint]

@@ -23,9 +23,8 @@ from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 from ..protocol.mirrored import KEYWORD, ParamHeader
 from ..protocol.types import Json
 from . import formats, json_schema
-from .fields import classes_of, fields_of, is_bare
 from .json_schema import Described, Mode
-from .signature import empty, last_text
+from .signature import classes_of, empty, fields_of, is_bare, last_text
 
 
 def describe(annotation: Any, mode: Mode = "validation") -> Described:

@@ -16,9 +16,8 @@ from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_valid
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
-from mcpkit.schema.form_fields import FORMS
 from mcpkit.schema.formats import Email, Format
-from mcpkit.schema.forms import Form
+from mcpkit.schema.forms import FORMS, Form
 from tests.helpers.tables import each_row
 
 OLDEST, NEWEST = min(FORMS), max(FORMS)
