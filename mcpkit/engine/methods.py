@@ -166,8 +166,9 @@ class Methods:
 
     async def call_tool(self, call: Call) -> Outcome:
         """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
-        name = _text(call.params, "name")
-        arguments = _object(call.params, "arguments")
+        name, arguments = call.params.get("name"), call.params.get("arguments")
+        name = name if type(name) is str else _text(call.params, "name")
+        arguments = arguments if type(arguments) is dict else _object(call.params, "arguments")
         tool = self._catalog.tools.get(name)
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
             tool = await self._find(call, "tools", name)
@@ -361,9 +362,9 @@ async def _check_rounds(call: Call) -> None:
 
 def becomes_result(call: Call, error: BaseException) -> bool:
     """Return True if an exception of a tool call is sent to the model as a result, and not as a JSON-RPC error."""
-    if call.is_ended or is_fatal(error) or is_protocol_error(call, error):
+    if call.is_ended or is_protocol_error(call, error):
         return False
-    return not is_cancelled_from_outside(error)
+    return isinstance(error, Exception) or not (is_fatal(error) or is_cancelled_from_outside(error))
 
 
 def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
