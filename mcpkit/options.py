@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._utils.options import check_count, check_seconds, unknown_option
 from .identity.principal import Principal
-from .protocol.capabilities import SERVER_CAPABILITIES
 from .protocol.eras import CacheHint
-from .protocol.revisions import CACHEABLE
+from .protocol.revisions import CACHEABLE, SERVER_CAPABILITIES
 
 MIB = 1024 * 1024
 

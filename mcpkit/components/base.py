@@ -28,8 +28,7 @@ from ..content.convert import check_sendable
 from ..identity.principal import Principal, check_visible, is_matched
 from ..identity.scopes import scope_names
 from ..options import Options, check_bool
-from ..protocol.capabilities import capability_path
-from ..protocol.revisions import knows, narrow
+from ..protocol.revisions import capability_path, knows, narrow
 from ..protocol.types import Icon, Json
 from ..requests.limits import CallLimits
 

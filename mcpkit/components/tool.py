@@ -16,7 +16,7 @@ from .._utils.options import check_count, check_seconds
 from ..content.blocks import ExtensionResult, ToolResult, WholeResult, unreadable
 from ..content.convert import holds_content, is_json, json_of, json_value, text_of, to_content
 from ..options import Options, check_bool, check_group
-from ..protocol.repetition import LONG, RepetitiveResult
+from ..protocol.jsonrpc import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
 from ..requests.call import Call

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import chain
 
-from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import Identity
-from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow
+from ..protocol.revisions import SERVER_CAPABILITIES, TASKS, TASKS_IN_CORE, narrow
 from ..protocol.types import Json
 from .registry import CompositeCatalog
 

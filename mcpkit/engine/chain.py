@@ -8,9 +8,9 @@ from typing import Any, cast
 from .._utils.exceptions import ProtocolError
 from ..context import Context
 from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
-from ..protocol import content, jsonrpc
+from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
-from ..protocol.revisions import LATEST
+from ..protocol.revisions import LATEST, narrow_tool_result
 from ..protocol.types import Json
 from ..requests.call import NO_STATE, Call, call_of
 from ..requests.failures import is_masked, ref_of, tool_error
@@ -122,7 +122,7 @@ def _completed(call: Call, hook: Any, result: Json) -> Outcome:
                 '{"content": [{"type": "text", "text": "..."}]}'
             )
         if call.revision != LATEST:
-            result = content.tool_result(result, call.revision, wrapped=False)
+            result = narrow_tool_result(result, call.revision, wrapped=False)
     if call.era == "stateless" and "resultType" not in result:
         return call.render(result)
     return result

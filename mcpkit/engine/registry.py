@@ -19,9 +19,8 @@ from ..components.decorators import Build, Decorators, MethodOptions, check_is_f
 from ..execution.lifespan import Lifespans
 from ..identity.principal import Change
 from ..middleware.base import Middlewares
-from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
-from ..protocol.revisions import ALL, RESULT_TYPES, knows
+from ..protocol.revisions import ALL, RESULT_TYPES, knows, tree
 from ..protocol.types import Json
 from ..providers.base import (
     KINDS,

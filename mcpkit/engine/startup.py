@@ -11,8 +11,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..execution.lifespan import Lifespan
-from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.jsonrpc import Outcome, Ready
+from ..protocol.revisions import SERVER_CAPABILITIES
 from ..requests.call import Call
 from .capabilities import Capabilities
 from .methods import Handler

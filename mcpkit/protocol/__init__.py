@@ -1,4 +1,4 @@
-"""The wire, without I/O: JSON-RPC, the revisions and the two eras.
+"""The protocol without I/O: JSON-RPC, the protocol versions, the envelopes of requests, and HTTP headers.
 
 Everything in this package takes and returns plain values and never awaits.
 

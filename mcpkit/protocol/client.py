@@ -1,4 +1,4 @@
-"""The client's side of the wire, without I/O: ids, what is pending, progress, cancellation, the server's questions."""
+"""Client side of the protocol without I/O: ids, pending requests, progress, cancellation, requests of the server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from .._utils.exceptions import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUN
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from .jsonrpc import RequestId, is_array, is_id, is_object, whole_number
+from .messages import id_of_answer, id_of_unreadable, is_call, looks_like_message, repaired
 from .revisions import STATELESS
 from .types import Json
-from .unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message, repaired
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
+
+_MAX_ABANDONED: Final = 1000
+_MAX_SHOWN: Final = 200  # characters of a message of the server in errors and in the log
+
+
+# Messages to send
 
 
 class OutgoingMessage:
@@ -47,17 +53,20 @@ class Request(OutgoingMessage):
     method: str  # pyright: ignore[reportIncompatibleVariableOverride]  # the same
 
 
+# Received messages
+
+
 @dataclass(slots=True)
-class Answered:
-    """A request has its result."""
+class ResultReceived:
+    """The result of a request."""
 
     id: RequestId
     result: Json
 
 
 @dataclass(slots=True)
-class Refused:
-    """A request has been answered with an error."""
+class ErrorReceived:
+    """The error response to a request."""
 
     id: RequestId
     code: int
@@ -66,7 +75,7 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Progressed:
+class ProgressReceived:
     """Progress of a pending request."""
 
     id: RequestId
@@ -76,8 +85,8 @@ class Progressed:
 
 
 @dataclass(slots=True)
-class Asked:
-    """The server asks; `answer` or `refuse` it under its id."""
+class RequestReceived:
+    """A request of the server; `answer` or `refuse` it under its id."""
 
     id: RequestId
     method: str
@@ -85,7 +94,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Notified:
+class NotificationReceived:
     """A notification that belongs to no pending request."""
 
     method: str
@@ -93,7 +102,7 @@ class Notified:
 
 
 @dataclass(slots=True)
-class Misasked:
+class InvalidRequestReceived:
     """A malformed request of the server; `refuse` it under its id."""
 
     id: RequestId
@@ -102,26 +111,34 @@ class Misasked:
 
 
 @dataclass(slots=True)
-class Unreadable:
-    """A message that nothing could be done with, or that is not as it should be; to be logged."""
+class InvalidMessageReceived:
+    """A message that is ignored or violates the specification, for the log."""
 
     problem: str
 
 
-Event = Answered | Refused | Progressed | Asked | Notified | Misasked | Unreadable
+Event = (
+    ResultReceived
+    | ErrorReceived
+    | ProgressReceived
+    | RequestReceived
+    | NotificationReceived
+    | InvalidRequestReceived
+    | InvalidMessageReceived
+)
 
 
 class ClientWire:
-    """One client's end of the wire: takes lines, gives events, and makes the lines to send.
+    """State of one client: creates the messages to send, and converts received lines to events.
 
     Args:
-        revision: The revision that is spoken.
+        revision: The protocol version.
         info: The client's `Implementation`.
-        capabilities: What the client declares.
+        capabilities: The capabilities that the client declares.
 
     Attributes:
-        revision: The revision; `initialize` may settle another one.
-        pending: The methods of the requests that wait for an answer, by id.
+        revision: The protocol version; `initialize` may negotiate another one.
+        pending: The methods of the requests without a response, by id.
     """
 
     def __init__(self, revision: str, *, info: Json, capabilities: Json) -> None:
@@ -130,9 +147,9 @@ class ClientWire:
         self.capabilities = capabilities
         self.pending: dict[RequestId, str] = {}
         self._last_id = 0
-        self._id_before_notification: int | None = None  # of the last notification, until an error answers it
-        self._reporting: set[RequestId] = set()
-        self._given_up: set[RequestId] = set()  # whose answer may still come
+        self._id_before_notification: int | None = None  # until an error response to the last notification
+        self._reporting: set[RequestId] = set()  # requests with progress notifications
+        self._abandoned: set[RequestId] = set()  # cancelled requests that may still get a response
 
     def request(
         self,
@@ -142,7 +159,7 @@ class ClientWire:
         reports_progress: bool = False,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Request:
-        """Make a request, which is pending from now on.
+        """Create a request, which is pending from now on.
 
         Args:
             method: The method.
@@ -170,7 +187,7 @@ class ClientWire:
         message: Json = {"jsonrpc": "2.0", "id": id_, "method": method}
         if params:
             message["params"] = params
-        request = Request()  # without an `__init__`, which would be half of what it costs
+        request = Request()  # without an `__init__`, which would take half of the time of this method
         try:
             request.line = jsonrpc.encode(message)
         except ValueError as error:
@@ -188,10 +205,10 @@ class ClientWire:
         return request
 
     def notification(self, method: str, params: Mapping[str, Any] | None = None) -> OutgoingMessage:
-        """Make a notification."""
+        """Create a notification."""
         self._id_before_notification = self._last_id
-        told = None if params is None else dict(params)
-        return self._outgoing(jsonrpc.notification(method, told), method, told or {})
+        params = None if params is None else dict(params)
+        return self._outgoing(jsonrpc.notification(method, params), method, params or {})
 
     def cancel(self, id_: RequestId, reason: str) -> OutgoingMessage | None:
         """Cancel a request; a later response is ignored.
@@ -199,23 +216,20 @@ class ClientWire:
         Returns:
             The notification for the server; None if it has responded already, or for `initialize`.
         """
-        method = self._settled(id_)
+        method = self._settle(id_)
         if method is not None:
-            self._give_up(id_)
+            self._abandon(id_)
         if method is None or method == "initialize":
             return None
         return self.notification("notifications/cancelled", {"requestId": id_, "reason": reason})
 
     def answer(self, id_: RequestId, result: Mapping[str, Any]) -> OutgoingMessage:
-        """Make the answer to what the server has asked."""
-        return self._reply({"jsonrpc": "2.0", "id": id_, "result": dict(result)})
+        """Create the response to a request of the server."""
+        return self._outgoing(jsonrpc.result(id_, dict(result)), None, {})
 
     def refuse(self, id_: RequestId, code: int, message: str) -> OutgoingMessage:
-        """Make the error that answers what the server has asked."""
-        return self._reply({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
-
-    def _reply(self, message: Json) -> OutgoingMessage:
-        return self._outgoing(jsonrpc.encode(message), None, {})
+        """Create the error response to a request of the server."""
+        return self._outgoing(jsonrpc.error(id_, ProtocolError(code, message)), None, {})
 
     def _outgoing(self, line: bytes, method: str | None, params: Json) -> OutgoingMessage:
         outgoing = OutgoingMessage()
@@ -228,17 +242,17 @@ class ClientWire:
         return outgoing
 
     def receive(self, line: bytes, answers: RequestId | None = None) -> list[Event]:
-        """Read a line.
+        """Parse a line.
 
-        An answer that cannot be read ends its request at once. That request is found by the id of the answer; else it
-        is the one that the transport names; else the only one that is pending.
+        An invalid response ends its request at once. That request is found by the id of the response; else it is the
+        one that the transport names; else the only one that is pending.
 
         Args:
             line: One JSON text.
-            answers: The request that the line answers, if it is an answer; None where the transport does not know.
+            answers: The request of the response in this line, if there is one; None if the transport does not know it.
 
         Returns:
-            The events in the line; none for a late answer to a request that was given up.
+            The events in the line; none for a late response to a cancelled request.
         """
         try:
             message = jsonrpc.decode(line)
@@ -256,39 +270,39 @@ class ClientWire:
                 and "error" not in message
                 and id_ in self.pending
             ):
-                self._settled(id_)
-                return [Answered(id_, result)]
+                self._settle(id_)
+                return [ResultReceived(id_, result)]
         events: list[Event] = []
         for each in message if is_array(message) else [message]:
             if not is_object(each):
-                events.append(Unreadable(f"expected an object, got {_shown(each)}"))
+                events.append(InvalidMessageReceived(f"expected an object, got {_shown(each)}"))
             elif each.get("method") is not None:
-                events.append(self._called(each))
+                events.append(self._read_call(each))
             else:
-                events += self._answered(each, answers)
+                events += self._read_response(each, answers)
         return events
 
     def end(self) -> list[RequestId]:
-        """Return the ids of the requests that will have no answer any more, as the wire has come to its end."""
+        """Abandon all pending requests after the end of the connection, and return their ids."""
         ids = list(self.pending)
         for id_ in ids:
-            self._settled(id_)
-            self._give_up(id_)
+            self._settle(id_)
+            self._abandon(id_)
         return ids
 
-    def _give_up(self, id_: RequestId) -> None:
-        if len(self._given_up) >= _MOST_GIVEN_UP:  # by servers that never answer
-            self._given_up.clear()
-        self._given_up.add(id_)
+    def _abandon(self, id_: RequestId) -> None:
+        if len(self._abandoned) >= _MAX_ABANDONED:  # by servers that never respond
+            self._abandoned.clear()
+        self._abandoned.add(id_)
 
-    def _settled(self, id_: RequestId) -> str | None:
-        """Let a request wait no more, and return its method; None where it did not."""
+    def _settle(self, id_: RequestId) -> str | None:
+        """Remove a pending request, and return its method; None if it is not pending."""
         if self._reporting:
             self._reporting.discard(id_)
         return self.pending.pop(id_, None)
 
-    def _called(self, message: Json) -> Event:
-        """Read a request or a notification of the server."""
+    def _read_call(self, message: Json) -> Event:
+        """Parse a request or a notification of the server."""
         method, id_, params = message["method"], message.get("id"), message.get("params")
         params = Json() if params == [] else params  # as PHP writes an empty object
         problem = None
@@ -299,78 +313,81 @@ class ClientWire:
         elif params is not None and not is_object(params):
             problem = f"params: expected an object, got {_shown(params)}"
         if id_ is not None and not is_id(id_):
-            return Unreadable(f"id: expected {jsonrpc.ID_FORM}, got {_shown(id_)}")
+            return InvalidMessageReceived(f"id: expected {jsonrpc.ID_FORM}, got {_shown(id_)}")
         if problem is not None:
-            return Unreadable(problem) if id_ is None else Misasked(id_, INVALID_REQUEST, problem)
+            return (
+                InvalidMessageReceived(problem)
+                if id_ is None
+                else InvalidRequestReceived(id_, INVALID_REQUEST, problem)
+            )
         if id_ is not None:
-            return Asked(id_, method, params or {})
+            return RequestReceived(id_, method, params or {})
         if method == "notifications/progress" and params is not None:
             token = whole_number(params.get("progressToken"))
             if token in self._reporting:
                 done: Any = params.get("progress")
                 total, text = params.get("total"), params.get("message")
                 if type(done) not in (int, float):
-                    return Unreadable(f"params.progress: expected a number, got {_shown(done)}")
-                return Progressed(
-                    token,
-                    done,
-                    total if type(total) in (int, float) else None,
-                    text if type(text) is str else None,
-                )
-        return Notified(method, params)
+                    return InvalidMessageReceived(f"params.progress: expected a number, got {_shown(done)}")
+                total = total if type(total) in (int, float) else None
+                return ProgressReceived(token, done, total, text if type(text) is str else None)
+        return NotificationReceived(method, params)
 
-    def _answered(self, message: Json, answers: RequestId | None) -> list[Event]:
-        """Read an answer of the server; it is that of another request where its id is not as it should be."""
-        given, error = message.get("id"), message.get("error")
-        id_ = whole_number(given)
+    def _read_response(self, message: Json, answers: RequestId | None) -> list[Event]:
+        """Parse a response of the server. One with a wrong id may be the response to another pending request."""
+        raw_id, error = message.get("id"), message.get("error")
+        id_ = whole_number(raw_id)
         if id_ in self.pending:
-            self._settled(id_)
+            self._settle(id_)
             return [_outcome(id_, message)]
         is_answer = "result" in message or "error" in message
         if not is_answer or message.keys().isdisjoint({"id", "jsonrpc"}):
             problem = f"expected a request, a response or a notification, got {_shown(message)}"
-            return [
-                Misasked(given, INVALID_REQUEST, f"method: {problem}")
-                if is_id(given)
-                else Unreadable(problem)
-            ]
+            event: Event = InvalidMessageReceived(problem)
+            if is_id(raw_id):
+                event = InvalidRequestReceived(raw_id, INVALID_REQUEST, f"method: {problem}")
+            return [event]
         if self._was_sent(id_):
             return self._late(id_)
-        problem = f"id: expected the id of an open request, got {_shown(given)} in {_shown(message)}"
+        problem = f"id: expected the id of an open request, got {_shown(raw_id)} in {_shown(message)}"
         only = self._only_pending(answers)
-        if given is answers is None and self._may_refuse_notification(only, error):
+        if raw_id is answers is None and self._may_refuse_notification(only, error):
             self._id_before_notification = only = None
             problem = f"the server seems to reject a notification: {_shown(error)}"
         if only is None:
-            return [Unreadable(problem)]
-        self._settled(only)
-        if given is None and error is not None:
+            return [InvalidMessageReceived(problem)]
+        self._settle(only)
+        if raw_id is None and error is not None:
             return [_refusal(only, error)]
-        return [Unreadable(problem), _malformed(only, problem)]
+        return [InvalidMessageReceived(problem), _malformed(only, problem)]
 
     def _unreadable(self, line: bytes, problem: str, answers: RequestId | None) -> list[Event]:
-        """End the request that a line which is not JSON answers, or refuse the one that it is."""
+        """Return the events for a line that is not JSON: an error for its request, if it was a response."""
         problem = f"{problem}, in {_shown(line.decode('utf-8', 'backslashreplace'))}"
         if not looks_like_message(line):
-            return [Unreadable(problem)]
+            return [InvalidMessageReceived(problem)]
         line = repaired(line)
         if is_call(line):
-            asked = id_of_unreadable(line)
-            return [Unreadable(problem) if asked is None else Misasked(asked, PARSE_ERROR, problem)]
-        given = whole_number(id_of_answer(line, line))
-        if given not in self.pending and self._was_sent(given):
-            return self._late(given)
-        id_ = given if given in self.pending else self._only_pending(answers)
+            request = id_of_unreadable(line)
+            return [
+                InvalidMessageReceived(problem)
+                if request is None
+                else InvalidRequestReceived(request, PARSE_ERROR, problem)
+            ]
+        number = whole_number(id_of_answer(line, line))
+        if number not in self.pending and self._was_sent(number):
+            return self._late(number)
+        id_ = number if number in self.pending else self._only_pending(answers)
         if id_ is None:
-            return [Unreadable(problem)]
-        self._settled(id_)
+            return [InvalidMessageReceived(problem)]
+        self._settle(id_)
         return [_malformed(id_, problem)]
 
     def _may_refuse_notification(self, only: RequestId | None, error: object) -> bool:
-        """Return whether an error without an id may answer a notification instead of the only pending request, if any.
+        """Return True if an error without an id may be for a notification instead of the only pending request, if any.
 
-        Some servers answer a notification that they do not know. Most answer in order: when a request that was sent
-        after the notification has been answered, no error for the notification is to come.
+        Some servers send an error for an unknown notification. Most respond in order, so after the response to a later
+        request no error for the notification is expected.
         """
         before = self._id_before_notification
         is_first = before is not None and (only is None or (isinstance(only, int) and only <= before + 1))
@@ -380,35 +397,30 @@ class ClientWire:
         return id_ is not None and 0 < id_ <= self._last_id
 
     def _late(self, id_: int) -> list[Event]:
-        """Return nothing for the answer to a request that was given up, and a warning for a second answer."""
-        if id_ in self._given_up:
-            self._given_up.discard(id_)
+        """Return no event for the response to an abandoned request, and a warning for a second response."""
+        if id_ in self._abandoned:
+            self._abandoned.discard(id_)
             return []
-        return [Unreadable(f"id: received a second response to request {id_}")]
+        return [InvalidMessageReceived(f"id: received a second response to request {id_}")]
 
     def _only_pending(self, answers: RequestId | None) -> RequestId | None:
-        """Return the request that an answer without a usable id must belong to; None where there are several."""
+        """Return the request that a response without a usable id must belong to; None if there are several."""
         if answers is not None:
             return answers if answers in self.pending else None
-        # A subscription is pending for as long as it lasts, so that what comes seldom is its answer.
+        # A subscription is pending as long as it is open, so a response is rarely for it.
         waiting = [id_ for id_, method in self.pending.items() if method != "subscriptions/listen"]
         waiting = waiting or list(self.pending)
         return waiting[0] if len(waiting) == 1 else None
 
 
-_MOST_GIVEN_UP: Final = 1000
-_SHOWN: Final = 200
-"""Characters of what the server has sent that are shown in errors and in the log."""
-
-
-def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
+def _outcome(id_: RequestId, message: Json) -> ResultReceived | ErrorReceived:
     """Return the result or error of a response; an error with the place if it violates the specification."""
     version, result, error = message.get("jsonrpc"), message.get("result"), message.get("error")
     if version != "2.0":
         return _malformed(id_, f'jsonrpc: expected "2.0", got {_shown(version)}')
     if is_object(result):
         if not error:  # some libraries write `"error": null` beside a result
-            return Answered(id_, result)
+            return ResultReceived(id_, result)
         return _malformed(id_, f"expected a result or an error, got both; error: {_shown(error)}")
     if error is not None:
         return _refusal(id_, error)
@@ -417,27 +429,29 @@ def _outcome(id_: RequestId, message: Json) -> Answered | Refused:
     return _malformed(id_, "expected a result or an error, got neither")
 
 
-def _malformed(id_: RequestId, problem: str) -> Refused:
-    return Refused(id_, INTERNAL_ERROR, f"invalid response from the server: {problem}")
+def _malformed(id_: RequestId, problem: str) -> ErrorReceived:
+    return ErrorReceived(id_, INTERNAL_ERROR, f"invalid response from the server: {problem}")
 
 
-def _refusal(id_: RequestId, error: object) -> Refused:
-    """Return an error as it was sent, whatever its shape."""
+def _refusal(id_: RequestId, error: object) -> ErrorReceived:
+    """Return an error with the code, message and data that were sent, in any form."""
     if is_object(error):
         code, message = whole_number(error.get("code")), error.get("message")
         if code is not None and type(message) is str and message:
-            return Refused(id_, code, message, error.get("data"))
+            return ErrorReceived(id_, code, message, error.get("data"))
         text = message if type(message) is str and message else f"error: {_shown(error)}"
-        return Refused(id_, INTERNAL_ERROR if code is None else code, text, error)
-    return Refused(id_, INTERNAL_ERROR, error if type(error) is str and error else f"error: {_shown(error)}")
+        return ErrorReceived(id_, INTERNAL_ERROR if code is None else code, text, error)
+    return ErrorReceived(
+        id_, INTERNAL_ERROR, error if type(error) is str and error else f"error: {_shown(error)}"
+    )
 
 
 def _shown(value: object) -> str:
-    """Return the beginning of a value as the log and messages show it, on one line."""
+    """Return the beginning of a value on one line, for the log and for messages."""
     try:
         text = value if isinstance(value, str) else jsonrpc.encode(value).decode()
     except ValueError:
         text = repr(value)
-    line = "".join(char if char.isprintable() else " " for char in text[:_SHOWN])
-    line = line if len(text) <= _SHOWN else line + "..."
+    line = "".join(char if char.isprintable() else " " for char in text[:_MAX_SHOWN])
+    line = line if len(text) <= _MAX_SHOWN else line + "..."
     return repr(line) if isinstance(value, str) else line

@@ -126,7 +126,7 @@ class EmbeddedResourceBlock(TypedDict, total=False):
 
 
 ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | ResourceLinkBlock | EmbeddedResourceBlock
-"""A block of content; its `type` says which (schema, `ContentBlock`)."""
+"""A block of content, by its `type` (schema, `ContentBlock`)."""
 
 
 class PromptMessage(TypedDict):

@@ -18,9 +18,8 @@ from .._utils.exceptions import (
     MissingCapabilityError,
     ProtocolError,
 )
-from .capabilities import declares, tree
 from .jsonrpc import encode
-from .revisions import ALL, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
+from .revisions import ALL, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS, declares, tree
 from .types import Json
 
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -30,16 +29,11 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
-MOST_REPEATED = 100
-"""Maximum characters of an unknown revision in an error message."""
+MAX_CLIENT_LENGTH = 256 * 1024  # bytes of `clientInfo` and `capabilities` in `initialize`
 
-MAX_CLIENT_LENGTH = 256 * 1024
-"""Maximum bytes of `clientInfo` and `capabilities` in `initialize`."""
-
-_LONG = 64 * 1024
-"""Bytes of a result from which on it is not copied once more than it must be."""
-
-_DEFAULT_LOG_LEVEL = "info"  # "the server MAY decide" until the client has said logging/setLevel
+_MAX_SHOWN_VERSION = 100  # characters of an unknown version in `data` of an error
+_LONG = 64 * 1024  # bytes of a result from which on another copy of it is avoided
+_DEFAULT_LOG_LEVEL = "info"  # "the server MAY decide" until the client sends logging/setLevel
 
 
 class Client:
@@ -67,7 +61,7 @@ class Client:
         return self.info.get("version")
 
     def supports(self, capability: str) -> bool:
-        """Return whether the client has declared a capability.
+        """Return True if the client has declared a capability.
 
         Args:
             capability: `sampling`, `sampling.tools`, `sampling.context`, `elicitation`, `elicitation.form`,
@@ -97,26 +91,6 @@ class Client:
     def __repr__(self) -> str:
         """Show name and version."""
         return f"Client({self.name!r}, {self.version!r})"
-
-
-class _Envelope:
-    """Base class of envelopes: protocol version, client and log level of a request.
-
-    Attributes:
-        era: `handshake` or `stateless`.
-        revision: Protocol version of the request.
-        log_level: Lowest level of log messages for the client, or None for no messages.
-    """
-
-    __slots__ = ("log_level", "revision")
-
-    era: str = ""
-    not_found_code: int = INVALID_PARAMS
-    missing_capability_code: int = INVALID_PARAMS
-
-    def __init__(self, revision: str, log_level: str | None) -> None:
-        self.revision = revision
-        self.log_level = log_level
 
 
 class Identity:
@@ -164,11 +138,17 @@ class CacheHint:
         return f"CacheHint(ttl={self.ttl!r}, scope={self.scope!r})"
 
 
-class Stateless(_Envelope):
-    """One request of the stateless era: everything is in its `_meta` (basic/index, "_meta")."""
+class Stateless:
+    """Envelope of one request of the stateless era: everything is in its `_meta` (basic/index, "_meta").
 
-    __slots__ = ("_capabilities", "_client", "_info")
+    Attributes:
+        revision: Protocol version of the request.
+        log_level: Lowest level of log messages for the client, or None for no messages.
+    """
+
+    __slots__ = ("_capabilities", "_client", "_info", "log_level", "revision")
     era = "stateless"
+    not_found_code = INVALID_PARAMS
     missing_capability_code = MISSING_CLIENT_CAPABILITY
     has_session = False
 
@@ -188,11 +168,10 @@ class Stateless(_Envelope):
 
     @classmethod
     def receive(cls, meta: Json) -> Stateless:
-        """Read the per-request fields.
+        """Read the envelope from `_meta`.
 
         Raises:
-            ProtocolError: -32022 for a revision that is not served this way, -32602 for a
-                required field that is missing or malformed.
+            ProtocolError: -32022 for a version that is not served statelessly, -32602 for a missing or malformed field.
         """
         revision = meta.get(PROTOCOL_VERSION)
         if revision not in STATELESS:
@@ -213,7 +192,7 @@ class Stateless(_Envelope):
         return cls(revision, info, capabilities, level)
 
     def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
-        """Write a result with `resultType`, the cache hints of a method that has them, and the server's identity."""
+        """Return a result as JSON with `resultType`, the server's identity, and the cache hint, if any."""
         finished: Json = {"resultType": "complete", **result}
         if cache is not None:
             finished["ttlMs"] = int(cache.ttl * 1000)
@@ -231,8 +210,8 @@ class Stateless(_Envelope):
 OnSubscription = Callable[[str, bool], Coroutine[object, object, None] | None]
 
 
-class Handshake(_Envelope):
-    """State of one session of a protocol version with `initialize` (basic/lifecycle).
+class Handshake:
+    """Envelope of all requests of one session of a version with `initialize` (basic/lifecycle), and its state.
 
     Args:
         revision: Negotiated protocol version.
@@ -241,6 +220,8 @@ class Handshake(_Envelope):
             that delays the response, or None. None if there is no session for subscriptions.
 
     Attributes:
+        revision: Negotiated protocol version.
+        log_level: Lowest level of log messages for the client.
         client: Client of the session.
         is_initialized: Whether the client has sent `notifications/initialized`.
         subscriptions: URIs of `resources/subscribe`.
@@ -249,19 +230,16 @@ class Handshake(_Envelope):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_on_subscription",
-        "client",
-        "companion",
-        "is_initialized",
-        "lists",
+        "__weakref__", "_on_subscription", "client", "companion", "is_initialized", "lists", "log_level", "revision",
         "subscriptions",
-    )
+    )  # fmt: skip
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
+    missing_capability_code = INVALID_PARAMS
 
     def __init__(self, revision: str, client: Client, on_subscription: OnSubscription | None = None) -> None:
-        super().__init__(revision, _DEFAULT_LOG_LEVEL)
+        self.revision = revision
+        self.log_level: str | None = _DEFAULT_LOG_LEVEL
         self.client = client
         self.companion: object = None
         self.is_initialized = False
@@ -273,13 +251,13 @@ class Handshake(_Envelope):
     def receive(cls, params: Json, on_subscription: OnSubscription | None = None) -> Handshake:
         """Open a session from the params of `initialize`; see the class.
 
-        A revision that is not of this era is answered with a counter-offer, the newest one.
+        The response to an unknown version offers the newest one of this era.
 
         Raises:
             ProtocolError: -32602 for params that are missing or malformed.
         """
-        wanted = params.get("protocolVersion")
-        if not isinstance(wanted, str):
+        revision = params.get("protocolVersion")
+        if not isinstance(revision, str):
             raise _malformed("protocolVersion", "a string such as " + LATEST_HANDSHAKE)
         capabilities: Json | None = params.get("capabilities")
         if type(capabilities) is not dict:
@@ -291,7 +269,7 @@ class Handshake(_Envelope):
             raise MalformedError(
                 f"clientInfo and capabilities: expected at most {MAX_CLIENT_LENGTH:,} bytes together"
             )
-        revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
+        revision = revision if revision in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities), on_subscription)
 
     def subscribe(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
@@ -325,19 +303,19 @@ def unsupported_version(requested: str) -> ProtocolError:
     return ProtocolError(
         UNSUPPORTED_PROTOCOL_VERSION,
         f"Unsupported protocol version: {requested[:40]}",
-        {"supported": list(STATELESS), "requested": requested[:MOST_REPEATED]},
+        {"supported": list(STATELESS), "requested": requested[:_MAX_SHOWN_VERSION]},
     )
 
 
 def check_log_level(level: Any, member: str = "level") -> str:
-    """Return `level` when it is one of the eight levels.
+    """Return a log level, or raise an error if it is unknown.
 
     Args:
         level: The level.
-        member: The member of the params that has it.
+        member: The member of the params with the level, for the message.
 
     Raises:
-        ProtocolError: -32602, naming the member and the levels.
+        ProtocolError: -32602; the message names the member and the levels.
     """
     if not isinstance(level, str) or level not in SEVERITY:
         raise _malformed(member, "one of " + ", ".join(SEVERITY))

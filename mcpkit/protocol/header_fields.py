@@ -1,14 +1,15 @@
-"""Values of HTTP header fields, parsed by their grammars (RFC 9110, RFC 3986, RFC 6454).
+"""HTTP header fields: the headers of a request, and values parsed by their grammars (RFC 9110, RFC 3986, RFC 6454).
 
-Every part that reads one of these fields reads it here, so that all take the same values. A field with another form
-than its grammar has no value: it matches nothing, rather than a part of it matching something.
+A field that does not match its grammar has no value: no part of it matches anything.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
+
+from .._utils.exceptions import MalformedError
 
 # Patterns are compiled on first use, by `re` itself: they would cost every server's start.
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -27,13 +28,91 @@ _ORIGIN = r"(?s)([A-Za-z][A-Za-z0-9+.-]*)://(.+)"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
+# Fields with a list as value, perhaps in several lines (RFC 9110, "Field Lines and Combined Field Value").
+_LISTS = frozenset(
+    b"accept accept-charset accept-encoding accept-language access-control-request-headers baggage cache-control "
+    b"connection content-encoding content-language cookie expect forwarded if-match if-none-match link pragma prefer "
+    b"te trailer transfer-encoding tracestate upgrade via warning x-forwarded-for".split()
+)
+
+
+# Headers of a request
+
+
+class JoinedHeaders(dict[bytes, bytes]):
+    """The headers of a request with repeated headers, of which the values are joined.
+
+    A client may have added one to those that a proxy sets: as another line, or as a trailer, which some servers put
+    among the headers.
+
+    Args:
+        pairs: Names in lower case and values, in the order of the request.
+
+    Attributes:
+        ambiguous: Names of repeated headers with values that are no lists.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        super().__init__()
+        ambiguous: set[bytes] = set()
+        for name, value in pairs:
+            if name in self:
+                self[name] += (b"; " if name == b"cookie" else b", ") + value
+                if name not in _LISTS:
+                    ambiguous.add(name)
+            else:
+                self[name] = value
+        self.ambiguous = frozenset(ambiguous)
+
+
+class RequestHeaders(Mapping[str, str]):
+    """The headers of an HTTP request.
+
+    Args:
+        raw: Values by name in lower case.
+    """
+
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
+
+    def __getitem__(self, name: str) -> str:
+        """Return the value of a header by name, in any case.
+
+        Raises:
+            KeyError: There is no such header.
+            MalformedError: The header is repeated, and its values cannot be combined.
+        """
+        key = name.lower().encode("latin-1", "replace")
+        if isinstance(self._raw, JoinedHeaders) and key in self._raw.ambiguous:
+            raise MalformedError(f"the header {name} is repeated. Send it once")
+        return self._raw[key].decode("latin-1")
+
+    def __contains__(self, name: object) -> bool:
+        """Return True if there is a header of this name."""
+        return isinstance(name, str) and name.lower().encode("latin-1", "replace") in self._raw
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names, in lower case."""
+        return (name.decode("latin-1") for name in self._raw)
+
+    def __len__(self) -> int:
+        """Return the number of headers."""
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        """Show only the names, because values may be secrets."""
+        return f"<RequestHeaders {', '.join(self)}>"
+
+
+# Values of fields
+
 
 class Host(NamedTuple):
     """A host.
 
     Attributes:
-        name: Its name or address in lower case; IPv6 in brackets, in its shortest form.
-        port: Its port; None where there is none.
+        name: Name or address in lower case; IPv6 in brackets, in its shortest form.
+        port: Port; None if there is none.
     """
 
     name: str
@@ -44,9 +123,9 @@ class Origin(NamedTuple):
     """The origin of a web page or an application.
 
     Attributes:
-        scheme: Its scheme in lower case.
-        name: The name of its host, as `Host` has it.
-        port: Its port; None where it is the default one of the scheme, or there is none.
+        scheme: Scheme in lower case.
+        name: Name of the host, as in `Host`.
+        port: Port; None for the default port of the scheme.
     """
 
     scheme: str
@@ -66,17 +145,22 @@ def media_type(value: str) -> str | None:
     return None if found is None else found[1].lower()
 
 
-def accepts(value: str, wanted: str) -> bool:
-    """Return whether an `Accept` field allows a media type, with a weight other than 0 (RFC 9110, 12.5.1).
+def accepts(value: str, media_type: str) -> bool:
+    """Return True if an `Accept` field allows a media type, with a weight other than 0 (RFC 9110, 12.5.1).
 
     The most specific range decides. One with parameters counts too, since the types sent here have none, but less than
     one without. Invalid elements are ignored. A field without any element counts as absent.
 
     Args:
         value: Value of the field.
-        wanted: Type and subtype in lower case.
+        media_type: Type and subtype in lower case.
     """
-    ranges = (wanted, f"{wanted};", f"{wanted.partition('/')[0]}/*", "*/*")  # the most specific first
+    ranges = (
+        media_type,
+        f"{media_type};",
+        f"{media_type.partition('/')[0]}/*",
+        "*/*",
+    )  # the most specific first
     best, weight, is_empty = len(ranges), 0.0, True
     for element in _elements(value):
         is_empty = False
@@ -89,7 +173,7 @@ def accepts(value: str, wanted: str) -> bool:
 
 
 def _elements(value: str) -> Iterator[str]:
-    """Go through the elements of a list that are not empty; a quote that is not closed makes the rest one element."""
+    """Yield the elements of a list that are not empty; after a quote without an end, the rest is one element."""
     pattern = re.compile(_ELEMENT)
     place = 0
     while place < len(value):
@@ -103,7 +187,7 @@ def _elements(value: str) -> Iterator[str]:
 
 
 def _weighted_range(element: str) -> tuple[str, float] | None:
-    """Return a media range in lower case, with a semicolon behind it if it has parameters, and its weight."""
+    """Return a media range in lower case, followed by a semicolon if it has parameters, and its weight."""
     found = re.match(_MEDIA_RANGE, element)
     if found is None:
         return None
@@ -120,7 +204,7 @@ def _weighted_range(element: str) -> tuple[str, float] | None:
             if not re.fullmatch(_WEIGHT, text):
                 return None
             weight = float(text)
-        elif name is not None and weight is None:  # behind the weight they are no part of the range
+        elif name is not None and weight is None:  # after the weight they do not belong to the range
             kind = kind.rstrip(";") + ";"
     return kind, 1.0 if weight is None else weight
 
@@ -133,10 +217,10 @@ def token68(value: str, scheme: str) -> str | None:
         scheme: The scheme in lower case, such as "bearer".
 
     Returns:
-        The token; None where the field is of another scheme.
+        The token; None for another scheme.
 
     Raises:
-        ValueError: The field is of this scheme, and its credentials have another form.
+        ValueError: The field has this scheme, and its credentials are malformed.
     """
     value = value.strip(" \t")
     found = re.match(_SCHEME, value)
@@ -150,7 +234,7 @@ def token68(value: str, scheme: str) -> str | None:
 
 
 def host(value: str) -> Host | None:
-    """Return the host of a `Host` field (RFC 9110, 7.2; RFC 3986, 3.2.2); None where it has another form."""
+    """Return the host of a `Host` field (RFC 9110, 7.2; RFC 3986, 3.2.2); None if it is malformed."""
     found = re.fullmatch(_HOST, value)
     if found is None:
         return None
@@ -169,7 +253,7 @@ def host(value: str) -> Host | None:
 
 
 def origin(value: str) -> Origin | None:
-    """Return the origin of an `Origin` field (RFC 6454, 7.1); None for "null" and where it has another form."""
+    """Return the origin of an `Origin` field (RFC 6454, 7.1); None for "null" and if it is malformed."""
     found = re.fullmatch(_ORIGIN, value)
     parsed = None if found is None else host(found[2])
     if found is None or parsed is None:
@@ -179,7 +263,7 @@ def origin(value: str) -> Origin | None:
 
 
 def is_same_origin(page: str, named: str) -> bool:
-    """Return whether the `Origin` field and the `Host` field of a request have the same host.
+    """Return True if the `Origin` field and the `Host` field of a request have the same host.
 
     Args:
         page: Value of `Origin`.

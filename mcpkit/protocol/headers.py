@@ -13,11 +13,11 @@ from typing import Any
 
 from .._utils.exceptions import HEADER_MISMATCH, ProtocolError
 from .jsonrpc import is_array, is_object
-from .mirrored import MirroredParameter
+from .types import MirroredParameter
 
-Headers = Mapping[bytes, bytes]
-"""Values by name in lower case."""
+Headers = Mapping[bytes, bytes]  # values by name in lower case
 
+# The member of the params that `Mcp-Name` repeats ("Standard Request Headers").
 NAMED_BY = {
     "tools/call": "name",
     "prompts/get": "name",
@@ -26,23 +26,21 @@ NAMED_BY = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
 
+# Requests without a required `Mcp-Name`: fastmcp 4 omits it, and only the owner of a task can use its id.
 _MAY_BE_UNNAMED = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Requests without a required `Mcp-Name`, as fastmcp 4 leaves it out: an id of a task is for its owner alone."""
 
 _PREFIX = b"=?base64?"
 _SUFFIX = b"?="
 _BLANKS = b" \t"
-_PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
-"""What stands in a header as it is: visible ASCII, and nothing that the Base64 form begins with."""
-
-_FITS = re.compile(r"(?! )[ -~]*(?<! )")
-"""Text that a header carries unchanged, unless it looks like the Base64 form."""
-
-_NUMBER = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
-_LARGEST = 2**53 - 1
-"""Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
+_PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(
+    b"=", b""
+)  # visible ASCII, without the start of `_PREFIX`
+_FITS = r"(?! )[ -~]*(?<! )"  # text that a header carries unchanged, unless it looks like the Base64 form
+_NUMBER = r"(-?[0-9]{1,16})(?:\.0+)?"
+_MAX_INTEGER = (
+    2**53 - 1
+)  # larger ones are not exact in JavaScript, so the specification excludes them from headers
 
 
 def check_standard(
@@ -58,27 +56,25 @@ def check_standard(
         named_by: The member that `Mcp-Name` repeats, for a method outside the core protocol.
 
     Raises:
-        ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, where the request has a
-            name, `Mcp-Name` is missing or differs. Of a request about a task it may be missing.
+        ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, for a request with a name, `Mcp-Name` is
+            missing or differs. In a request about a task it may be missing.
     """
-    told = headers.get(b"mcp-protocol-version")
-    if told != revision.encode() and (told is None or told.strip(_BLANKS) != revision.encode()):
-        raise _mismatch("MCP-Protocol-Version", told, revision)
-    told = headers.get(b"mcp-method")
-    if told != method.encode() and (told is None or told.strip(_BLANKS) != method.encode()):
-        raise _mismatch("Mcp-Method", told, method)
-    if (member := NAMED_BY.get(method, named_by)) is not None:
-        value = params.get(member)
-        # Params without a name, or with something else in its place, are malformed whatever the header says.
-        if type(value) is str:
-            told = headers.get(b"mcp-name")
-            if told is None:
-                if method in _MAY_BE_UNNAMED:
-                    return
-                raise _mismatch("Mcp-Name", told, value)
-            is_same = told == value.encode() and not told.strip(_PLAIN)
-            if not is_same and decode("Mcp-Name", told) != value:
-                raise _mismatch("Mcp-Name", told, value)
+    header = headers.get(b"mcp-protocol-version")
+    if header != revision.encode() and (header is None or header.strip(_BLANKS) != revision.encode()):
+        raise _mismatch("MCP-Protocol-Version", header, revision)
+    header = headers.get(b"mcp-method")
+    if header != method.encode() and (header is None or header.strip(_BLANKS) != method.encode()):
+        raise _mismatch("Mcp-Method", header, method)
+    member = NAMED_BY.get(method, named_by)
+    name = None if member is None else params.get(member)
+    if type(name) is not str:  # params without a required name are refused by the handler of the method
+        return
+    header = headers.get(b"mcp-name")
+    if header is None and method in _MAY_BE_UNNAMED:
+        return
+    is_same = header is not None and header == name.encode() and not header.strip(_PLAIN)
+    if header is None or (not is_same and decode("Mcp-Name", header) != name):
+        raise _mismatch("Mcp-Name", header, name)
 
 
 def check_mirrored(
@@ -88,23 +84,22 @@ def check_mirrored(
 
     Args:
         headers: The headers of the POST.
-        mirrored: What the tool has clients mirror.
+        mirrored: The arguments that clients of the tool repeat in headers.
         arguments: The arguments, not yet validated.
 
     Raises:
         ProtocolError: -32020, when a header is missing, malformed, unlike its argument, or there without one.
     """
     for each in mirrored:
-        header = each.header
         value: Any = arguments
         for name in each.path:
             value = value.get(name) if is_object(value) else None
-        told = headers.get(header)
-        if told is None and (value is None or is_object(value) or is_array(value)):
-            continue  # what has no text is left to the validator, which says what was expected
-        field = header.decode().title()
-        if told is None or value is None or not _is_same(decode(field, told), value):
-            raise _mismatch(field, told, value)
+        header = headers.get(each.header)
+        if header is None and (value is None or is_object(value) or is_array(value)):
+            continue  # a value of a wrong type is refused by the validator, with a better message
+        field = each.header.decode().title()
+        if header is None or value is None or not _is_same(decode(field, header), value):
+            raise _mismatch(field, header, value)
 
 
 def _is_same(text: str, value: Any) -> bool:
@@ -113,17 +108,17 @@ def _is_same(text: str, value: Any) -> bool:
     if type(value) is bool:
         return text == ("true" if value else "false")
     if type(value) is int or type(value) is float:
-        number = _NUMBER.fullmatch(text)
-        return number is not None and int(number[1]) == value and abs(value) <= _LARGEST
+        number = re.fullmatch(_NUMBER, text)
+        return number is not None and int(number[1]) == value and abs(value) <= _MAX_INTEGER
     return False
 
 
 def decode(field: str, value: bytes) -> str:
-    """Return the text that a header carries ("Value Encoding").
+    """Return the text of a header value ("Value Encoding").
 
     Args:
         field: The header's name, for messages.
-        value: Its value, with the blanks round it that some servers leave there.
+        value: Its value; blanks around it, which some servers do not remove, are ignored.
 
     Raises:
         ProtocolError: -32020 for characters that a header cannot hold, and for broken Base64.
@@ -133,7 +128,7 @@ def decode(field: str, value: bytes) -> str:
         if value.startswith(_PREFIX) and value.endswith(_SUFFIX):
             packed = value[len(_PREFIX) : -len(_SUFFIX)]
             data = a2b_base64(packed)
-            # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
+            # Decoding ignores other characters and wrong padding; the comparison finds them.
             if b2a_base64(data, newline=False) == packed and len(value) >= len(_PREFIX) + len(_SUFFIX):
                 return data.decode()
         else:
@@ -149,32 +144,29 @@ def decode(field: str, value: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Return what a header carries for a text: itself where it can, else the Base64 of its UTF-8 ("Value Encoding").
+    """Return a text as a header value: unchanged if possible, else the Base64 of its UTF-8 ("Value Encoding").
 
     Raises:
-        ValueError: The text holds half of a surrogate pair.
+        ValueError: The text contains half of a surrogate pair.
     """
-    if _FITS.fullmatch(text):
+    if re.fullmatch(_FITS, text):
         plain = text.encode("ascii")
         if not (plain.startswith(_PREFIX) and plain.endswith(_SUFFIX)):
             return plain
     return _PREFIX + b2a_base64(text.encode(), newline=False) + _SUFFIX
 
 
-def _mismatch(field: str, told: bytes | None, value: Any) -> ProtocolError:
-    if told is None:
+def _mismatch(field: str, header: bytes | None, value: Any) -> ProtocolError:
+    if header is None:
         what = f"{field} header is missing"
     elif value is None:
         what = f"{field} header is set, but the body has no such argument"
-    elif type(value) is int and abs(value) > _LARGEST:
+    elif type(value) is int and abs(value) > _MAX_INTEGER:
         what = (
             f"{field} header needs an integer from -(2**53 - 1) to 2**53 - 1, and the body value is not one"
         )
     else:
-        shown = told[:100].decode(errors="backslashreplace")
-        what = f"{field} header value {shown!r} does not match body value {_shown(value)}"
+        shown = header[:100].decode(errors="backslashreplace")
+        body = repr(value[:100] if isinstance(value, str) else value)[:110]
+        what = f"{field} header value {shown!r} does not match body value {body}"
     return ProtocolError(HEADER_MISMATCH, f"Header mismatch: {what}")
-
-
-def _shown(value: Any) -> str:
-    return repr(value[:100] if isinstance(value, str) else value)[:110]

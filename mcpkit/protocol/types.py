@@ -1,4 +1,4 @@
-"""TypedDicts with the specification's member names, which authors write themselves."""
+"""Types with the specification's member names, which authors write themselves."""
 
 # No `from __future__ import annotations`: a TypedDict compiles each of its hints then, at each start of a server.
 
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 else:
     Incomplete = object
 
-Json = dict[str, Any]
-"""A JSON object, whatever its members hold."""
+Json = dict[str, Any]  # a JSON object with any members
+
+KEYWORD = "x-mcp-header"  # basic/transports/streamable-http, "Schema Extension"
 
 
 class Icon(TypedDict, total=False):
@@ -26,10 +27,8 @@ class Icon(TypedDict, total=False):
     """
 
     src: str
-    """An https: or data: URI. Required."""
     mimeType: str
     sizes: list[str]
-    """Sizes such as `48x48`, or `any` for a scalable format."""
     theme: Literal["light", "dark"]
 
 
@@ -44,9 +43,7 @@ class Annotations(TypedDict, total=False):
 
     audience: list[Literal["user", "assistant"]]
     priority: float
-    """From 0 (optional) to 1 (effectively required)."""
     lastModified: str
-    """An ISO 8601 timestamp."""
 
 
 class ToolAnnotations(TypedDict, total=False):
@@ -62,10 +59,47 @@ class ToolAnnotations(TypedDict, total=False):
 
     title: str
     readOnlyHint: bool
-    """It does not change its environment."""
     destructiveHint: bool
-    """It may destroy something; meaningful when it is not read-only."""
     idempotentHint: bool
-    """Calling it again with the same arguments changes nothing more."""
     openWorldHint: bool
-    """It deals with things outside, such as the web."""
+
+
+class ParamHeader:
+    """Makes clients repeat an argument in an HTTP header: `region: Annotated[str, ParamHeader("Region")]`.
+
+    Since 2026-07-28, clients send such an argument over HTTP in `Mcp-Param-<name>` too, so that proxies can route by
+    it without reading bodies. The server refuses a request if header and argument differ. The parameter must be a
+    `str`, `int` or `bool`, not nullable, and may be a field of a model; this is checked when the tool is registered.
+
+    Proxies may log headers. Do not use it for secrets.
+
+    Args:
+        name: Part after `Mcp-Param-`: letters, digits and `-`. It must be unique among the tool's parameters,
+            ignoring case.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Add the keyword to the schema of a model's field."""
+        return {**handler(core), KEYWORD: self.name}
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"Header({self.name!r})"
+
+
+class MirroredParameter:
+    """An argument that clients repeat in a header.
+
+    Args:
+        header: Header name, as bytes in lower case.
+        path: Keys that lead to the argument.
+    """
+
+    __slots__ = ("header", "path")
+
+    def __init__(self, header: bytes, path: tuple[str, ...]) -> None:
+        self.header = header
+        self.path = path

@@ -295,7 +295,7 @@ class Call(Running):
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the HTTP request, with case-insensitive names; empty on other transports."""
-        from ..protocol.request_headers import RequestHeaders
+        from ..protocol.header_fields import RequestHeaders
 
         return RequestHeaders(self.channel.request_headers)
 

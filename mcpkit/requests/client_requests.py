@@ -25,9 +25,8 @@ from ..content.blocks import LeaveLoop
 from ..content.convert import check_sendable
 from ..execution.coroutines import finish_awaitable
 from ..protocol import jsonrpc
-from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_array, is_object
-from ..protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, SAMPLING_CONTENT, knows
+from ..protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, SAMPLING_CONTENT, knows, tree
 from ..protocol.types import Json
 from .channel import Question, type_text
 

@@ -6,7 +6,7 @@ Internal: it may change at any time.
 from __future__ import annotations
 
 from .._utils.exceptions import UnresolvedHint
-from ..protocol.mirrored import MirroredParameter
+from ..protocol.types import MirroredParameter
 from .arguments import Arguments
 from .output import Output
 from .signature import Parameter, Signature

@@ -23,9 +23,9 @@ from .._utils.exceptions import (
 from ..components.tool import AnyTool, Tool
 from ..execution.coroutines import within
 from ..options import TaskOptions
-from ..protocol import content, jsonrpc
+from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome, is_object
-from ..protocol.revisions import TASKS_IN_CORE
+from ..protocol.revisions import TASKS_IN_CORE, narrow_tool_result
 from ..protocol.types import Json
 from ..requests.call import Call, Dialogue
 from ..requests.channel import OpenQuestions, Question, Sender
@@ -226,7 +226,7 @@ class LegacyTaskService(TaskService):
         result = {name: value for name, value in record.result.items() if name != "resultType"}
         if record.revision > call.revision:
             tool = self.catalog.tools.get(record.tool)
-            result = content.tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
+            result = narrow_tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
         return {**result, "_meta": {**result.get("_meta", {}), **related_task(record.id)}}
 
     def _connect(self, call: Call, id_: str) -> TaskConnection:

@@ -16,9 +16,8 @@ from ..components.tool import AnyTool, Tool
 from ..engine.registry import Extension
 from ..identity.principal import Change, digest_of, owner_of
 from ..options import TaskOptions
-from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object
-from ..protocol.revisions import TASKS
+from ..protocol.revisions import TASKS, tree
 from ..protocol.types import Json
 from ..requests.access import Guarded, check_access
 from ..requests.call import Call, call_of

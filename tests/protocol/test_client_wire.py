@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from mcpkit import types
-from mcpkit.protocol.client import Answered, ClientWire, Misasked, Refused, Unreadable
+from mcpkit.protocol.client import (
+    ClientWire,
+    ErrorReceived,
+    InvalidMessageReceived,
+    InvalidRequestReceived,
+    ResultReceived,
+)
 from mcpkit.protocol.revisions import ALL
 from tests.helpers.tables import each_row
 
@@ -51,7 +57,7 @@ def test_receive_message_without_request_is_unreadable(text: bytes, problem: str
     client = wire()
     pending = client.request("ping", reports_progress=True)
     (event,) = client.receive(text)
-    assert isinstance(event, Unreadable)
+    assert isinstance(event, InvalidMessageReceived)
     assert problem in event.problem
     assert pending.id in client.pending
 
@@ -67,7 +73,7 @@ def test_receive_message_without_request_is_unreadable(text: bytes, problem: str
 )  # fmt: skip
 def test_server_request_malformed_is_refused_with_its_id(message: bytes, code: int, problem: str) -> None:
     (event,) = wire().receive(message)
-    assert isinstance(event, Misasked)
+    assert isinstance(event, InvalidRequestReceived)
     assert (event.id, event.code) == ("q", code)
     assert problem in event.message
 
@@ -87,7 +93,7 @@ def test_server_request_malformed_is_refused_with_its_id(message: bytes, code: i
 def test_answer_malformed_refuses_its_request(outcome: dict[str, Any], code: int, message: str) -> None:
     client = wire("ping")
     (event,) = client.receive(line(id=1, **outcome))
-    assert isinstance(event, Refused)
+    assert isinstance(event, ErrorReceived)
     assert event.code == code
     assert message in event.message
     assert not client.pending
@@ -96,20 +102,22 @@ def test_answer_malformed_refuses_its_request(outcome: dict[str, Any], code: int
 @each_row("id_", [1, "1", 1.0])
 def test_answer_id_of_another_type_matches_request(id_: Any) -> None:
     client = wire("ping")
-    assert client.receive(line(id=id_, result={"a": 1}, error=None, method=None)) == [Answered(1, {"a": 1})]
+    assert client.receive(line(id=id_, result={"a": 1}, error=None, method=None)) == [
+        ResultReceived(1, {"a": 1})
+    ]
     (repeated,) = client.receive(line(id=id_, result={"a": 1}))
-    assert isinstance(repeated, Unreadable)
+    assert isinstance(repeated, InvalidMessageReceived)
 
 
 @each_row("id_", [None, [], 1.5, "x" * 300, True, "01", "1_0", 9])
 def test_answer_strange_id_ends_only_a_single_request(id_: Any) -> None:
     reported, event = wire("ping", "subscriptions/listen").receive(line(id=id_, result={}))
-    assert isinstance(reported, Unreadable)
-    assert isinstance(event, Refused)
+    assert isinstance(reported, InvalidMessageReceived)
+    assert isinstance(event, ErrorReceived)
     assert event.id == 1
     assert "id: expected the id of an open request" in event.message
     client = wire("ping", "ping", "ping")
-    assert [type(event) for event in client.receive(line(id=id_, result={}))] == [Unreadable]
+    assert [type(event) for event in client.receive(line(id=id_, result={}))] == [InvalidMessageReceived]
     assert len(client.pending) == 3
 
 
@@ -119,7 +127,7 @@ def test_answer_strange_id_ends_only_a_single_request(id_: Any) -> None:
 @each_row("start", [b'{"jsonrpc": "2.0", "id": 1, "result": %b}', b'{"result": %b}'])
 def test_answer_not_json_refuses_its_request(start: bytes, result: bytes) -> None:
     (event,) = wire("ping").receive(start % result)
-    assert isinstance(event, Refused)
+    assert isinstance(event, ErrorReceived)
     assert event.id == 1
     assert "Parse error" in event.message
 
@@ -131,11 +139,11 @@ def test_error_without_id_after_notification_ends_no_request() -> None:
     client.notification("notifications/initialized")
     request = client.request("tools/list")
     (ignored,) = client.receive(unknown)
-    assert isinstance(ignored, Unreadable)
+    assert isinstance(ignored, InvalidMessageReceived)
     assert "notification" in ignored.problem
-    assert client.receive(line(id=request.id, result={})) == [Answered(request.id, {})]
+    assert client.receive(line(id=request.id, result={})) == [ResultReceived(request.id, {})]
     over_http = client.request("tools/list")
-    assert client.receive(unknown, over_http.id) == [Refused(over_http.id, -32601, "Method not found")]
+    assert client.receive(unknown, over_http.id) == [ErrorReceived(over_http.id, -32601, "Method not found")]
 
 
 # Types

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from mcpkit import Context, Server
 from mcpkit._utils.exceptions import PARSE_ERROR, ProtocolError
 from mcpkit.engine.session import Connection
-from mcpkit.protocol.jsonrpc import decode
-from mcpkit.protocol.repetition import LONG
+from mcpkit.protocol.jsonrpc import LONG, decode
 from mcpkit.testing import connect
 from tests.helpers.pipe import HANDSHAKE, META, Pipe, stateless_meta
 from tests.helpers.raw_client import initialize, request

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._utils.options import check_function, check_seconds
 from ...execution.coroutines import uncancel, within
-from ...protocol.client import Progressed
+from ...protocol.client import ProgressReceived
 from ...protocol.types import Json
 from .in_turn import InTurn
 
@@ -93,7 +93,7 @@ class Awaited:
         elif not self._answer.done():
             self._answer.set_exception(self.too_late())
 
-    def has_come(self, progressed: Progressed) -> None:
+    def has_come(self, progressed: ProgressReceived) -> None:
         """Restart the `timeout` after a progress notification; `max_timeout` goes on."""
         self.stop()
         self._timer = self._start()

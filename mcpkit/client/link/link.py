@@ -11,16 +11,16 @@ from ..._utils.concurrency import Listeners, LoopAffinity, require_loop
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...protocol.client import (
     NO_HEADERS,
-    Answered,
-    Asked,
     ClientWire,
-    Misasked,
-    Notified,
+    ErrorReceived,
+    InvalidMessageReceived,
+    InvalidRequestReceived,
+    NotificationReceived,
     OutgoingMessage,
-    Progressed,
-    Refused,
+    ProgressReceived,
     Request,
-    Unreadable,
+    RequestReceived,
+    ResultReceived,
 )
 from ...protocol.jsonrpc import BYTE_ORDER_MARK, RequestId, is_id, whole_number
 from ...protocol.revisions import LATEST
@@ -368,7 +368,7 @@ class Link:
         if self.frames:
             self._show("received", line)
         for event in self.wire.receive(line, request_id):
-            if isinstance(event, Answered):
+            if isinstance(event, ResultReceived):
                 answer = self._waiting.get(event.id)
                 if answer is not None and not answer.done():
                     answer.set_result(event.result)
@@ -386,18 +386,26 @@ class Link:
         self._fail(error)
         self.losses.tell(error)
 
-    def _take(self, event: Refused | Progressed | Asked | Notified | Misasked | Unreadable) -> None:
-        if isinstance(event, Refused):
+    def _take(
+        self,
+        event: ErrorReceived
+        | ProgressReceived
+        | RequestReceived
+        | NotificationReceived
+        | InvalidRequestReceived
+        | InvalidMessageReceived,
+    ) -> None:
+        if isinstance(event, ErrorReceived):
             self.fail(event.id, ProtocolError(event.code, event.message, event.data))
-        elif isinstance(event, Progressed):
+        elif isinstance(event, ProgressReceived):
             if (watch := self._watched.get(event.id)) is not None:
                 watch.has_come(event)
-        elif isinstance(event, Asked):
+        elif isinstance(event, RequestReceived):
             task = self._asked[event.id] = self.affinity.loop().create_task(self._reply(event))
             self._keep(task).add_done_callback(lambda _: self._asked.pop(event.id, None))
-        elif isinstance(event, Misasked):
+        elif isinstance(event, InvalidRequestReceived):
             self.send_soon(self.wire.refuse(event.id, event.code, event.message))
-        elif isinstance(event, Unreadable):
+        elif isinstance(event, InvalidMessageReceived):
             logger.warning("ignored an invalid message from the server: %s", event.problem)
         else:
             if event.method == "notifications/cancelled" and event.params is not None:
@@ -419,7 +427,7 @@ class Link:
         elif is_id(id_) and (asked := self._asked.get(id_)) is not None:
             asked.cancel()
 
-    async def _reply(self, asked: Asked) -> None:
+    async def _reply(self, asked: RequestReceived) -> None:
         try:
             is_ping = asked.method == "ping"
             result = {} if is_ping else await self.answerer.answer(asked.method, asked.params)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, TransportError
 from ...protocol.client import NO_HEADERS
 from ...protocol.jsonrpc import is_object
-from ...protocol.mirrored import MirroredParameter
-from ...protocol.types import Json
+from ...protocol.types import Json, MirroredParameter
 from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 

@@ -19,9 +19,8 @@ from ..._utils.exceptions import MissingCapabilityError
 from ..._utils.package import __version__
 from ...components.base import optional
 from ...options import ServerOptions, Timeouts
-from ...protocol.capabilities import SERVER_CAPABILITIES
 from ...protocol.eras import CacheHint
-from ...protocol.revisions import CACHEABLE
+from ...protocol.revisions import CACHEABLE, SERVER_CAPABILITIES
 from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import is_kind, own

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import resume, run_to_first_wait, within
 from ...identity.principal import ANYONE, Principal
-from ...protocol.header_fields import caller_at
-from ...protocol.request_headers import JoinedHeaders
+from ...protocol.header_fields import JoinedHeaders, caller_at
 from ...requests.channel import NO_HEADERS
 from ...requests.limits import Anonymous
 from .statuses import headers_of, status_of

@@ -121,7 +121,7 @@ async def fail_question(service: Service, exchange: Exchange, body: bytes, probl
     Raises:
         BusyError: The shared store does not respond.
     """
-    from ...protocol.unreadable import id_of_answer, is_call
+    from ...protocol.messages import id_of_answer, is_call
 
     if _SESSION not in exchange.request_headers or is_call(body):
         return

@@ -18,7 +18,7 @@ from typing import Final
 from ...._utils.exceptions import TooLongError, TransportError
 from ...._utils.options import check_count, check_seconds
 from ....protocol.client import OutgoingMessage
-from ....protocol.unreadable import id_of_answer, is_call, looks_like_message
+from ....protocol.messages import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing
 from ....transports.pipe_input import CHUNK, read_pipe
 from ....transports.pipe_output import PipeOutput
