@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .engine.error_hooks import ErrorEvent
     from .engine.extensions import BaseTool, SubscriptionTopic
     from .engine.registry import Inclusion
-    from .protocol.mirrored import ParamHeader
+    from .protocol.types import ParamHeader
 else:
     from ._utils.package import late_names
 
@@ -22,7 +22,7 @@ else:
             ".content.blocks": "ExtensionResult",
             ".engine.extensions": "BaseTool SubscriptionTopic",
             ".engine.error_hooks": "ErrorEvent",
-            ".protocol.mirrored": "ParamHeader",
+            ".protocol.types": "ParamHeader",
         },
     )
 

@@ -22,7 +22,7 @@ from .execution.processes import Processes
 from .execution.threads import Threads
 from .identity.principal import Principal, checked_principal
 from .identity.scopes import Scope, Scopes, scope_names
-from .middleware.base import Middlewares
+from .middleware.base import MiddlewareStack
 from .options import Limits, ServerOptions, TaskOptions, Timeouts, check_group, task_options
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE
@@ -218,7 +218,7 @@ class Server(Serving, Registry, ServerBase):
             make_tasks=self._make_tasks,
         )
         self.catalog.is_protected = self.engine.auth is not None
-        self.middleware = Middlewares(self.catalog.methods, self._update_middleware)
+        self.middleware = MiddlewareStack(self.catalog.methods, self._update_middleware)
         self.catalog.structure_listeners.add(self._follow_structure)
 
     def _update_middleware(self) -> None:

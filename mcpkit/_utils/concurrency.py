@@ -251,7 +251,7 @@ class Listeners(Generic[P]):
         self._all[key] = listener
         return partial(self._all.pop, key, None)
 
-    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+    def notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call all listeners. An exception of one is raised here, and those after it are not called."""
         for listener in tuple(self._all.values()):
             listener(*args, **kwargs)

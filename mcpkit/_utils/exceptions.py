@@ -32,9 +32,9 @@ def exception_text(error: BaseException) -> str | None:
         return None
 
 
-def reduce_exception(error: BaseException) -> tuple[Any, ...]:
+def reduce_exception(self: BaseException) -> tuple[Any, ...]:
     """Return the pickled form of an exception, as `__reduce__`. `__init__` has other parameters than `args`."""
-    return _restore_exception, (type(error), error.args, vars(error))
+    return _restore_exception, (type(self), self.args, vars(self))
 
 
 def _restore_exception(
@@ -73,8 +73,8 @@ class ProtocolError(Exception):
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        given: tuple[Any, Any] = (code, message)
-        if not (isinstance(given[0], int) and isinstance(given[1], str)):
+        values: tuple[Any, Any] = (code, message)
+        if not (isinstance(values[0], int) and isinstance(values[1], str)):
             raise TypeError(
                 f"ProtocolError takes a code (int) and a message (str), got {code!r} and {message!r}"
             )

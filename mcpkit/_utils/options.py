@@ -136,22 +136,22 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if len(name) > _MAX_COMPARED_LENGTH:
         return None
     bare = {_bare(each): each for each in known}
-    wanted = _bare(name)
-    if wanted in bare:
-        return bare[wanted]
+    unknown = _bare(name)
+    if unknown in bare:
+        return bare[unknown]
     import difflib
     from heapq import nsmallest
 
     # Each comparison takes as long as the validation of a thousand values.
     compared = list(bare)
     if len(bare) > _MAX_COMPARED:
-        compared = nsmallest(_MAX_COMPARED, bare, lambda each: abs(len(each) - len(wanted)))
-    if close := difflib.get_close_matches(wanted, compared, n=1):
+        compared = nsmallest(_MAX_COMPARED, bare, lambda each: abs(len(each) - len(unknown)))
+    if close := difflib.get_close_matches(unknown, compared, n=1):
         return bare[close[0]]
     related = [
         each
         for part, each in bare.items()
-        if (len(wanted) >= _MIN_PART and wanted in part) or (len(part) >= _MIN_PART and part in wanted)
+        if (len(unknown) >= _MIN_PART and unknown in part) or (len(part) >= _MIN_PART and part in unknown)
     ]
     return related[0] if len(related) == 1 else None
 

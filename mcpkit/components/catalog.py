@@ -399,10 +399,10 @@ class Catalog:
         with self.lock:
             self.changes += 1
             try:
-                self.followers.tell(part.name, component)
+                self.followers.notify(part.name, component)
             finally:
                 if part.list_name is not None:
-                    self.listeners.tell(Change(part.list_name))
+                    self.listeners.notify(Change(part.list_name))
 
 
 class CatalogOwner(ABC):
@@ -458,7 +458,7 @@ class CatalogOwner(ABC):
         """
         from ..identity.principal import Audience
 
-        self.catalog.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
+        self.catalog.listeners.notify(Change("resource", uri, None if to is None else Audience.of(to)))
 
 
 class ServerBase(CatalogOwner):

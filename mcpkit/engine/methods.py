@@ -15,11 +15,18 @@ from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.threads import is_fatal
 from ..identity.principal import LIST_NAMES
-from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
-from ..protocol.jsonrpc import Outcome, Ready
-from ..protocol.repetition import RepetitiveResult
-from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, TASK_METHODS, narrow
+from ..protocol.jsonrpc import Outcome, Ready, RepetitiveResult
+from ..protocol.revisions import (
+    LATEST,
+    METHODS,
+    ROUND_PARAMS,
+    STATELESS,
+    TASK_METHODS,
+    narrow,
+    narrow_block,
+    narrow_tool_result,
+)
 from ..protocol.types import Json
 from ..requests.access import check_access
 from ..requests.call import Call
@@ -298,7 +305,7 @@ class Methods:
         await self._prepare(call, prompt)
         result = await prompt.get(arguments, call)
         for message in result["messages"]:
-            message["content"] = content.block(message["content"], call.revision)
+            message["content"] = narrow_block(message["content"], call.revision)
         return call.render(result)
 
     def is_registered(self, call: Call) -> bool:
@@ -370,7 +377,7 @@ def becomes_result(call: Call, error: BaseException) -> bool:
 def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
     revision = call.envelope.revision
     if revision != LATEST and not is_of_extension(result):
-        result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
+        result = narrow_tool_result(result, revision, wrapped=tool.is_wrapped)
     return call.render(result)
 
 

@@ -18,7 +18,7 @@ from ..components.catalog import Catalog, CatalogOwner, Components
 from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
 from ..execution.lifespan import Lifespans
 from ..identity.principal import Change
-from ..middleware.base import Middlewares
+from ..middleware.base import MiddlewareStack
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows, tree
 from ..protocol.types import Json
@@ -292,9 +292,9 @@ class CompositeCatalog(Catalog, Provider):
             uri = change.uri
             for transform in included.transforms:
                 uri = transform.rename("resources", uri)
-            self.listeners.tell(Change(change.kind, uri, change.audience))
+            self.listeners.notify(Change(change.kind, uri, change.audience))
         elif change.key is not None:
-            self.listeners.tell(change)
+            self.listeners.notify(change)
         elif not isinstance(included.source, CompositeCatalog):  # else `_follow` gets it
             with self.lock:
                 for kind in included.source.kinds:
@@ -388,7 +388,7 @@ class CompositeCatalog(Catalog, Provider):
                 lookup.within(hidden, self.lifespans) for each in self._included for lookup in each.lookups()
             ]
             self.providers = tuple(sorted(lookups, key=lambda lookup: lookup.position))
-            self.structure_listeners.tell()
+            self.structure_listeners.notify()
 
 
 class Inclusion:
@@ -561,7 +561,7 @@ class Extension(Registry):
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
         self.capability = f"extensions.{identifier}"
-        self.middleware = Middlewares(self.catalog.methods, self.catalog.structure_listeners.tell)
+        self.middleware = MiddlewareStack(self.catalog.methods, self.catalog.structure_listeners.notify)
         self.catalog.declare(self)
 
     def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> SubscriptionTopic:
@@ -590,7 +590,7 @@ class Extension(Registry):
         """
         from .extensions import SubscriptionTopic  # which few servers need
 
-        topic = SubscriptionTopic(member, notification, accept, self.catalog.listeners.tell)
+        topic = SubscriptionTopic(member, notification, accept, self.catalog.listeners.notify)
         with self.catalog.lock:
             before = self.topics
             if any(each.member == member for each in before):

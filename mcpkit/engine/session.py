@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError, TooLongError
 from ..identity.principal import ANYONE, ListName, Principal
 from ..protocol import jsonrpc, messages
-from ..protocol.capabilities import SERVER_CAPABILITIES
 from ..protocol.eras import (
     CLIENT_CAPABILITIES,
     PROTOCOL_VERSION,
@@ -37,7 +36,7 @@ from ..protocol.messages import (
     names_revision,
     readable_id,
 )
-from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT, LATEST_HANDSHAKE
+from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT, LATEST_HANDSHAKE, SERVER_CAPABILITIES
 from ..protocol.types import Json
 from ..requests.call import Call
 from ..requests.channel import NO_HEADERS, Channel, OpenQuestions
@@ -205,7 +204,7 @@ class BaseSession(ABC):
                 logger.debug("the client cancelled the request %.100r: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
         if self.session is not None:
-            self._engine.notification_listeners.tell(method, params)
+            self._engine.notification_listeners.notify(method, params)
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
         """Pass a response to the request that waits for it; without a session there is none, so refuse it."""
@@ -389,7 +388,7 @@ class Connection(BaseSession):
 
         If it is a response, the request to the client fails.
         """
-        from ..protocol.unreadable import id_of_answer, id_of_unreadable, is_call, looks_like_message
+        from ..protocol.messages import id_of_answer, id_of_unreadable, is_call, looks_like_message
 
         if len(self.questions) and looks_like_message(message) and not is_call(message):
             self.questions.fail(id_of_answer(message, message), problem)

@@ -190,7 +190,7 @@ class Revocations:
         while len(self._cache) >= MAX_CACHED_REVOCATIONS:
             self._cache.pop(next(iter(self._cache)), None)
         self._cache[revocation.digest] = revocation
-        self._listeners.tell(revocation)
+        self._listeners.notify(revocation)
 
 
 def _read(data: bytes) -> Revocation:

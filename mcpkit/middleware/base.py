@@ -348,7 +348,7 @@ T = TypeVar("T", bound=ToolHook)
 Hooks = Sequence[tuple[str | None, Any]]
 
 
-class Middlewares:
+class MiddlewareStack:
     """Middleware of one server, in order of registration: the first is outermost.
 
     Middleware receives every request to the server, including requests that it refuses. Middleware of included servers

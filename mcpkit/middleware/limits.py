@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, cast
 
 from .._utils.exceptions import BusyError, ToolError
 from ..context import Context
@@ -19,7 +19,7 @@ from ..identity.principal import digest_of
 from ..protocol.revisions import METHODS
 from ..requests.call import call_of
 from ..storage.base import take_tokens
-from .base import UNWRAPPED, CallNext, Middlewares, Request, Result
+from .base import UNWRAPPED, CallNext, MiddlewareStack, Request, Result
 
 if TYPE_CHECKING:
     from ..requests.call import Runtime
@@ -155,7 +155,7 @@ class RateLimit:
     def _name_at(self, server: object) -> str:
         """Return the name of this limit, which is the same in all processes of a server."""
         middleware = getattr(server, "middleware", None)
-        hooks = middleware.hooks if isinstance(middleware, Middlewares) else ()
+        hooks = middleware.hooks if isinstance(middleware, MiddlewareStack) else ()
         about = self.rate, self.burst, sorted(self.methods)
         equal = [
             each
@@ -180,14 +180,10 @@ def _client(ctx: Context[Any]) -> Hashable:
 
 def _shared_key(key: object) -> str | None:
     """Return a key in a form that all processes share; None if the key is only valid in this one."""
-    if _is_tuple(key):
-        parts = [_shared_key(each) for each in key]
+    if isinstance(key, tuple):
+        parts = [_shared_key(each) for each in cast("tuple[object, ...]", key)]
         return None if None in parts else f"({','.join(map(str, parts))})"
     return repr(key) if key is None or isinstance(key, (bool, int, float, str, bytes)) else None
-
-
-def _is_tuple(key: object) -> TypeGuard[tuple[object, ...]]:
-    return isinstance(key, tuple)
 
 
 class _Buckets:

@@ -142,7 +142,7 @@ class Provider:
                     f"{self!r} does not provide {kind!r}, but {known}. Add it to its `kinds`, or pass one of these"
                 )
         for name in lists_of(kinds or self.kinds):
-            self.listeners.tell(Change(name))
+            self.listeners.notify(Change(name))
 
     def resource_updated(
         self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
@@ -159,7 +159,7 @@ class Provider:
         """
         from ..identity.principal import Audience
 
-        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
+        self.listeners.notify(Change("resource", uri, None if to is None else Audience.of(to)))
 
 
 class ProviderWatch(NamedTuple):

@@ -13,8 +13,7 @@ from .._utils.core_schema import validator
 from .._utils.exceptions import ArgumentsError, Problem, ProtocolError, RegistrationError, UnresolvedHint
 from ..content.convert import check_sendable
 from ..protocol.jsonrpc import decode, is_array, is_object, without
-from ..protocol.mirrored import KEYWORD, MirroredParameter
-from ..protocol.types import Json
+from ..protocol.types import KEYWORD, Json, MirroredParameter
 from .formats import identity
 from .json_schema import Described, any_of, default_value, published, subschemas
 from .signature import Parameter, Signature, empty

@@ -20,8 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
-from ..protocol.mirrored import KEYWORD, ParamHeader
-from ..protocol.types import Json
+from ..protocol.types import KEYWORD, Json, ParamHeader
 from . import formats, json_schema
 from .json_schema import Described, Mode
 from .signature import classes_of, empty, fields_of, is_bare, last_text

@@ -13,7 +13,7 @@ from mcpkit import ProtocolError, Server
 from mcpkit.client import CallResult
 from mcpkit.engine.subscriptions import SubscriptionHub
 from mcpkit.identity.principal import ANYONE, Change, Principal
-from mcpkit.protocol.client import Answered, ClientWire, Notified, Refused
+from mcpkit.protocol.client import ClientWire, ErrorReceived, NotificationReceived, ResultReceived
 from mcpkit.transports import Connection
 from tests.helpers.official import META, Judge
 
@@ -352,11 +352,11 @@ class ImpatientClient:
 
     def _receive(self, line: bytes) -> None:
         for event in self._wire.receive(line):
-            if isinstance(event, Answered):
+            if isinstance(event, ResultReceived):
                 self.waiting[event.id].set_result(event.result)
-            elif isinstance(event, Refused):
+            elif isinstance(event, ErrorReceived):
                 self.waiting[event.id].set_exception(ProtocolError(event.code, event.message, event.data))
-            elif isinstance(event, Notified):
+            elif isinstance(event, NotificationReceived):
                 told = {} if event.params is None else {"params": event.params}
                 self.notifications.append({"method": event.method, **told})
                 self._arrival.set()

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 from typing_extensions import NotRequired
 
-from mcpkit.protocol.mirrored import ParamHeader
+from mcpkit.protocol.types import ParamHeader
 from mcpkit.schema import pydantic_types
 from mcpkit.schema.types import NotPlainError, describe_plain
 from mcpkit.types import Email, Uri

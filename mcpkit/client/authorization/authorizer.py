@@ -293,7 +293,7 @@ class ResourceAuthorizer:
                 self._prover = None
             self._prover_for(tokens)
         if tokens is not None and (before is None or before.access_token != tokens.access_token):
-            self.renewed.tell()
+            self.renewed.notify()
 
     # What is kept
 

@@ -302,7 +302,7 @@ class Link:
         self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
         if error.session_is_gone and generation == self.generation and self.is_open:
             self.is_open = False
-            self.losses.tell(error)
+            self.losses.notify(error)
         raise error
 
     def _give_up(self, request: Request, *, is_late: bool) -> None:
@@ -384,7 +384,7 @@ class Link:
         self.is_open = False
         self._loss = error
         self._fail(error)
-        self.losses.tell(error)
+        self.losses.notify(error)
 
     def _take(
         self,
@@ -411,7 +411,7 @@ class Link:
             if event.method == "notifications/cancelled" and event.params is not None:
                 self._withdraw(event.params.get("requestId"), event.params.get("reason"))
             try:
-                self.listeners.tell(event.method, event.params)
+                self.listeners.notify(event.method, event.params)
             except Exception:
                 logger.exception(
                     "a listener of the notification %.100r raised an exception. The connection stays open",

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from ..._utils.exceptions import RegistrationError
 from ...protocol.jsonrpc import encode, is_object
-from ...protocol.mirrored import KEYWORD, MirroredParameter
-from ...protocol.types import Json
+from ...protocol.types import KEYWORD, Json, MirroredParameter
 from ...schema.arguments import mirrored
 
 _KEYWORD: Final = KEYWORD.encode()

@@ -172,7 +172,7 @@ class ServerSession:
         """Send a notification, on the stream of the current request or outside of requests."""
         here, is_change = self._here(), method in _CHANGES
         if self._is_stateless and is_change:  # whoever listens is told
-            self._server.catalog.listeners.tell(Change(_CHANGES[method], params.get("uri")))
+            self._server.catalog.listeners.notify(Change(_CHANGES[method], params.get("uri")))
         elif self._is_stateless and here is not None and method == "notifications/message":
             await here.log(params["level"], params["data"], logger=params.get("logger"))
         else:

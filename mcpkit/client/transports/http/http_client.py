@@ -178,7 +178,7 @@ class HttpClient:
         self._httpx2 = httpx2
         if self._authorization is not None:
             self.authorizer = self._authorization.authorizer(self._url)
-            self._unhear = self.authorizer.renewed.add(self.reauthorized.tell)
+            self._unhear = self.authorizer.renewed.add(self.reauthorized.notify)
         self.failures = (httpx2.HTTPError, OSError)
         try:
             self._target = httpx2.URL(self._url)

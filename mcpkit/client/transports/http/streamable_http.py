@@ -76,7 +76,7 @@ class HttpTransport(Authorized):
         self._session = self._begin(receiver)
 
     def _begin(self, receiver: TransportListener) -> HttpSession:
-        return HttpSession(self._http, receiver, self._lose, self.missed.tell)
+        return HttpSession(self._http, receiver, self._lose, self.missed.notify)
 
     async def close(self) -> None:
         """Cancel pending requests, and close the session and the connections. Closing it again does nothing."""
