@@ -128,6 +128,15 @@ async def test_audit_login_refresh_and_revocation(server):
     assert events[-1].principal == ada
 
 
+async def test_audit_login_of_client_credentials():
+    server = AuthServer(clients=[DevClient("job", secret="right", scopes=["notes:read"])])
+    events = record_events(server)
+    await server.post(
+        "/token", {"client_id": "job", "client_secret": "right", "grant_type": "client_credentials"}
+    )
+    assert events == [AuditEvent("login", f"{ORIGIN}#client=job", "job", ORIGIN, scopes=("notes:read",))]
+
+
 @each_row(
     ("form", "status"),
     [

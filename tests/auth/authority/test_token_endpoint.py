@@ -318,6 +318,12 @@ async def test_client_credentials_returns_token():
     assert (principal.subject, principal.client_id) == (None, "job")
     assert principal.id == f"{ORIGIN}#client=job"
     assert "client_credentials" in server.authority.metadata()["grant_types_supported"]
+    revoked = {"token": tokens["access_token"]}
+    assert (
+        await server.post("/revoke", revoked, headers=basic("job", "the job's secret"))
+    ).status_code == 200
+    with pytest.raises(InvalidTokenError, match="revoked"):
+        await server.granted(tokens)
 
 
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])

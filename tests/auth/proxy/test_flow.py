@@ -314,12 +314,15 @@ async def test_allow_is_called_at_each_refresh():
     response = await flow.refreshed(tokens)
     assert (response.status_code, response.json()["error"]) == (503, "temporarily_unavailable")
     assert response.headers["retry-after"] == "5"
-    result = False
-    response = await flow.refreshed(tokens)
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
-    assert proxy.upstream.live == {}
-    with pytest.raises(InvalidTokenError):
-        await proxy.granted(tokens)
+    for result in ([], False):
+        response = await flow.refreshed(tokens)
+        assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
+        assert proxy.upstream.live == {}
+        with pytest.raises(InvalidTokenError):
+            await proxy.granted(tokens)
+        result = True
+        flow = proxy.flow(scope="notes:write")
+        tokens = await flow.tokens()
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
