@@ -289,6 +289,13 @@ async def test_allow_false_or_invalid_result_denies(allow, error, caplog):
     assert not [secret for secret in proxy.upstream.handed_out if secret in caplog.text]
 
 
+async def test_allow_unknown_scope_is_logged_and_not_granted(caplog):
+    tokens = await ProxyServer(allow=lambda principal: ["notes:read", "other:scope"]).flow().tokens()
+    assert tokens["scope"] == "notes:read"
+    assert "allow= returns" in caplog.text
+    assert "other:scope" in caplog.text
+
+
 async def test_allow_timeout_denies(monkeypatch, caplog):
     async def allow(principal: Principal) -> bool:
         await anyio.sleep_forever()
