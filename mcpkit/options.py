@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._utils.options import check_count, check_seconds, unknown_option
@@ -217,7 +216,7 @@ class ServerOptions(Options):
     """
 
     capabilities: Collection[str] = ()
-    cache: Mapping[str, CacheHint] = field(default_factory=lambda: MappingProxyType({}))
+    cache: Mapping[str, CacheHint] = field(default_factory=dict)
     encrypt_state: bool = False
     single_use_state: bool = False
     unknown_arguments: Literal["forbid", "ignore"] = "forbid"

@@ -13,6 +13,7 @@ from binascii import b2a_base64
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum
 from os import PathLike, fspath
 from os.path import basename
 from stat import S_ISDIR, S_ISREG
@@ -697,6 +698,12 @@ class ExtensionResult(Json, WholeResult):
     __mcp_extension_result__: ClassVar = True
 
 
+class Absent(Enum):
+    """Type of `ToolResult.ABSENT`: a member of an enumeration is the same object after pickling."""
+
+    ABSENT = "absent"
+
+
 class ToolResult(WholeResult):
     """A complete tool result: content, structured content, `isError` and `_meta` (server/tools, "Tool Result").
 
@@ -709,7 +716,7 @@ class ToolResult(WholeResult):
 
     __slots__ = ("content", "is_error", "meta", "structured")
     __mcp_content__: ClassVar = True
-    ABSENT: ClassVar[Any] = object()
+    ABSENT: ClassVar[Any] = Absent.ABSENT
 
     def __init__(
         self,

@@ -74,6 +74,10 @@ class Principal:
             claims=MappingProxyType(dict(claims)) if claims else _NO_CLAIMS,
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the pickled form: a mapping proxy, as of the claims, cannot be pickled."""
+        return _unpickled, ({**vars(self), "claims": dict(self.claims)},)
+
     def granted(self, scopes: Collection[str]) -> Principal:
         """Return a copy with other scopes.
 
@@ -81,6 +85,10 @@ class Principal:
             scopes: The scopes of the copy.
         """
         return replace(self, scopes=frozenset(scopes))
+
+
+def _unpickled(options: dict[str, Any]) -> Principal:
+    return Principal(**options)
 
 
 def user(
