@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from .._utils.exceptions import RegistrationError
 
@@ -305,7 +305,7 @@ class Audience(NamedTuple):
                 "to must be a Principal or a function of a Principal that is not async, such as lambda "
                 f'who: "admin" in who.scopes; got {to!r}'
             )
-        return cls(predicates=frozenset[Predicate]({to}))
+        return cls(predicates=frozenset({cast("Predicate", to)}))
 
     @classmethod
     def for_principal(cls, principal: Principal) -> Audience:

@@ -11,7 +11,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,8 @@ _MAX_LOG_SIZE = 67_108_864  # bytes of the write-ahead log above which writers w
 
 class _Work(NamedTuple):
     function: Callable[[sqlite3.Connection], object]
-    finish: Callable[[object, BaseException | None], object]
+    loop: asyncio.AbstractEventLoop
+    finish: Callable[[object, BaseException | None], None]  # called in the loop
     deadline: float
 
 
@@ -164,12 +165,7 @@ class Database:
                         target=self._serve, args=(self._work,), name="mcpkit-sqlite", daemon=True
                     )
                     self._thread.start()
-        work = _Work(
-            function,
-            lambda result, error: loop.call_soon_threadsafe(finish, result, error),
-            time.monotonic() + DEFAULT_TIMEOUT,
-        )
-        self._work.put(work)
+        self._work.put(_Work(function, loop, finish, time.monotonic() + DEFAULT_TIMEOUT))
         too_late = TimeoutError(
             f"{self.path} was not written in time: the disk does not answer. Check the disk"
         )
@@ -188,7 +184,7 @@ class Database:
             except BaseException as error:  # noqa: BLE001 - it is raised in the caller
                 failure = error
             with suppress(RuntimeError):  # the event loop is closed
-                work.finish(result, failure)
+                work.loop.call_soon_threadsafe(work.finish, result, failure)
             del work, result, failure  # an idle thread must not keep objects alive
             self._maintain()
 
@@ -277,22 +273,21 @@ class Database:
 
     def _warn_of_access_by_others(self) -> None:
         """Log a warning once if other users own the file, or can read or change it."""
-        if sys.platform == "win32" or self._is_access_checked:
-            return
-        self._is_access_checked = True
-        status = self.path.stat()
-        if status.st_uid != os.geteuid():
-            logger.warning(
-                "%s is owned by another user, who can read and change its contents. Change its owner, "
-                "or use another file",
-                self.path,
-            )
-        elif status.st_mode & (stat.S_IROTH | stat.S_IWOTH):
-            logger.warning(
-                "%s can be accessed by other users of this machine (mode %04o). Run chmod 600 on it",
-                self.path,
-                stat.S_IMODE(status.st_mode),
-            )
+        if sys.platform != "win32" and not self._is_access_checked:
+            self._is_access_checked = True
+            status = self.path.stat()
+            if status.st_uid != os.geteuid():
+                logger.warning(
+                    "%s is owned by another user, who can read and change its contents. Change its owner, "
+                    "or use another file",
+                    self.path,
+                )
+            elif status.st_mode & (stat.S_IROTH | stat.S_IWOTH):
+                logger.warning(
+                    "%s can be accessed by other users of this machine (mode %04o). Run chmod 600 on it",
+                    self.path,
+                    stat.S_IMODE(status.st_mode),
+                )
 
     def _current_file(self) -> tuple[int, int] | None:
         """Return device and inode of the file that has the path now."""
@@ -354,7 +349,7 @@ class Database:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
     """Run a block as one transaction that may write. `Database.run` rolls it back after an exception."""
     connection.execute("BEGIN IMMEDIATE")
     yield
