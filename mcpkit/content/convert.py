@@ -24,7 +24,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 from pydantic_core import SchemaSerializer, from_json, to_json, to_jsonable_python
 
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError, exception_text
-from ..protocol.jsonrpc import SCALARS
+from ..protocol.jsonrpc import SCALARS, is_object
 from ..protocol.types import Json
 from . import media_types
 from .blocks import (
@@ -62,6 +62,7 @@ _DIGITS_AS_ZERO = bytes(48 if byte in b"0123456789" else 32 for byte in range(25
 _LONG_RUN = b"0" * (LONG // _STEP)
 _JSON_TYPES = SCALARS | {dict, list}
 _TEXT_ONLY = frozenset({str})
+_VALUES = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
 _FEW_ITEMS = 8
 _MANY_CONTAINERS = 10_000
 _BYTES = (bytes, bytearray, memoryview)
@@ -102,12 +103,13 @@ def is_json(value: Any, levels: int = MAX_DEPTH) -> bool:
 def _is_level_json(level: list[Any], levels: int) -> bool:
     """Return the same for many arrays and objects at once, with few steps in Python for each."""
     while levels:
-        dicts: list[dict[Any, Any]] = [each for each in level if type(each) is dict]
+        dicts: list[Any] = [each for each in level if type(each) is dict]
         if not _TEXT_ONLY.issuperset(map(type, chain.from_iterable(dicts))):
             return False
-        inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
+        inner: list[Any] = list(chain.from_iterable(map(_VALUES, dicts)))
         if len(dicts) < len(level):
-            inner.extend(chain.from_iterable(each for each in level if type(each) is list))
+            lists: list[Any] = [each for each in level if type(each) is list]
+            inner.extend(chain.from_iterable(lists))
         kinds: set[Any] = set(map(type, inner))
         if kinds <= SCALARS:
             return True
@@ -157,8 +159,10 @@ def may_have_huge_number(text: bytes) -> bool:
 
 def json_error(value: Any) -> OutputError | None:
     """Return the error of a result or its data that cannot be converted to JSON; None if there is none."""
-    is_result = type(value) is dict and "structuredContent" in value
-    for part in (value["structuredContent"], value) if is_result else (value,):
+    parts = [value]
+    if is_object(value) and "structuredContent" in value:
+        parts.insert(0, value["structuredContent"])
+    for part in parts:
         try:
             checked_json(part)
         except OutputError as error:

@@ -518,7 +518,7 @@ _BUNDLE_TYPES = (
 
 def _display(value: Any) -> Image | TypedText | None:
     """Return the best representation of an object with display methods of IPython, or None."""
-    kind = type(value)
+    kind = cast("Any", type(value))
     if hasattr(kind, "_repr_mimebundle_"):
         bundle = _without_metadata(value._repr_mimebundle_(include=None, exclude=None))
         for mime_type in _BUNDLE_TYPES if isinstance(bundle, Mapping) else ():

@@ -412,7 +412,7 @@ class _PipeChannel:
         caller: str | None,
         is_local: bool,
     ) -> None:
-        self.send = send
+        self._send = send
         self._ready = ready
         self.request_headers = request_headers
         self.principal = principal
@@ -433,6 +433,10 @@ class _PipeChannel:
         channel = copy(self)
         channel.principal = principal
         return channel
+
+    def send(self, message: bytes) -> None:
+        """Send one message."""
+        self._send(message)
 
     async def ready(self) -> None:
         """Wait until the client has read enough of what was sent."""
