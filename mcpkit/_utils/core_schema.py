@@ -59,14 +59,14 @@ def _is_sequence(core: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return type(core) in (list, tuple)  # a default value may be of a class derived from these
 
 
-def is_labelled(value: Any) -> TypeGuard[tuple[Any, Any]]:
+def _has_label(value: Any) -> TypeGuard[tuple[Any, Any]]:
     """Return True if a choice of a union has a label."""
     return isinstance(value, tuple)
 
 
 def choices_of(union: Node) -> list[Node]:
     """Return the choices of a union, without their labels."""
-    return [choice[0] if is_labelled(choice) else choice for choice in union["choices"]]
+    return [choice[0] if _has_label(choice) else choice for choice in union["choices"]]
 
 
 def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
@@ -77,7 +77,7 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
         rewrites: Functions that replace a node, by its type; under "keys", one for each node with keys.
         children: Keys of nodes with inner schemas.
     """
-    if is_labelled(value):
+    if _has_label(value):
         return (rewritten(value[0], rewrites, children), value[1])
     if _is_sequence(value):
         return [rewritten(item, rewrites, children) for item in value]
