@@ -399,10 +399,8 @@ _KINDS: dict[str | None, Callable[[Json, Json], CoreSchema]] = {
 # is selected as pydantic does: the one that knows most of an object's members, else the first.
 
 _FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
-_KIND_OF = {
-    **dict.fromkeys((*_FIELDS, "dict"), "object"),
-    **dict.fromkeys(("list", "tuple", "set", "frozenset"), "array"),
-}
+_ARRAYS = ("list", "tuple", "set", "frozenset")
+_KIND_OF = dict.fromkeys((*_FIELDS, "dict"), "object") | dict.fromkeys(_ARRAYS, "array")
 _SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
 _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 """Core schemas that may make a value of another kind."""
@@ -426,7 +424,8 @@ class _Run:
     def __init__(self, value: Any, choices: int) -> None:
         self._value = value
         self._choices = choices
-        self._left = _MAX_TRIES
+        self.left = _MAX_TRIES
+        """How many more tries are allowed, as far as is known."""
         self.is_over = False
         """Whether there were too many tries, so that nothing is known of the value."""
         self.choice: int | str = 0
@@ -437,17 +436,16 @@ class _Run:
         The reference to the value prevents that another one gets its place in memory.
         """
 
-    def count(self) -> bool:
-        """Count one try, and return whether it is allowed."""
-        self._left -= 1
-        if self._left < 0 and self._choices:
+    def may_continue(self) -> bool:
+        """Return whether one more try is allowed, after the limit seemed to be reached."""
+        if self._choices:
             waiting: list[Any] = [self._value]
             for each in waiting:
                 inner: Iterable[Any] = each.values() if is_object(each) else each
                 waiting.extend(part for part in inner if is_object(part) or is_array(part))
-            self._left += max(0, _TRIES_OF_PART * self._choices * len(waiting) - _MAX_TRIES)
+            self.left += max(0, _TRIES_OF_PART * self._choices * len(waiting) - _MAX_TRIES)
             self._choices = 0  # the parts are counted once
-        self.is_over = self.is_over or self._left < 0
+        self.is_over = self.is_over or self.left < 0
         return not self.is_over
 
 
@@ -473,14 +471,15 @@ def bounded(core: CoreSchema) -> CoreSchema:
         for node in nodes(core, (*_NO_VALUES, "function"))
         if not (node["type"] == "function-plain" and node["function"]["function"] is int)  # of integers
     )
-    selections = {
-        id(union): _Selection(
-            [(_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)],
-            among,
-            has_checks=has_checks,
-        )
-        for union in unions
-    }
+    alike: dict[Any, _Selection] = {}
+    selections: dict[int, _Selection] = {}
+    for union in unions:
+        choices = [
+            (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
+        ]
+        selection = _Selection(choices, among, has_checks=has_checks)
+        # Unions of one meaning share their outcomes, so that each value is tried once by all of them.
+        selections[id(union)] = alike.setdefault(_meaning(union), selection)
 
     def replace(value: Any) -> Any:
         copy = copied(value, replace, _NO_VALUES)
@@ -493,6 +492,17 @@ def bounded(core: CoreSchema) -> CoreSchema:
         return instead_of(copy, core_schema.no_info_wrap_validator_function(selection, tagged))
 
     return cast("CoreSchema", replace(core))
+
+
+def _meaning(core: Any) -> Any:
+    """Return a hashable object that is equal for core schemas of the same meaning."""
+    if is_object(core):
+        ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
+        return frozenset((key, _meaning(inner)) for key, inner in core.items() if key not in ignored)
+    if isinstance(core, (list, tuple)):
+        several: Iterable[Any] = core
+        return tuple(map(_meaning, several))
+    return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 
 def _branches_out(union: Node, definitions: Mapping[str, Node]) -> bool:
@@ -588,11 +598,24 @@ class _Selection:
 
     def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         run = _run.get()
-        if run is not None:
-            return self._select(value, handler, run)
+        if run is None:
+            return self._start(value, handler)
+        if not (is_object(value) or is_array(value)):
+            run.choice = "all"
+            return handler(value)
+        key = (id(self), id(value))
+        found = run.outcomes.get(key)
+        if found is None:
+            found = run.outcomes[key] = (*self._try(value, handler, run), value)
+        fits, outcome, _ = found
+        if fits:
+            return outcome
+        raise outcome or formats.refusal("no choice")
+
+    def _start(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         token = _run.set(run := _Run(value, self._among))
         try:
-            outcome = self._select(value, handler, run)
+            outcome = self(value, handler)
         except ValidationError:
             if run.is_over:
                 raise _tries_error() from None
@@ -603,26 +626,16 @@ class _Selection:
             raise _tries_error()
         return outcome
 
-    def _select(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
-        if not (is_object(value) or is_array(value)):
-            run.choice = "all"
-            return handler(value)
-        key = (id(self), id(value))
-        if key not in run.outcomes:
-            run.outcomes[key] = (*self._try(value, handler, run), value)
-        fits, outcome, _ = run.outcomes[key]
-        if fits:
-            return outcome
-        raise outcome or formats.refusal("no choice")
-
     def _try(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> tuple[bool, Any]:
         most = -1
         outcome: Any = None
+        names: Any = value if is_object(value) else ()
         for index, members in self._choices["object" if is_object(value) else "array"]:
-            known = len(members.intersection(value)) if members and is_object(value) else 0
+            known = len(members.intersection(names)) if members else 0
             if known <= most:
                 continue
-            if not run.count():
+            run.left -= 1
+            if run.left < 0 and not run.may_continue():
                 return False, _tries_error()
             run.choice = index
             try:

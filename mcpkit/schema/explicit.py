@@ -14,13 +14,13 @@ from .._utils.exceptions import ArgumentsError, RegistrationError
 from .._utils.package import install_command
 from ..content.blocks import Steps, shown
 from ..content.convert import check_sendable
-from ..protocol.jsonrpc import is_array, is_object, without
+from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
 from ..protocol.types import Json
 from . import json_schema
 from .arguments import Arguments, mirrored, repaired
 from .errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
-from .formats import FORMATS, matches, refusal
-from .json_schema import Described, JsonType, published, subschemas
+from .formats import FORMATS, identity, matches, refusal
+from .json_schema import Described, JsonType, published, replaced, subschemas
 from .signature import key_parameters, parameter
 
 T = TypeVar("T")
@@ -85,6 +85,34 @@ _BACKTRACK_LIMIT = 10_000
 """Steps that a pattern with lookarounds may take for a text; a text that needs more does not match."""
 
 
+_ENUM = "mcpkit:enum"
+_MANY_CHOICES = 100
+"""From how many choices on a look-up is faster, although it takes a call of Python."""
+
+
+class _Enum:
+    """An `enum` of arrays and objects, which jsonschema-rs would compare with a value one by one."""
+
+    def __init__(self, parent: Json, values: list[Any], path: list[Any]) -> None:
+        self._known = frozenset(map(identity, values))
+
+    def validate(self, value: Any) -> None:
+        """Raise ValueError for a value that is none of the choices."""
+        if identity(value) not in self._known:
+            raise ValueError("not one of the choices")
+
+
+def _with_lookups(schema: Any) -> Any:
+    """Return a JSON Schema with `_ENUM` in place of long lists of arrays and objects; all parts keep their places."""
+    if not is_object(schema):
+        return schema
+    result = replaced(schema, lambda _, inner: _with_lookups(inner))
+    choices = schema.get("enum")
+    if is_array(choices) and len(choices) >= _MANY_CHOICES and not SCALARS.issuperset(map(type, choices)):
+        result[_ENUM] = result.pop("enum")
+    return result
+
+
 class CheckedSchema:
     """A JSON Schema of an author, with its validator.
 
@@ -116,7 +144,8 @@ class CheckedSchema:
 
     def _build(self, build: Callable[..., Any], schema: Json) -> Any:
         checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
-        options = {"validate_formats": True, "formats": checks, "offline": True}
+        options = {"validate_formats": True, "formats": checks, "keywords": {_ENUM: _Enum}, "offline": True}
+        schema = _with_lookups(schema)
         try:
             return build(schema, pattern_options=self._library.RegexOptions(), **options)
         except (
@@ -345,9 +374,7 @@ def json_type(
     return cls
 
 
-_FIXED = frozenset(
-    {str, int, float, bool, type(None), bytes, list, tuple, dict, set, frozenset, object, type}
-)
+_FIXED = {str, int, float, bool, type(None), bytes, list, tuple, dict, set, frozenset, object, type}
 
 
 def _form(cls: type, schema: Any) -> Described:

@@ -65,14 +65,8 @@ FORMS: dict[str, dict[str, frozenset[str]]] = {
 FORMATS = ("email", "uri", "date", "date-time")
 """The formats of texts, the same in every revision."""
 
-_NAMES = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "a boolean",
-    "choice": "a choice",
-    "choices": "a multiple choice",
-}
+_NAMES = {"string": "a string", "integer": "an integer", "number": "a number", "boolean": "a boolean",
+          "choice": "a choice", "choices": "a multiple choice"}  # fmt: skip
 _TYPES = {"choice": "string", "choices": "array"}
 _CHOICE = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
 """Keywords that the rendered choices replace. A form does not allow the same choice twice."""

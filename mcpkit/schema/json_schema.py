@@ -86,9 +86,7 @@ _ONE = frozenset({
     "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"
 })  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})  # `items` up to 2019-09
-_NAMED = frozenset(
-    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
-)
+_NAMED = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 """Keywords with a schema, an array of schemas, or schemas by name as value. All others contain data."""
 
 
@@ -340,15 +338,8 @@ def any_of(schemas: Iterable[Mapping[str, Any]]) -> Json:
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
 
-KINDS: Mapping[Any, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-    list: "array",
-    dict: "object",
-}
+KINDS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+                            list: "array", dict: "object"}  # fmt: skip
 """The types of JSON by those of Python."""
 
 

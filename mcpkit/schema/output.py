@@ -10,14 +10,7 @@ from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, cast, get_args, get_origin
 
-from pydantic_core import (
-    CoreSchema,
-    SchemaSerializer,
-    SchemaValidator,
-    ValidationError,
-    from_json,
-    to_json,
-)
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, from_json, to_json
 from typing_extensions import Never, is_typeddict
 
 from .._utils.core_schema import serializer, validator

@@ -421,15 +421,8 @@ class Signature(NamedTuple):
             documented |= {each.python_name: each.python_name for each in parameters}
         if any(each.name != each.python_name for each in parameters):
             _refuse_shared_names(name, parameters, has_keyword_arguments=extra is not empty)
-        return cls(
-            name,
-            documentation,
-            tuple(parameters),
-            tuple(injected),
-            extra,
-            hints.get("return", empty),
-            inspect.iscoroutinefunction(function),
-        )
+        returns, is_async = hints.get("return", empty), inspect.iscoroutinefunction(function)
+        return cls(name, documentation, tuple(parameters), tuple(injected), extra, returns, is_async)
 
 
 def _parse(docstring: str | None, names: Mapping[str, str | None]) -> Documentation:

@@ -224,12 +224,8 @@ def _constraints(item: Any) -> dict[str, Any]:
     names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length")
     found = {name: value for name in names if (value := getattr(item, name, None)) is not None}
     is_portable = all(type(value) in (int, float) and math.isfinite(value) for value in found.values())
-    if (
-        not found
-        or not is_portable
-        or type(item).__module__ != "annotated_types"
-        or found.get("min_length") == 0
-    ):
+    is_limit = type(item).__module__ == "annotated_types" and found.get("min_length") != 0
+    if not (found and is_portable and is_limit):
         raise NotPlainError
     return found
 
