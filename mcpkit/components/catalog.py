@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._utils.concurrency import Listeners
@@ -37,6 +38,9 @@ class Components(Generic[C]):
         kind: `kind` of the components, such as `resource template`.
         list_name: List of the protocol that clients are notified about; None for kinds without a list.
         spellings: Returns the normalized spellings of a URI or URI template; None for kinds with one spelling.
+
+    Attributes:
+        by_key: The components by name or URI, enabled or not; a live view.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Components(Generic[C]):
         self.list_name: ListName | None = list_name
         self._catalog = catalog
         self._by_key: dict[str, C] = {}
+        self.by_key: Mapping[str, C] = MappingProxyType(self._by_key)
         self._all: tuple[C, ...] | None = ()
         self._spellings = spellings
         self._keys: dict[str, str] = {}  # by normalized spelling

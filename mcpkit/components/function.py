@@ -12,13 +12,12 @@ from typing_extensions import Unpack
 
 from .._utils.exceptions import RegistrationError
 from ..content.blocks import LeaveLoop
+from ..execution.coroutines import COMPLETE_TYPES, is_async_iterable, is_complete
 from ..requests.call import Call, CallContext, run_limited
 from ..requests.failures import error_for_client
 from ..requests.handlers import (
     Make,
     Place,
-    Unfinished,
-    call_and_make,
     check_pickles,
     finish,
     finish_call,
@@ -222,15 +221,16 @@ class FunctionComponent(Component):
             elif self._is_async:
                 value = await self.function(**kwargs)
                 try:
-                    result = make_result(value, make, call)
+                    is_plain = call.dialogue is None and type(value) in COMPLETE_TYPES  # as most are
+                    result = make(value) if is_plain else make_result(value, make, call)
                 except LeaveLoop:
                     result = await finish(value, make, call)
             elif self._place is not None:
                 result = await run_in(self._place, self.function, kwargs, call, make)
             else:
                 work = {"function": self.function, "kwargs": kwargs, "make": make, "call": call}
-                result = await call.runtime.threads.run(call_and_make, work, call)
-                if type(result) is Unfinished:
+                result = await call.runtime.threads.run(_call_and_make, work, call)
+                if type(result) is _Unfinished:
                     result = await finish_call(result.value, make, call)
         except BaseException as error:
             if error_for_client(error) is not error:  # not kept in a variable: its traceback has this frame
@@ -265,3 +265,30 @@ def function_name(function: Callable[..., Any]) -> str:
     if name == "<lambda>":
         raise RegistrationError("a lambda has no name. Pass name=")
     return str(name)
+
+
+class _Unfinished:
+    """Return value of a function in a thread that the event loop must await or iterate first.
+
+    Attributes:
+        value: The return value.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, call: Call) -> Any:
+    """Call a function in this thread, and make its result; `_Unfinished` if the event loop must await or iterate it."""
+    try:
+        value = function(**kwargs)
+        if call.dialogue is None and type(value) in COMPLETE_TYPES:  # as most are
+            return make(value)
+        if not is_complete(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
+            return _Unfinished(value)
+        return make_result(value, make, call)
+    finally:
+        if call.stops is not None:
+            call.close_stops()

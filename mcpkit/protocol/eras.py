@@ -282,10 +282,6 @@ class Handshake:
         """True if there is a session, which outlives this request."""
         return self._on_subscription is not None
 
-    def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
-        """Return a result as JSON, unchanged."""
-        return encode(result)
-
 
 Envelope = Handshake | Stateless
 

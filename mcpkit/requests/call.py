@@ -18,8 +18,8 @@ from .._utils.concurrency import Running
 from .._utils.exceptions import CallEndedError
 from ..content.convert import LONG, json_error, may_have_huge_number
 from ..execution.threads import StopCallback, call_stop_callbacks
-from ..protocol.eras import CacheHint, Client, Envelope, Identity
-from ..protocol.jsonrpc import Outcome, RequestId
+from ..protocol.eras import CacheHint, Client, Envelope, Handshake, Identity
+from ..protocol.jsonrpc import Outcome, RequestId, encode
 from ..protocol.messages import Request
 from ..protocol.revisions import knows
 from ..protocol.types import Json
@@ -368,23 +368,28 @@ class Call(Running):
 
     # Its response
 
-    def render(self, result: Json, cache: CacheHint | None = None) -> bytes:
+    def render(self, result: Json, cache: CacheHint | None = None, *, is_complete: bool = True) -> bytes:
         """Encode a result, with the members that the era requires.
 
         Args:
             result: The result object.
             cache: Cache hint in place of the method's. A protected server makes it private for an authenticated
                 principal.
+            is_complete: Whether the method is complete. If not, the result has no cache hint.
 
         Raises:
             OutputError: A value has no JSON form.
         """
         runtime = self.runtime
         try:
-            cache = cache or runtime.cache.get(self.method)
-            if cache is not None and runtime.is_protected and self.channel.principal.id is not None:
-                cache = cache.private  # a shared cache must not serve it to other users
-            written = self.envelope.render(result, runtime.identity, cache)
+            if isinstance(self.envelope, Handshake):
+                written = encode(result)  # this era adds no members
+            else:
+                if is_complete:
+                    cache = cache or runtime.cache.get(self.method)
+                if cache is not None and runtime.is_protected and self.channel.principal.id is not None:
+                    cache = cache.private  # a shared cache must not serve it to other users
+                written = self.envelope.render(result, runtime.identity, cache)
         except ValueError as error:
             raise json_error(result) or error from None
         if len(written) > LONG and may_have_huge_number(written) and (problem := json_error(result)):

@@ -45,7 +45,7 @@ def error_response(call: Call, error: BaseException) -> bytes:
             result = tool_error(call, error)  # its function has cancelled its own task
         if result is None:
             return jsonrpc.error(call.request_id, _protocol_error(call, error))
-        return jsonrpc.result(call.request_id, call.envelope.render(result, call.runtime.identity, None))
+        return jsonrpc.result(call.request_id, call.render(result, is_complete=False))
     except Exception as failure:  # noqa: BLE001 - of the author's class or its `data`; every request is answered
         return jsonrpc.error(call.request_id, ProtocolError(INTERNAL_ERROR, internal(call, failure)))
 

@@ -18,7 +18,7 @@ from .._utils.concurrency import running_loop
 from .._utils.exceptions import CallEndedError, RegistrationError
 from ..content.blocks import LeaveLoop
 from ..content.third_party import is_iterator, take_items
-from ..execution.coroutines import COMPLETE_TYPES, collected, is_async_iterable, is_complete, listed
+from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..schema.signature import innermost
 from .call import Call
 
@@ -116,19 +116,6 @@ def check_pickles(what: str, function: Callable[..., Any]) -> None:
 # Functions and their results
 
 
-class Unfinished:
-    """Return value of a function in a thread that the event loop must await or iterate first.
-
-    Attributes:
-        value: The return value.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 def run_in(
     place: Place, function: Callable[..., Any], kwargs: dict[str, Any], call: Call, make: Make
 ) -> Coroutine[Any, Any, Any]:
@@ -136,20 +123,6 @@ def run_in(
     if place == "process":
         return call.runtime.processes.run(function, kwargs, make)
     return finish_call(function(**kwargs), make, call)
-
-
-def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, call: Call) -> Any:
-    """Call a function in this thread, and make its result; `Unfinished` if the event loop must await or iterate it."""
-    try:
-        value = function(**kwargs)
-        if call.dialogue is None and type(value) in COMPLETE_TYPES:  # as most are
-            return make(value)
-        if not is_complete(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
-            return Unfinished(value)
-        return make_result(value, make, call)
-    finally:
-        if call.stops is not None:
-            call.close_stops()
 
 
 def make_result(value: Any, make: Make, call: Call) -> Any:
