@@ -176,8 +176,12 @@ class Methods:
         name, arguments = call.params.get("name"), call.params.get("arguments")
         name = name if type(name) is str else _text(call.params, "name")
         arguments = arguments if type(arguments) is dict else _object(call.params, "arguments")
-        tool = self._catalog.tools.get(name)
-        if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
+        tool = self._catalog.tools.by_key.get(name)
+        if (
+            tool is None
+            or not tool.is_enabled
+            or (tool.visible is not None and not tool.is_visible(call.principal))
+        ):
             tool = await self._find(call, "tools", name)
             _check_parameters(call, tool, arguments)
         home = tool.home or self._lifespans
