@@ -132,7 +132,7 @@ async def test_tool_call_passes_few_files_and_functions(tool: str, revision: str
     path = await path_of(tool, revision)
 
     assert path.functions[0] == ("engine/session.py", "receive")
-    assert path.functions[-1] == ("engine/session.py", "_reply")
+    assert path.functions[-1] == ("engine/session.py", "send")
     assert len(path.files) <= MAX_FILES, str(path)
     assert len(path.functions) <= MAX_CALLS, str(path)
 
