@@ -216,7 +216,7 @@ class ServerOptions(Options):
     """
 
     capabilities: Collection[str] = ()
-    cache: Mapping[str, CacheHint] = field(default_factory=dict)
+    cache: Mapping[str, CacheHint] = field(default_factory=dict[str, CacheHint])
     encrypt_state: bool = False
     single_use_state: bool = False
     unknown_arguments: Literal["forbid", "ignore"] = "forbid"

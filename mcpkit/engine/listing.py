@@ -218,7 +218,7 @@ class Listing:
 
         It returns None if functions provide some of the entries.
         """
-        dynamic = {kind for each in self._catalog.providers for kind in each.kinds}
+        dynamic: set[Kind] = {kind for each in self._catalog.providers for kind in each.kinds}
         if name in lists_of(dynamic) or (name == "resources" and self._templates_with_entries()):
             return None
         components: list[Listed] = [

@@ -173,9 +173,10 @@ class Methods:
 
     async def call_tool(self, call: Call) -> Outcome:
         """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
-        name, arguments = call.params.get("name"), call.params.get("arguments")
+        name = call.params.get("name")
         name = name if type(name) is str else _text(call.params, "name")
-        arguments = arguments if type(arguments) is dict else _object(call.params, "arguments")
+        is_usual = type(call.params.get("arguments")) is dict
+        arguments: Json = call.params["arguments"] if is_usual else _object(call.params, "arguments")
         tool = self._catalog.tools.by_key.get(name)
         if (
             tool is None
