@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -294,11 +295,11 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
     properties: Json = schema.get("properties", {})
     for detail in error.errors(include_url=False):
         steps: Steps = ()
-        inner = value
+        inner: Any = value
         for step in detail["loc"]:  # some name validators, not places
-            is_place = is_array(inner) and step < len(inner) if isinstance(step, int) else is_object(inner)
-            if is_place and (isinstance(step, int) or step in inner):
-                steps, inner = (*steps, step), inner[step]
+            with suppress(TypeError, LookupError):
+                if not isinstance(inner, str):
+                    steps, inner = (*steps, step), inner[step]
         cause = detail.get("ctx", {}).get("error")
         if cause is not None:
             message = " ".join(str(cause).split())
@@ -317,8 +318,9 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
 def _parsed(schema: Json, text: str | list[str], reader: Reader) -> Any:
     """Return the JSON value that a string, or each string of a list, stands for."""
     if isinstance(text, list):
-        arrays = (branch for branch in schema.get("anyOf", [schema]) if branch.get("type") == "array")
-        array: Json = next(arrays, {})
+        branches: list[Json] = schema.get("anyOf", [schema])
+        arrays: list[Json] = [branch for branch in branches if branch.get("type") == "array"]
+        array: Json = arrays[0] if arrays else {}
         prefix: list[Json] = array.get("prefixItems", [])
         items = [*prefix, *[array.get("items", {})] * len(text)]
         return [_parsed(item, part, reader) for item, part in zip(items, text, strict=False)]

@@ -500,8 +500,7 @@ def _meaning(core: Any) -> Any:
         ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
         return frozenset((key, _meaning(inner)) for key, inner in core.items() if key not in ignored)
     if isinstance(core, (list, tuple)):
-        several: Iterable[Any] = core
-        return tuple(map(_meaning, several))
+        return tuple(map(_meaning, cast("Iterable[Any]", core)))
     return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 

@@ -344,9 +344,9 @@ class Reader:
                 part = {**schema, "$defs": self.root.get("$defs", {})}
                 is_valid = validator_of(part).isinstance_python
             except (KeyError, TypeError, SchemaError):  # keywords of the author's own
-                is_valid = lambda _: False  # noqa: E731 - nothing is known of the value
+                is_valid = _nothing_fits  # nothing is known of the value
             self._validators[id(schema)] = is_valid
-        return is_valid(value)
+        return bool(is_valid(value))
 
     def _text(self, schema: Json, value: Any) -> str | None:
         """Return an integer as text if the schema accepts that; None for other values."""
@@ -443,12 +443,13 @@ class Reader:
                 self._read[key] = list(self.read(branch, value, steps, is_hidden))
             if not self._read[key]:
                 return
-            followed = branch if is_object(branch) else {}
+            followed: Json = branch if is_object(branch) else {}
             found.append((target(followed, self.root) if "$ref" in followed else followed, self._read[key]))
         # The branch that was meant has the kind of the value, and its problems lie inside it.
         meant = [each for each in found if all(fault.steps != steps or fault.guess for fault in each[1])]
         tagged = [each for each in found if _has_tag(each[0], value)]
-        guess: list[Fault] = next((each[0][1] for each in (tagged, meant) if len(each) == 1), [])
+        single = next((each[0] for each in (tagged, meant) if len(each) == 1), None)
+        guess = [] if single is None else single[1]
         if len(meant) == 1 and guess is meant[0][1]:
             yield from guess  # no other branch takes a value of this kind
             return
@@ -498,3 +499,7 @@ def _unknown_member(name: str, known: list[str], steps: Steps) -> Fault:
     else:
         hint = f"there are no {kinds}"
     return Fault((*steps, name), None, f"unknown {kind}; {hint}")
+
+
+def _nothing_fits(_: Any) -> bool:
+    return False

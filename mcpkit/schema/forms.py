@@ -9,6 +9,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -564,9 +565,11 @@ def _of_parameters(
 ) -> _Source:
     arguments = Arguments.of_parameters(name, parameters, drops_unknown=True)
     annotations = {each.name: (each.annotation,) for each in parameters}
-    return _Source(
-        name, arguments.schema, annotations, lambda content: build(arguments.validate(content)), has_fields
-    )
+
+    def convert(content: Json) -> Any:
+        return build(arguments.validate(content))
+
+    return _Source(name, arguments.schema, annotations, convert, has_fields)
 
 
 def _of_model(cls: Any, name: str) -> _Source:
@@ -587,7 +590,7 @@ def _of_model(cls: Any, name: str) -> _Source:
             aliases: list[Any] = getattr(field.validation_alias, "choices", [field.validation_alias])
             published = next((alias for alias in aliases if isinstance(alias, str)), own)
             annotations[published] = (field.annotation, *field.metadata)
-    return _Source(name, schema, annotations, lambda content: validate(content, by_alias=True, by_name=False))
+    return _Source(name, schema, annotations, partial(validate, by_alias=True, by_name=False))
 
 
 # --- JSON Schemas of the author: an object of flat fields (client/elicitation, "Requested Schema")

@@ -345,7 +345,7 @@ KINDS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool
 
 def enumeration(values: list[Any], cls: type | None = None) -> Json | None:
     """Return the schema of a choice of JSON values, with the docstring of their Enum; None if JSON lacks a value."""
-    kinds = {type(value) for value in values}
+    kinds: set[type[Any]] = {type(value) for value in values}
     if not kinds <= KINDS.keys():
         return None
     schema: Json = {"type": KINDS[kinds.pop()]} if len(kinds) == 1 else {}

@@ -251,7 +251,7 @@ class Output:
                     "there, and allow it in the type"
                 )
         wrong = problems_of(found) or from_validator(error, data, self.schema)
-        lines = []
+        lines: list[str] = []
         for field, message in wrong[:_MAX_LINES]:
             lines.append(f"result{'' if not field or field.startswith('[') else '.'}{field}: {message}")
         more = f"; and {len(wrong) - len(lines)} more" if len(wrong) > len(lines) else ""

@@ -13,7 +13,7 @@ import inspect
 import math
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -203,8 +203,9 @@ def _annotated(annotation: Any) -> Described:
             if attributes.keys() - {"title", "description", "default", "default_factory", "repr"}:
                 raise NotPlainError
             notes |= {name: attributes[name] for name in ("title", "description") if name in attributes}
-            for each in item.metadata:
-                pattern = getattr(each, "pattern", None)
+            metadata: Iterable[object] = item.metadata
+            for each in metadata:
+                pattern: object = getattr(each, "pattern", None)
                 is_pattern = isinstance(pattern, str) and vars(each) == {"pattern": pattern}
                 constraints |= {"pattern": pattern} if is_pattern else _constraints(each)
         elif type(item).__module__.startswith("pydantic") or any(hasattr(item, hook) for hook in _HOOKS):
