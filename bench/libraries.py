@@ -23,7 +23,7 @@ from typing import Any, Final
 import anyio.to_process
 from library_work import add, awaits, prints, raises, waits_for_a_child
 
-from mcpkit.execution.processes import Processes
+from mcpkit.execution.worker_processes import Processes
 from mcpkit.schema.errors import problems
 from mcpkit.transports.http.exchange import event
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         user,
     )
     from .context import Context, current_context
-    from .engine.registry import Extension, Registry
+    from .engine.included_providers_and_extensions import Extension, Registry
     from .identity.principal import Principal
     from .identity.scopes import Scope
     from .options import HttpOptions, Limits, ServerOptions, TaskOptions, Timeouts
@@ -75,7 +75,7 @@ else:
             ".components.tool": "ResultOptions Task Tool",
             ".content.blocks": "Audio EmbeddedResource File Image Message ResourceLink Text ToolResult assistant user",
             ".providers.base": "Provider",
-            ".engine.registry": "Extension Registry",
+            ".engine.included_providers_and_extensions": "Extension Registry",
             ".options": "HttpOptions Limits ServerOptions TaskOptions Timeouts",
             ".protocol.eras": "CacheHint",
             ".protocol.types": "Annotations Icon ToolAnnotations",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .components.custom_methods import CustomMethod
     from .content.blocks import ExtensionResult
-    from .engine.error_hooks import ErrorEvent
-    from .engine.extensions import BaseTool, SubscriptionTopic
-    from .engine.registry import Inclusion
+    from .engine.base_tool_and_topics import BaseTool, SubscriptionTopic
+    from .engine.included_providers_and_extensions import Inclusion
+    from .engine.on_error_hooks import ErrorEvent
     from .protocol.types import ParamHeader
 else:
     from ._utils.package import late_names
@@ -18,10 +18,10 @@ else:
         globals(),
         {
             ".components.custom_methods": "CustomMethod",
-            ".engine.registry": "Inclusion",
+            ".engine.included_providers_and_extensions": "Inclusion",
             ".content.blocks": "ExtensionResult",
-            ".engine.extensions": "BaseTool SubscriptionTopic",
-            ".engine.error_hooks": "ErrorEvent",
+            ".engine.base_tool_and_topics": "BaseTool SubscriptionTopic",
+            ".engine.on_error_hooks": "ErrorEvent",
             ".protocol.types": "ParamHeader",
         },
     )

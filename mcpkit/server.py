@@ -15,11 +15,11 @@ from .components.base import check_icons, check_text, optional
 from .components.catalog import ServerBase
 from .engine.capabilities import Capabilities
 from .engine.engine import CustomRoute, Engine
-from .engine.error_hooks import ErrorHooks
-from .engine.registry import Registry
+from .engine.included_providers_and_extensions import Registry
+from .engine.on_error_hooks import ErrorHooks
 from .execution.lifespan import Lifespans
-from .execution.processes import Processes
-from .execution.threads import Threads
+from .execution.worker_processes import Processes
+from .execution.worker_threads import Threads
 from .identity.principal import Principal, checked_principal
 from .identity.scopes import Scope, Scopes, scope_names
 from .middleware.base import MiddlewareStack
@@ -35,11 +35,10 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.base import Component
-    from .engine.methods import Handler
-    from .engine.tasks import TaskKeeper
+    from .engine.request_handlers import Handler, TaskKeeper
     from .identity.audit import AuditLog
     from .storage.base import Storage
-    from .storage.keys import Keys
+    from .storage.encryption_keys import Keys
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,7 +150,7 @@ class Server(Serving, Registry, ServerBase):
 
             check_storage(storage, secret_key)
         if options.encrypt_state:
-            from .storage.keys import aes_gcm
+            from .storage.encryption_keys import aes_gcm
 
             aes_gcm()
         self._task_options = task_options(tasks)
@@ -232,7 +231,7 @@ class Server(Serving, Registry, ServerBase):
         handler: Handler = self.engine.methods.dispatch
         meters: list[TaskMeter] = []
         if hooks:
-            from .engine.chain import build_chain
+            from .engine.middleware_chain import build_chain
 
             handler = build_chain(hooks, handler)
             meters = [hook for _, hook in hooks if isinstance(hook, TaskMeter)]
@@ -240,7 +239,7 @@ class Server(Serving, Registry, ServerBase):
         self.engine.set_handler(handler)
 
     def _make_tasks(self) -> TaskKeeper:
-        from .tasks.legacy import LegacyTaskService
+        from .tasks.tasks_2025_11_25 import LegacyTaskService
 
         return LegacyTaskService(self.engine, self._task_options)
 
@@ -374,6 +373,6 @@ class Server(Serving, Registry, ServerBase):
 
 
 def _keys(secret_key: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
-    from .storage.keys import Keys
+    from .storage.encryption_keys import Keys
 
     return Keys(secret_key, name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..identity.principal import Principal
     from ..identity.scopes import Scopes
     from ..storage.base import Storage
-    from ..storage.keys import Keys
+    from ..storage.encryption_keys import Keys
 
 InThread = Callable[[Callable[[], object]], Awaitable[object]]
 """Calls a function in a thread and returns its result."""

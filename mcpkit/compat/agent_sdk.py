@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
 from ..context import Context
-from ..engine.extensions import BaseTool
+from ..engine.base_tool_and_topics import BaseTool
 from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json

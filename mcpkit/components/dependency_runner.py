@@ -18,7 +18,7 @@ from ..execution.coroutines import (
     run_to_first_wait,
     see_through,
 )
-from ..execution.threads import end_child, log_late, loop_safe_error
+from ..execution.worker_threads import end_child, log_late, loop_safe_error
 from ..requests.call import Call
 from ..requests.handlers import Make, finish_call, make_result, run_in_loop
 from .dependencies import Fills, Hint, Overrides, Part, Plan, Step, identity

@@ -8,7 +8,7 @@ from itertools import chain
 from ..protocol.eras import Identity
 from ..protocol.revisions import SERVER_CAPABILITIES, TASKS, TASKS_IN_CORE, narrow
 from ..protocol.types import Json
-from .registry import CompositeCatalog
+from .included_providers_and_extensions import CompositeCatalog
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
-from ..identity.principal import LIST_NAMES
+from ..identity.principal import LIST_NAMES, Change
 from ..requests.call import Call, Runtime
 from .capabilities import Capabilities
+from .included_providers_and_extensions import CompositeCatalog
 from .listing import Listing
-from .methods import Handler, Methods
-from .registry import CompositeCatalog
-from .startup import StartupGate
-from .subscriptions import Hubs, Listen, SubscriptionHub
-from .tasks import TaskKeeper, keeping
+from .request_handlers import Handler, Methods, TaskKeeper
+from .requests_during_startup import StartupGate
+from .subscription_filters_and_delivery import Hubs, Listen, SubscriptionHub
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
@@ -167,7 +166,7 @@ class Engine:
             stack.callback(self.hubs.here().publish())
             if self.runtime.storage.is_persistent and not self._is_storage_checked:
                 self._is_storage_checked = True
-                from ..storage.keys import log_unreadable_records
+                from ..storage.encryption_keys import log_unreadable_records
 
                 checking = asyncio.create_task(
                     log_unreadable_records(self.runtime.storage, self.runtime.keys)
@@ -213,3 +212,43 @@ class Engine:
         """
         if self.declared.has("tasks"):
             self.methods.tasks.drain(grace)
+
+
+@asynccontextmanager
+async def keeping(
+    has_tasks: Callable[[], bool], keeper: Callable[[], TaskKeeper], changes: Listeners[[Change]]
+) -> AsyncGenerator[None]:
+    """Run the tasks of a server in this event loop within the block, from its first tool with `task=` on.
+
+    Args:
+        has_tasks: Returns True if the server has such a tool.
+        keeper: Returns the task keeper.
+        changes: Listeners of the catalog's changes, after which `has_tasks` is called again.
+    """
+    loop = asyncio.get_running_loop()
+    beginning: asyncio.Task[None] | None = None
+    async with AsyncExitStack() as stack:
+
+        async def begin() -> None:
+            await stack.enter_async_context(keeper().running())
+
+        def begin_if_needed() -> None:
+            nonlocal beginning
+            if beginning is None and has_tasks():
+                beginning = loop.create_task(begin())
+
+        def changed(_: Change) -> None:
+            with suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(begin_if_needed)
+
+        if has_tasks():
+            await begin()
+            yield
+            return
+        stop = changes.add(changed)
+        try:
+            yield
+        finally:
+            stop()
+            if beginning is not None:
+                await asyncio.wait((beginning,))

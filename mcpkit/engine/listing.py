@@ -17,8 +17,8 @@ from ..protocol.revisions import narrow
 from ..protocol.types import Json
 from ..providers.base import Kind, lists_of
 from ..requests.call import Call, Runtime
-from .registry import CompositeCatalog
-from .visibility import Visibility
+from .included_providers_and_extensions import CompositeCatalog
+from .subscription_access import Visibility
 
 if TYPE_CHECKING:
     from ..components.resource import ResourceTemplate

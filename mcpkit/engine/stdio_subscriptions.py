@@ -14,8 +14,8 @@ from ..protocol import jsonrpc
 from ..protocol.eras import Handshake
 from ..protocol.jsonrpc import RequestId
 from ..requests.channel import Channel
-from .relay import ChangeQueue
-from .subscriptions import LOST, Listen, SubscriptionHub, notification
+from .changes_between_processes import ChangeQueue
+from .subscription_filters_and_delivery import LOST, Listen, SubscriptionHub, notification
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from .._utils.options import check_hook
 from .principal import Principal
 
 if TYPE_CHECKING:
-    from ..storage.keys import Keys
+    from ..storage.encryption_keys import Keys
 
 audit_logger = logging.getLogger("mcpkit.audit")
 logger = logging.getLogger(__name__)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..storage.base import TaskMeter
-    from .access_log import AccessLog
+    from .access_log import AccessLog, RequestTiming, Timing
     from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
-    from .limits import RateLimit, RateLimitError, SizeLimit
+    from .rate_and_size_limits import RateLimit, RateLimitError, SizeLimit
     from .telemetry import Telemetry
-    from .timing import RequestTiming, Timing
 else:
     from .._utils.package import late_names
 
@@ -18,11 +17,10 @@ else:
         globals(),
         {
             "..storage.base": "TaskMeter",
-            ".access_log": "AccessLog",
+            ".access_log": "AccessLog RequestTiming Timing",
             ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
-            ".limits": "RateLimit RateLimitError SizeLimit",
+            ".rate_and_size_limits": "RateLimit RateLimitError SizeLimit",
             ".telemetry": "Telemetry",
-            ".timing": "RequestTiming Timing",
         },
     )
 

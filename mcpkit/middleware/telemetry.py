@@ -18,8 +18,8 @@ from ..identity.audit import AuditMeter
 from ..protocol.revisions import METHODS
 from ..requests.failures import is_unexpected
 from ..storage.base import TaskMeter
+from .access_log import RequestTiming, Timing
 from .base import CallNext, Request, Result
-from .timing import RequestTiming, Timing
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context as TraceContext
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from ..storage.base import Waits
-    from ..storage.queue import QueueStats
+    from ..storage.job_queue import QueueStats
 
 # Members of `_meta` with the trace of the client (basic/index, "OpenTelemetry trace context").
 _TRACE_MEMBERS = ("traceparent", "tracestate", "baggage")

@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 from .._utils.concurrency import Running
 from .._utils.exceptions import CallEndedError
 from ..content.convert import LONG, json_error, may_have_huge_number
-from ..execution.threads import StopCallback, call_stop_callbacks
+from ..execution.worker_threads import StopCallback, call_stop_callbacks
 from ..protocol.eras import CacheHint, Client, Envelope, Handshake, Identity
 from ..protocol.jsonrpc import Outcome, RequestId, encode
 from ..protocol.messages import Request
@@ -30,15 +30,15 @@ from .notifications import Reports
 if TYPE_CHECKING:
     from .._utils.exceptions import ProtocolError
     from ..auth.verifier import TokenVerifier
-    from ..execution.processes import Processes
-    from ..execution.threads import Threads
+    from ..execution.worker_processes import Processes
+    from ..execution.worker_threads import Threads
     from ..identity.audit import AuditLog
     from ..identity.principal import Principal
     from ..identity.scopes import Scopes
     from ..options import Limits, ServerOptions, Timeouts
     from ..storage.base import Storage, TaskMeter
-    from ..storage.keys import Keys
-    from ..storage.membership import Membership
+    from ..storage.encryption_keys import Keys
+    from ..storage.process_heartbeats import Membership
 
 NO_STATE = object()
 """In place of a handler's state, where there is no handler: in middleware."""

@@ -14,7 +14,7 @@ from .._utils.concurrency import Running
 from .._utils.exceptions import BusyError, CallTimeoutError, RegistrationError
 from .._utils.options import Described
 from ..execution.coroutines import see_through
-from ..execution.threads import log_late, loop_safe_error
+from ..execution.worker_threads import log_late, loop_safe_error
 
 # Fair shares of a server's limits
 

@@ -17,7 +17,7 @@ from ..execution.coroutines import (
     run_to_first_wait,
     uncancel,
 )
-from ..execution.threads import end_child, forks, is_fatal
+from ..execution.worker_threads import end_child, forks, is_fatal
 from ..identity.principal import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .base import PubSub, Storage, Store, StoredValue
+    from .job_queue import Queue
     from .memory import Memory
-    from .queue import Queue
     from .redis import Redis
     from .sqlite import Sqlite
 else:
@@ -18,7 +18,7 @@ else:
         {
             ".base": "PubSub Storage Store StoredValue",
             ".memory": "Memory",
-            ".queue": "Queue",
+            ".job_queue": "Queue",
             ".redis": "Redis",
             ".sqlite": "Sqlite",
         },

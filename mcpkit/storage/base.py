@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from .._utils.options import check_seconds
 
 if TYPE_CHECKING:
-    from .queue import QueueStats
+    from .job_queue import QueueStats
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .base import StoredValue, Subscription, check_put, take_tokens
 
 if TYPE_CHECKING:
-    from .queue import Added, Job, LeasedJobs, MemoryQueue, Message, QueueStats
+    from .job_queue import Added, Job, LeasedJobs, MemoryQueue, Message, QueueStats
 
 V = TypeVar("V")
 
@@ -173,7 +173,7 @@ class Memory:
     def _jobs(self) -> MemoryQueue:
         """Return the queue, importing its module on first use: most servers have no tasks."""
         if self._queue is None:
-            from .queue import MemoryQueue
+            from .job_queue import MemoryQueue
 
             with self._lock:
                 if self._queue is None:

@@ -20,7 +20,7 @@ import os
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from .queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
+from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
 from .redis_connection import (
     APPEND,
     LONG,

@@ -15,7 +15,7 @@ from weakref import finalize
 from pydantic_core import from_json, to_json
 
 from .base import StoredValue, check_put, take_tokens
-from .queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
+from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin, check_job, server_of
 from .sqlite_database import Database, Row, Synchronous, transaction
 from .sqlite_pubsub import MessageBus, delete_old_messages, insert_message
 

@@ -6,7 +6,7 @@ messages of the connection.
 
 from __future__ import annotations
 
-from ..engine.session import Connection
+from ..engine.message_dispatch import Connection
 from ..requests.channel import Channel, OpenQuestions
 from .framing import Framing
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from ..execution.safe_output import SafeOutput, descriptor_of, flush_output, is_closed, is_open
+from ..execution.safe_stdout import SafeOutput, descriptor_of, flush_output, is_closed, is_open
 
 _private: set[int] = set()
 """The copies now open. A forked child closes them, or the host would not see the end of our output."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
 from ..engine.engine import Engine, Served
-from ..engine.session import Connection
+from ..engine.message_dispatch import Connection
 from ..identity.principal import ANYONE, Principal, checked_principal
 from .framing import Framing
 from .pipe_input import CHUNK, read_pipe

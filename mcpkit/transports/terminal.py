@@ -13,7 +13,7 @@ from typing import Any
 
 from .._utils.start import mcpkit_command, module_command
 from ..engine.engine import Engine
-from ..engine.registry import CompositeCatalog
+from ..engine.included_providers_and_extensions import CompositeCatalog
 
 _MOST = 8
 """Maximum names of one kind that are listed."""

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..execution.processes import kill_workers
+from ..execution.worker_processes import kill_workers
 from .pipe_input import PipeInput
 from .signals import SignalBytes
 from .standard_streams import replace_lost_stderr

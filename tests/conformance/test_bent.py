@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcpkit import Context, Server
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
 from tests.helpers.pipe import META, REVISIONS, initialize, message, stateless_meta
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import PromptError, ProtocolError, ResourceError, Server, ToolError, ToolResult
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
 from mcpkit.exceptions import ResourceNotFoundError
 from tests.conformance.conftest import Wire
 from tests.helpers.raw_client import call_params, request

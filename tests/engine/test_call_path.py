@@ -131,8 +131,8 @@ async def path_of(tool: str, revision: str) -> CallPath:
 async def test_tool_call_passes_few_files_and_functions(tool: str, revision: str) -> None:
     path = await path_of(tool, revision)
 
-    assert path.functions[0] == ("engine/session.py", "receive")
-    assert path.functions[-1] == ("engine/session.py", "send")
+    assert path.functions[0] == ("engine/message_dispatch.py", "receive")
+    assert path.functions[-1] == ("engine/message_dispatch.py", "send")
     assert len(path.files) <= MAX_FILES, str(path)
     assert len(path.functions) <= MAX_CALLS, str(path)
 
@@ -175,6 +175,6 @@ def test_stdio_adds_few_files() -> None:
     _, printed = process.communicate(timeout=30)
 
     files = printed.decode().splitlines()[-1].split()
-    assert "engine/session.py" in files, printed
+    assert "engine/message_dispatch.py" in files, printed
     assert len([file for file in files if file.startswith("transports/")]) <= MAX_STDIO_FILES, files
     assert len(files) <= MAX_FILES + MAX_STDIO_FILES, files

@@ -15,7 +15,7 @@ import pytest
 from mcpkit import Limits, ProtocolError, RegistrationError, ResultOptions, Server, ToolError
 from mcpkit._utils.exceptions import ArgumentsError, ProcessEndedError
 from mcpkit.exceptions import ResourceNotFoundError
-from mcpkit.execution.processes import Processes, kill_workers
+from mcpkit.execution.worker_processes import Processes, kill_workers
 from mcpkit.testing import connect
 from tests.helpers import process_functions as work
 from tests.helpers.process_client import ROOT, call

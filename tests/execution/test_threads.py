@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import Context, Depends, RegistrationError, Server
 from mcpkit._utils.exceptions import BusyError
-from mcpkit.execution.threads import Threads
+from mcpkit.execution.worker_threads import Threads
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from mcpkit import LogHandler, Server
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
 from mcpkit.testing import TestClient
 
 CANCELLED = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'

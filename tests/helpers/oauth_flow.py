@@ -36,7 +36,7 @@ from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailabl
 from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.identity.scopes import Scopes
-from mcpkit.storage.keys import Keys
+from mcpkit.storage.encryption_keys import Keys
 from mcpkit.storage.memory import Memory
 from tests.helpers.waiting import Clock
 

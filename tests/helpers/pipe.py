@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpkit import ProtocolError, Server
 from mcpkit.client import CallResult
-from mcpkit.engine.subscriptions import SubscriptionHub
+from mcpkit.engine.subscription_filters_and_delivery import SubscriptionHub
 from mcpkit.identity.principal import ANYONE, Change, Principal
 from mcpkit.protocol.client import ClientWire, ErrorReceived, NotificationReceived, ResultReceived
 from mcpkit.transports import Connection

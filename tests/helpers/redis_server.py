@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from mcpkit.storage import Redis, StoredValue
-from mcpkit.storage.queue import LeasedJobs, QueueStats
+from mcpkit.storage.job_queue import LeasedJobs, QueueStats
 from tests.helpers.waiting import DEFAULT_TIMEOUT
 
 SCALE = 100_000

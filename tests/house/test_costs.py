@@ -20,8 +20,8 @@ from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
-from mcpkit.engine.chain import build_chain
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
+from mcpkit.engine.middleware_chain import build_chain
 from mcpkit.extensions import BaseTool, SubscriptionTopic
 from mcpkit.types import json_type
 from tests.helpers.pipe import message
@@ -230,7 +230,7 @@ def test_client_does_not_import_the_server():
 def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(program) for program in (WITH_AN_APP, SERVER))
     http = {f"mcpkit.transports.http{name}" for name in ("", ".app", ".intake", ".intake.guard", ".options")}
-    assert with_an_app - without == {"mcpkit.storage.keys", "mcpkit.protocol.header_fields", *http}
+    assert with_an_app - without == {"mcpkit.storage.encryption_keys", "mcpkit.protocol.header_fields", *http}
 
 
 OPEN = """

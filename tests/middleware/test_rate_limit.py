@@ -32,7 +32,7 @@ SLOW = 0.001
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
 
-    monkeypatch.setattr("mcpkit.middleware.limits.monotonic", clock)
+    monkeypatch.setattr("mcpkit.middleware.rate_and_size_limits.monotonic", clock)
     return clock
 
 
@@ -195,7 +195,7 @@ class FailingMemory(Memory):
 async def test_rate_limit_without_its_storage_counts_locally_until_it_returns(
     mode: str, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpkit.middleware.limits._TIMEOUT", 0.02)
+    monkeypatch.setattr("mcpkit.middleware.rate_and_size_limits._TIMEOUT", 0.02)
     storage = FailingMemory()
     async with connect(make(RateLimit(SLOW, burst=4), storage), principal=Principal("ada")) as client:
         assert await allowed(client, 2) == 2

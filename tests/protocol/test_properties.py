@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Context, Server
 from mcpkit._utils.exceptions import PARSE_ERROR, ProtocolError
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
 from mcpkit.protocol.jsonrpc import LONG, decode
 from mcpkit.testing import connect
 from tests.helpers.pipe import HANDSHAKE, META, Pipe, stateless_meta

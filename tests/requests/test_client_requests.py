@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from mcpkit import Complete, Context, ProtocolError, Server, Timeouts, user
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
-from mcpkit.engine.session import Connection
+from mcpkit.engine.message_dispatch import Connection
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.requests.channel import MAX_OPEN
 from mcpkit.requests.client_requests import file_path

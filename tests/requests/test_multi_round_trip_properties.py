@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
-from mcpkit.storage.keys import Keys
+from mcpkit.storage.encryption_keys import Keys
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 

@@ -12,7 +12,7 @@ from mcpkit import Principal, RegistrationError, Scope
 from mcpkit.auth import AuditEvent, AuditLog, AuditMeter
 from mcpkit.identity.principal import user
 from mcpkit.identity.scopes import Scopes
-from mcpkit.storage.keys import Keys
+from mcpkit.storage.encryption_keys import Keys
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 

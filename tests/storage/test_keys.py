@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.storage import Memory, Sqlite, keys
-from mcpkit.storage.keys import (
+from mcpkit.storage import Memory, Sqlite
+from mcpkit.storage import encryption_keys as keys
+from mcpkit.storage.encryption_keys import (
     EncryptedRecords,
     Keys,
     NewerRecordError,

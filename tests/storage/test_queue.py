@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.storage.queue import Job
+from mcpkit.storage.job_queue import Job
 from tests.helpers.engines import (
     LINE,
     THREADS,

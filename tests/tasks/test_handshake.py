@@ -106,7 +106,7 @@ async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenP
 
 
 async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.tasks.legacy._PAGE_SIZE", 2)
+    monkeypatch.setattr("mcpkit.tasks.tasks_2025_11_25._PAGE_SIZE", 2)
     server = server_of(hold, add)
     async with open_pipe(server) as ada, open_pipe(server, BOB) as bob:
         made = [(await begin(ada, "hold"))["taskId"] for _ in range(4)]

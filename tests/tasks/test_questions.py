@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Ask, Context, ProtocolError, Server, Task, Timeouts
-from mcpkit.tasks import store
+from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mcpkit.storage import Memory
-from mcpkit.storage.queue import Job, Queue
-from mcpkit.tasks.runner import AbandonedJobs, Lease, Runner
+from mcpkit.storage.job_queue import Job, Queue
+from mcpkit.tasks.queue_worker import AbandonedJobs, Lease, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until
 

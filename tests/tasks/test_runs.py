@@ -18,8 +18,8 @@ from mcpkit import Depends, Extension, FromHeader, Principal, RegistrationError,
 from mcpkit.auth import AuditEvent, StaticTokens
 from mcpkit.middleware import AccessLog, CallTool, TaskMeter, Telemetry, ToolCall, ToolCallResult
 from mcpkit.storage import Memory
-from mcpkit.storage.keys import Keys
-from mcpkit.tasks.store import TaskStore
+from mcpkit.storage.encryption_keys import Keys
+from mcpkit.tasks.task_records import TaskStore
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 from tests.helpers.waiting import until as eventually
@@ -172,7 +172,7 @@ def test_measurement_does_not_wait_for_a_queue_without_answer(monkeypatch: pytes
             await asyncio.Event().wait()
             return []
 
-    monkeypatch.setattr("mcpkit.tasks.store._STATISTICS_TIMEOUT", 0.01)
+    monkeypatch.setattr("mcpkit.tasks.task_records._STATISTICS_TIMEOUT", 0.01)
     assert TaskStore(Hanging(), Keys(SECRET, "lab"), TaskOptions()).waiting() == []
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from mcpkit import Context, Principal, ProtocolError, Scope, Server, Task, TaskOptions, ToolError
 from mcpkit.storage import Memory
-from mcpkit.storage.keys import Keys
-from mcpkit.tasks.store import is_task_id, new_task_id
+from mcpkit.storage.encryption_keys import Keys
+from mcpkit.tasks.task_records import is_task_id, new_task_id
 from mcpkit.testing import TestClient, connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from ..base64url import decode, encode
 from ..libraries import check_jose
 from ..strict_json import read_object

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from ..base64url import decode, encode
 from .client import Client
 from .errors import OAuthError

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from ...identity.principal import Principal
 from ...protocol.types import Json
-from ...storage.keys import UnreadableRecordError
+from ...storage.encryption_keys import UnreadableRecordError
 from ..audiences import audiences_of
 from ..discovery import authorization_server_urls
 from ..strict_json import read_object

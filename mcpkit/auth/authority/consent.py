@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ...identity.principal import Principal
 from ...protocol import header_fields
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from .asked import Asked, opened, sealed
 from .cookies import Cookies
 from .errors import OAuthError

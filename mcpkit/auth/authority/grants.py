@@ -13,7 +13,7 @@ from hashlib import sha256
 from ...identity.principal import Principal
 from ...protocol.types import Json
 from ...storage.base import Store
-from ...storage.keys import EncryptedRecords, Keys, NewerRecordError
+from ...storage.encryption_keys import EncryptedRecords, Keys, NewerRecordError
 from ..base64url import decode, encode
 from .errors import OAuthError
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 
 from ...protocol.jsonrpc import is_array
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from ..base64url import decode, encode
 from .client import METHODS, Client
 from .errors import OAuthError

@@ -28,7 +28,7 @@ from starlette.responses import Response
 from ...identity.principal import digest_of, user
 from ...identity.revocation import Revocations
 from ...identity.scopes import Scopes
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from ..authority.asked import Asked
 from ..authority.cookies import set_cookie
 from ..authority.redirects import is_local, is_web

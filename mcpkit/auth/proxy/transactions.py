@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...protocol.types import Json
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from ..authority.asked import LIFETIME, Asked, dated_id
 from ..authority.cookies import MOST, Cookies
 from ..authority.errors import OAuthError

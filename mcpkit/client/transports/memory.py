@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from ...engine.engine import Served
-from ...engine.session import Connection
+from ...engine.message_dispatch import Connection
 from ...identity.principal import ANYONE, Principal
 from ...protocol.client import OutgoingMessage
 from ..link.transport import TransportListener

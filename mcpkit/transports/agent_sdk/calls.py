@@ -8,7 +8,7 @@ from itertools import count
 from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import ProtocolError
 from ...engine.engine import Served
-from ...engine.session import Connection
+from ...engine.message_dispatch import Connection
 from ...identity.principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.revisions import LATEST_HANDSHAKE

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from ..._utils.exceptions import RegistrationError
-from ...storage.keys import check_environment
+from ...storage.encryption_keys import check_environment
 from .intake.guard import Guard
 from .options import Settings
 

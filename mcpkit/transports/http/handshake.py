@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Generator
 from typing import Any
 
 from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
-from ...engine.session import BaseSession
+from ...engine.message_dispatch import BaseSession
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..._utils.exceptions import MalformedError, ProtocolError
-from ...engine.relay import ChangeQueue
-from ...engine.subscriptions import LOST, Listen
+from ...engine.changes_between_processes import ChangeQueue
+from ...engine.subscription_filters_and_delivery import LOST, Listen
 from ...identity.principal import Change, Principal
 from ...protocol import jsonrpc
 from .exchange import Exchange, Source, event

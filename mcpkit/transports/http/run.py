@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from ..._utils.concurrency import refuse_loop
-from ...execution.safe_output import SafeOutput
+from ...execution.safe_stdout import SafeOutput
 from ...protocol.types import Json
 from .options import unknown
 from .uvicorn_options import UvicornOptions

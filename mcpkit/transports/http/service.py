@@ -14,7 +14,7 @@ from ...protocol.messages import Request
 from ...requests.call import Call
 from ...requests.failures import error_response
 from ...requests.running import OVER, Calls, Reply, server_ended
-from ...storage.keys import Keys
+from ...storage.encryption_keys import Keys
 from .exchange import ANSWERED, Exchange, Source
 from .intake.body import Bodies
 from .listener import Listener

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 from weakref import ref
 
-from ...execution.processes import kill_workers
+from ...execution.worker_processes import kill_workers
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SLACK = 0.3

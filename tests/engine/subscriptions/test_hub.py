@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Access, Principal, Registry, Server
-from mcpkit.engine.relay import ChangeQueue
-from mcpkit.engine.session import Connection
-from mcpkit.engine.subscriptions import LOST
+from mcpkit.engine.changes_between_processes import ChangeQueue
+from mcpkit.engine.message_dispatch import Connection
+from mcpkit.engine.subscription_filters_and_delivery import LOST
 from mcpkit.identity.principal import Change
 from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory

@@ -19,7 +19,7 @@ from mcpkit import Client
 from mcpkit.cli.reloading import supervisor
 from mcpkit.cli.reloading.stdio import environment
 from mcpkit.cli.reloading.supervisor import Supervisor
-from mcpkit.execution.safe_output import SafeOutput
+from mcpkit.execution.safe_stdout import SafeOutput
 from mcpkit.transports.standard_streams import StandardStreams
 from tests.helpers.process_client import Host, call
 from tests.helpers.processes import is_alive

@@ -13,8 +13,8 @@ from mcpkit import Limits, ResultOptions, Server
 from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.content.convert import MAX_DEPTH
 from mcpkit.content.third_party import MAX_ITEMS
-from mcpkit.engine.methods import _MAX_URI_LENGTH
-from mcpkit.engine.session import MAX_BATCH
+from mcpkit.engine.message_dispatch import MAX_BATCH
+from mcpkit.engine.request_handlers import _MAX_URI_LENGTH
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE

@@ -24,13 +24,13 @@ from mcpkit import (
     resource_dir,
 )
 from mcpkit._utils.exceptions import ProcessEndedError
-from mcpkit.engine.relay import MAX_WAITING, ChangeQueue, Publisher
-from mcpkit.engine.session import Connection
-from mcpkit.engine.subscriptions import MAX_URI_LENGTH, MAX_URIS
-from mcpkit.execution import processes
-from mcpkit.execution.processes import Processes
+from mcpkit.engine.changes_between_processes import MAX_WAITING, ChangeQueue, Publisher
+from mcpkit.engine.message_dispatch import Connection
+from mcpkit.engine.subscription_filters_and_delivery import MAX_URI_LENGTH, MAX_URIS
+from mcpkit.execution import worker_processes as processes
+from mcpkit.execution.worker_processes import Processes
 from mcpkit.storage import Memory, Sqlite
-from mcpkit.tasks import store
+from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
 from mcpkit.transports.http import exchange
 from tests.helpers.pipe import META, settle, stateless_meta

@@ -11,7 +11,7 @@ from ....auth.urls import is_loopback
 
 if TYPE_CHECKING:
     from ....engine.engine import CustomRoute
-    from ....engine.registry import CompositeCatalog
+    from ....engine.included_providers_and_extensions import CompositeCatalog
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from .remote import Remote
 
 if TYPE_CHECKING:
     from ....storage.base import PubSub
-    from ....storage.membership import Membership
+    from ....storage.process_heartbeats import Membership
     from ..exchange import Exchange
     from ..protection.leases import Leases
     from .journal import Journal
@@ -67,7 +67,7 @@ class Environment:
         self.remote = Remote(self.broker, engine.runtime.name, self.process)
         self.presence: Membership | None = None
         if self.is_shared:
-            from ....storage.membership import Membership
+            from ....storage.process_heartbeats import Membership
 
             self.presence = Membership(self.broker, engine.runtime.name, self.process)
         self.journal: Journal | None = None

@@ -14,7 +14,7 @@ from .events import Kept
 
 if TYPE_CHECKING:
     from ....storage.base import Storage
-    from ....storage.keys import Keys
+    from ....storage.encryption_keys import Keys
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Journal:
     def __init__(self, shared: Storage, keys: Keys, ttl: float) -> None:
         self._records: _Records
         if shared.is_persistent:
-            from ....storage.keys import EncryptedRecords
+            from ....storage.encryption_keys import EncryptedRecords
 
             self._records = EncryptedRecords(shared, keys, "events")
         else:
@@ -365,7 +365,7 @@ class Journal:
         return await self._records.put(key, value, version=page.version, ttl=self._ttl)
 
     async def _get(self, key: str) -> tuple[Json, str] | None:
-        from ....storage.keys import UnreadableRecordError
+        from ....storage.encryption_keys import UnreadableRecordError
 
         try:
             return await self._records.get(key)

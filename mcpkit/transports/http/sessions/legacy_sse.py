@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ....engine.session import Connection
+from ....engine.message_dispatch import Connection
 from ..exchange import Exchange, Source, event
 from .environment import Environment
 

@@ -26,7 +26,7 @@ from ...._utils.exceptions import BusyError, ChallengeError
 from ....identity.principal import LIST_NAMES, owner_of
 from ....protocol.eras import Handshake
 from ....requests.limits import Shares
-from ....storage.keys import Keys
+from ....storage.encryption_keys import Keys
 from ....storage.memory import Memory
 from ..exchange import Exchange
 from .belonging import adopt, is_revoked

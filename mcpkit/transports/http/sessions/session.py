@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...._utils.exceptions import BusyError, ProtocolError
-from ....engine.session import BaseSession
+from ....engine.message_dispatch import BaseSession
 from ....identity.principal import Change, Principal, owner_of
 from ....protocol import jsonrpc
 from ....protocol.eras import Envelope, Handshake

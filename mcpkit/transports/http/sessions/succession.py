@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from ....storage.base import Storage
-from ....storage.keys import Keys
+from ....storage.encryption_keys import Keys
 from .record import TOKEN, key_of
 from .token import SessionToken, is_newest, is_short, read, read_known
 

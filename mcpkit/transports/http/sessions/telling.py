@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ...._utils.exceptions import BusyError
-from ....engine.relay import ChangeQueue
-from ....engine.subscriptions import ChangeListener, notification
+from ....engine.changes_between_processes import ChangeQueue
+from ....engine.subscription_filters_and_delivery import ChangeListener, notification
 from ....identity.principal import Change
 from ..exchange import Exchange
 from .remote import SAID

@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 from ....identity.principal import ListName
 from ....protocol.eras import Client
 from ....protocol.types import Json
-from ....storage.keys import Keys
+from ....storage.encryption_keys import Keys
 
 MAX_LENGTH = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""

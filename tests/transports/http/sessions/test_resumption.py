@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Server
 from mcpkit.storage import Memory
-from mcpkit.storage.membership import MISSED
+from mcpkit.storage.process_heartbeats import MISSED
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import (

@@ -17,7 +17,7 @@ from mcpkit import Context, Server
 from mcpkit.protocol.eras import Client
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.storage.base import Storage
-from mcpkit.storage.keys import Keys
+from mcpkit.storage.encryption_keys import Keys
 from mcpkit.transports.http.sessions.record import TOKEN, key_of
 from mcpkit.transports.http.sessions.token import SessionToken, issue, read
 from tests.helpers.raw_client import Serve

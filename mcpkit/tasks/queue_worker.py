@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from ..execution.coroutines import within
-from ..execution.threads import end_child, forks
-from ..storage.queue import Job, Queue
-from .store import TaskStorage
+from ..execution.worker_threads import end_child, forks
+from ..storage.job_queue import Job, Queue
+from .task_records import TaskStorage
 
 logger = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from ..protocol.eras import SUBSCRIPTION_ID
 from ..protocol.jsonrpc import is_array, is_object
 from ..requests.access import check_identified
 from ..requests.call import Call
-from .registry import CompositeCatalog, Extension
-from .relay import LoopQueue, Publisher, Receiver
-from .visibility import Guards, Subscriber, Visibility, may_receive
-from .watchers import Watches
+from .changes_between_processes import LoopQueue, Publisher, Receiver
+from .included_providers_and_extensions import CompositeCatalog, Extension
+from .subscription_access import Guards, Subscriber, Visibility, may_receive
+from .watch_functions import Watches
 
 if TYPE_CHECKING:
     from ..storage.base import PubSub

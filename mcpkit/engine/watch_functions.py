@@ -15,7 +15,7 @@ from ..components.base import is_template
 from ..content.uris import normalized
 from ..identity.principal import Change, Principal
 from ..providers.base import ProviderWatch
-from .registry import CompositeCatalog
+from .included_providers_and_extensions import CompositeCatalog
 
 if TYPE_CHECKING:
     from ..components.resource import Resource, ResourceTemplate

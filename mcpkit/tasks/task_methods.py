@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
 from ..components.tool import AnyTool, Tool
-from ..engine.registry import Extension
+from ..engine.included_providers_and_extensions import Extension
 from ..identity.principal import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Outcome, is_object
@@ -21,11 +21,11 @@ from ..protocol.revisions import TASKS, tree
 from ..protocol.types import Json
 from ..requests.access import Guarded, check_access
 from ..requests.call import Call, call_of
-from .dialogue import TaskDialogue
-from .notifications import TaskNotifications
-from .runner import Runner
-from .runs import TaskRuns
-from .store import (
+from .input_required import TaskDialogue
+from .queue_worker import Runner
+from .status_notifications import TaskNotifications
+from .task_execution import TaskRuns
+from .task_records import (
     StoredTask,
     TaskRecord,
     TaskStore,

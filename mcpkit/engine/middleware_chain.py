@@ -14,7 +14,7 @@ from ..protocol.revisions import LATEST, narrow_tool_result
 from ..protocol.types import Json
 from ..requests.call import NO_STATE, Call, call_of
 from ..requests.failures import is_masked, ref_of, tool_error
-from .methods import Handler, becomes_result, is_of_extension
+from .request_handlers import Handler, becomes_result, is_of_extension
 
 
 def build_chain(hooks: Hooks, handler: Handler) -> Handler:

@@ -10,10 +10,10 @@ from functools import partial
 
 from pydantic_core import from_json
 
-from ..engine.subscriptions import SubscriptionHub
+from ..engine.subscription_filters_and_delivery import SubscriptionHub
 from ..identity.principal import Audience, Change, Principal
-from .runs import TaskRuns
-from .store import TaskRecord, TaskStore, UnreadableTaskError
+from .task_execution import TaskRuns
+from .task_records import TaskRecord, TaskStore, UnreadableTaskError
 
 logger = logging.getLogger(__name__)
 

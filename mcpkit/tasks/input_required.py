@@ -26,7 +26,7 @@ from ..protocol import jsonrpc
 from ..protocol.types import Json
 from ..requests.call import Dialogue
 from ..requests.channel import OpenQuestions, Question, StandaloneChannel, repeat_form
-from .store import LostError, TaskRecord, TaskWriter, TooLargeError
+from .task_records import LostError, TaskRecord, TaskWriter, TooLargeError
 
 if TYPE_CHECKING:
     from ..components.tool import Tool

@@ -26,8 +26,8 @@ from ..identity.principal import Principal
 from ..options import TaskOptions
 from ..protocol.types import Json
 from ..storage.base import PubSub
-from ..storage.keys import Keys
-from ..storage.queue import Added, Job, Message, Queue, QueueStats
+from ..storage.encryption_keys import Keys
+from ..storage.job_queue import Added, Job, Message, Queue, QueueStats
 
 if TYPE_CHECKING:
     from ..components.tool import Tool
@@ -317,7 +317,7 @@ class TaskStore:
                 "Implement them, or use Memory(), Sqlite(...) or Redis(...)"
             )
         if storage.is_persistent:
-            from ..storage.keys import aes_gcm
+            from ..storage.encryption_keys import aes_gcm
 
             try:
                 aes_gcm()

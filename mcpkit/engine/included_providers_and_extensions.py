@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..content.blocks import ExtensionResult
     from ..providers.lookup import Lookup
     from ..requests.call import CallContext
-    from .extensions import Accept, SubscriptionTopic
+    from .base_tool_and_topics import Accept, SubscriptionTopic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -588,7 +588,7 @@ class Extension(Registry):
             RegistrationError: The member is taken, the member or the notification is invalid or one of the core
                 protocol, or `accept` is not a function or is `async`.
         """
-        from .extensions import SubscriptionTopic  # which few servers need
+        from .base_tool_and_topics import SubscriptionTopic  # which few servers need
 
         topic = SubscriptionTopic(member, notification, accept, self.catalog.listeners.notify)
         with self.catalog.lock:

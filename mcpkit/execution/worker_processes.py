@@ -23,7 +23,7 @@ from .._utils.exceptions import OutputError, ProcessEndedError, exception_text
 from .._utils.options import check_count
 from .._utils.start import protect_children
 from .coroutines import collected, finish_awaitable, is_async_iterable, listed
-from .threads import Threads, end_child, loop_safe_error
+from .worker_threads import Threads, end_child, loop_safe_error
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -349,7 +349,7 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
     """
     import pickle
 
-    from .safe_output import SafeOutput
+    from .safe_stdout import SafeOutput
 
     _detach()
     if main is not None and b"__main__" in function:

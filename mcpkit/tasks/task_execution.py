@@ -21,10 +21,18 @@ from ..protocol.revisions import HANDSHAKE
 from ..requests.call import Call
 from ..requests.failures import tool_error
 from ..requests.running import Calls
-from ..storage.queue import Job
-from .dialogue import TaskChannel, TaskDialogue
-from .runner import DRAINED, Lease
-from .store import Change, LostError, TaskRecord, TaskStore, TaskWriter, TooLargeError, UnreadableTaskError
+from ..storage.job_queue import Job
+from .input_required import TaskChannel, TaskDialogue
+from .queue_worker import DRAINED, Lease
+from .task_records import (
+    Change,
+    LostError,
+    TaskRecord,
+    TaskStore,
+    TaskWriter,
+    TooLargeError,
+    UnreadableTaskError,
+)
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from typing_extensions import TypeIs
 
@@ -13,7 +14,7 @@ from ..components.base import Component, Listed, optional
 from ..content.uris import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
-from ..execution.threads import is_fatal
+from ..execution.worker_threads import is_fatal
 from ..identity.principal import LIST_NAMES
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready, RepetitiveResult
@@ -32,10 +33,9 @@ from ..requests.access import check_access
 from ..requests.call import Call
 from ..requests.failures import is_protocol_error, not_found, tool_error
 from .capabilities import Capabilities
+from .included_providers_and_extensions import CompositeCatalog, Extension
 from .listing import Listing
-from .registry import CompositeCatalog
-from .subscriptions import check_keys
-from .tasks import TaskKeeper
+from .subscription_filters_and_delivery import check_keys
 
 if TYPE_CHECKING:
     from ..components.custom_methods import CustomMethod
@@ -50,6 +50,44 @@ _MAX_URI_LENGTH = 8192
 
 Handler = Callable[["Call"], Ready | Coroutine[Any, Any, Outcome]]
 """Returns the result, or a coroutine if it runs the author's code."""
+
+
+class TaskKeeper(Protocol):
+    """Creates tasks from calls, serves the task methods, and runs tasks."""
+
+    @property
+    def extension(self) -> Extension:
+        """The task extension of 2026-07-28, which clients declare, with its topic."""
+        ...
+
+    async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
+        """Create a task if the client supports tasks or requests one, and return the rendered handle.
+
+        Otherwise, and in the run of a task, call the tool and return its result as `AnyTool.call` does.
+
+        Raises:
+            ProtocolError: The tool requires a task, and the client does not support them; or there are too many tasks.
+                In a run: its time limit has passed.
+            InputRequired: The client must answer a request first.
+            Exception: Any exception of the tool, of its arguments, or of the client's answers.
+        """
+        ...
+
+    async def serve(self, call: Call) -> Outcome:
+        """Serve a request about a task."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Run tasks in this event loop within the block, and deliver their changes to waiting calls."""
+        ...
+
+    def drain(self, grace: float | None) -> None:
+        """Release the tasks that run in this event loop, before a block of `running` ends.
+
+        Args:
+            grace: Seconds that running tasks may take to end; None for no limit.
+        """
+        ...
 
 
 class Methods:

@@ -30,8 +30,8 @@ from ..protocol.types import Json
 from ..requests.call import Call, Dialogue
 from ..requests.channel import OpenQuestions, Question, Sender
 from ..requests.multi_round_trip import digest
-from .service import TaskService, owner_of_call, unavailable, unknown_task
-from .store import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
+from .task_methods import TaskService, owner_of_call, unavailable, unknown_task
+from .task_records import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine

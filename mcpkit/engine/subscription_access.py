@@ -10,7 +10,7 @@ from ..components.base import Component
 from ..identity.principal import Principal
 from ..requests.access import check_identified, shortfall
 from ..requests.call import Call
-from .registry import CompositeCatalog
+from .included_providers_and_extensions import CompositeCatalog
 
 
 class Visibility:

@@ -15,7 +15,7 @@ from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import SERVER_CAPABILITIES
 from ..requests.call import Call
 from .capabilities import Capabilities
-from .methods import Handler
+from .request_handlers import Handler
 
 logger = logging.getLogger(__name__)
 

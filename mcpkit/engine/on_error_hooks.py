@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .._utils.exceptions import HandlerError
 from .._utils.options import check_hook
-from ..execution.threads import is_fatal
+from ..execution.worker_threads import is_fatal
 from ..requests.call import Call
 from ..requests.failures import is_masked, ref_of, single
 
