@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import re
 import signal
@@ -56,6 +57,13 @@ def pytest_configure() -> None:
 
     of_machine = named()
     httpcore2.default_ssl_context = without_authorities
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: Any) -> None:
+    """Mark async tests for anyio's plugin, which makes items of them after this."""
+    if collector.istestfunction(obj, name) and inspect.iscoroutinefunction(obj):
+        pytest.mark.anyio(obj)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

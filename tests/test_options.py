@@ -84,7 +84,6 @@ def test_timeouts_that_is_a_number_limits_calls() -> None:
     assert Server("s", timeouts=3).engine.runtime.timeouts == Timeouts(call=3)
 
 
-@pytest.mark.anyio
 async def test_unknown_arguments_ignored_are_dropped() -> None:
     server = Server("s", options=ServerOptions(unknown_arguments="ignore"))
 
@@ -105,7 +104,6 @@ async def test_unknown_arguments_ignored_are_dropped() -> None:
         assert plan_tool["inputSchema"]["additionalProperties"] is True
 
 
-@pytest.mark.anyio
 async def test_duplicate_replaces_the_first_where_the_server_says_so() -> None:
     server = Server("s", options=ServerOptions(on_duplicate="replace"))
     server.tool(lambda: 1, name="one")

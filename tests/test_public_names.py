@@ -30,10 +30,7 @@ from mcpkit.auth import (
     TokenVerifier,
     VerifierContext,
 )
-from mcpkit.client import (
-    KeyringTokens,
-    LocalCallbackServer,
-)
+from mcpkit.client import KeyringTokens, LocalCallbackServer
 from mcpkit.elicitation import ListRootsRequest, SamplingRequest
 from mcpkit.extensions import CustomMethod, Inclusion
 from mcpkit.middleware import (
@@ -49,8 +46,6 @@ from mcpkit.middleware import (
 from mcpkit.testing import ProgressCallback, ServerRequestHandler, connect
 from mcpkit.transports import Channel, Connection, OpenQuestions
 from public_names import TABLE, table
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from mcpkit import Context, Depends, ProtocolError, RegistrationError, Server
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import TestClient, connect, override
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_client_of_each_revision_calls_reads_prompts_and_receives_progress(revision: str) -> None:

@@ -17,8 +17,6 @@ from tests.helpers.signed_tokens import AUDIENCE, CANARY, ISSUER, NOW, HostileTo
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 SIGNERS = {algorithm: Signer(algorithm, algorithm) for algorithm in ALGORITHMS}
 ES = SIGNERS["ES256"]
 KEYS = {"keys": [each.public() for each in SIGNERS.values()]}

@@ -14,8 +14,6 @@ from mcpkit.auth import Auth0, Cognito, Entra, InvalidTokenError, Jwt, Keycloak,
 from tests.helpers.signed_tokens import NOW, Signer
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 URL = "https://mcp.example.com/mcp"
 SIGNER = Signer("RS256", "key")
 TIMES = {"iat": NOW - 60, "exp": NOW + 3600}

@@ -20,8 +20,6 @@ from tests.helpers.fake_idp import CLIENT, UpstreamLogin
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 TENANT = "11111111-2222-3333-4444-555555555555"
 
 

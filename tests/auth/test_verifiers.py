@@ -15,8 +15,6 @@ from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 TOKEN, HASH = StaticTokens.make()
 
 

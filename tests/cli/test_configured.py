@@ -36,7 +36,6 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-@pytest.mark.anyio
 async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, project):
     for host in ("cursor", "codex", "goose", "vscode"):
         assert mcpkit("install", host, "server.py", "--name", "shop")[0] == 0
@@ -174,7 +173,6 @@ def reached_by(name: str, folder: Path) -> Any:
     return Configuration(configured(name), name, folder).read("server").reached
 
 
-@pytest.mark.anyio
 async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog) -> None:
     mcpkit("install", "cursor", "server.py", "--scope", "project", "--name", "shop")
     file = project / ".cursor" / "mcp.json"

@@ -125,7 +125,7 @@ def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
     status, out, _ = mcpkit("install", "cursor", URL, "--name", "far", "--dry-run")
     assert (status, file.read_text()) == (0, OTHERS)
     assert [line for line in out.splitlines()[3:] if line.startswith(("+", "-"))] == [
-        *('+\t\t"far": {', f'+\t\t\t"url": "{URL}"', "+\t\t},"),
+        *('+\t\t"far": {', f'+\t\t\t"url": "{URL}"', "+\t\t},")
     ]
     assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
 

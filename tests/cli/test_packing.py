@@ -18,8 +18,6 @@ from mcpkit.cli.packing.imports import undeclared
 from mcpkit.cli.reloading.watching import Project, roots_of
 from mcpkit.cli.statuses import CommandError
 
-pytestmark = pytest.mark.anyio
-
 PATTERNS = (
     *("*.csv", "/a.txt", "data/", "raw", "!a.csv", "!b.csv", "data/*", "**/a.csv", "src/**", "docs/a.*"),
     *("# no rule", "", "a.[ct]*", "/data/raw/*.md", "!notes.md"),

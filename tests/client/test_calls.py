@@ -13,18 +13,9 @@ from mcpkit import Client, Context, ProtocolError, Retries, Server, SyncClient, 
 from mcpkit.client import Change
 from mcpkit.client.link import negotiation
 from mcpkit.protocol.revisions import ALL
-from tests.helpers.scripted_transport import (
-    Message,
-    ScriptedTransport,
-    discovered,
-    error,
-    initialized,
-    text,
-)
+from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, until
-
-pytestmark = pytest.mark.anyio
 
 Answer = Callable[[ScriptedTransport, Message], list[Message]]
 bakery = Server("bakery", version="7", instructions="Ask for bread.")

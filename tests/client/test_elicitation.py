@@ -21,8 +21,6 @@ from tests.helpers.scripted_transport import text as text_result
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 
 

@@ -28,8 +28,6 @@ from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, until
 
-pytestmark = pytest.mark.anyio
-
 ORIGIN = "http://localhost:8000"
 PING = ClientWire("2024-11-05", info={}, capabilities={}).request("ping")
 

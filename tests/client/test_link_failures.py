@@ -19,8 +19,6 @@ from tests.helpers.scripted_transport import Message, ScriptedTransport, discove
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 Fault = Callable[[ScriptedTransport], None]
 HINTS = {

@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from mcpkit import Client, ClientGroup, ProtocolError, Server
 from mcpkit.client.names import LONGEST, Names
 
-pytestmark = pytest.mark.anyio
-
-
 weather = Server("Weather", instructions="Ask for a city.")
 
 

@@ -24,8 +24,6 @@ from tests.helpers.scripted_transport import Message, ScriptedTransport, discove
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 bakery = Server("bakery")
 
 

@@ -15,8 +15,6 @@ from mcpkit.exceptions import IncompleteListError
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 LIST_CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
 

@@ -24,9 +24,6 @@ from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 HOSTS = Path(__file__).parent / "hosts"
 
 

@@ -21,8 +21,6 @@ from tests.helpers.scripted_transport import Message, ScriptedTransport, discove
 from tests.helpers.scripted_transport import error as error_result
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-03-26", "2026-07-28"]
 
 

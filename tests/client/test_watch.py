@@ -22,8 +22,6 @@ from mcpkit.protocol.client import OutgoingMessage
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, over, until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 KINDS = ("tools", "prompts", "resources")
 

@@ -11,8 +11,6 @@ from mcpkit import current_context
 from mcpkit.compat.agent_sdk import ToolAnnotations, ToolInvocationContext, create_sdk_mcp_server, tool
 from mcpkit.testing import connect
 
-pytestmark = pytest.mark.anyio
-
 
 def text(content: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": content}], **more}

@@ -15,8 +15,6 @@ from mcpkit.compat.fastmcp.tools import ToolManager
 from mcpkit.compat.shared import UrlElicitationRequiredError
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
 
-pytestmark = pytest.mark.anyio
-
 
 def bakery(**options: Any) -> FastMCP:
     mcp = FastMCP("bakery", **options)

@@ -16,9 +16,6 @@ from mcpkit.compat.shared import McpError
 from mcpkit.testing import connect
 from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 
-pytestmark = pytest.mark.anyio
-
-
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 

@@ -17,8 +17,6 @@ from mcpkit.compat.standalone import Client, Context, FastMCP
 from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
 from mcpkit.compat.standalone.tools import Tool, ToolResult
 
-pytestmark = pytest.mark.anyio
-
 
 def shop() -> FastMCP:
     mcp = FastMCP("shop", instructions="Buy.")

@@ -17,8 +17,6 @@ from mcpkit.middleware import CallTool, ToolCall
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 ID = "com.example/thing"
 KNOWS = {"extensions": {ID: {}}}
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"

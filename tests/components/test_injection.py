@@ -18,8 +18,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def server() -> Server:

@@ -24,8 +24,6 @@ from mcpkit import RegistrationError, Server
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 SURROGATE = "\ud83d"
 CURES = ("use ", "write ", "give ", "remove ", "rename ", "decode ", "return ", "leave ", "replace ", "pass ")
 

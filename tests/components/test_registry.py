@@ -12,8 +12,6 @@ from mcpkit import RegistrationError, Registry, Server, Tool, prompt, resource, 
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 def first() -> str:
     return ""

@@ -18,9 +18,6 @@ from mcpkit.exceptions import RegistrationError
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 

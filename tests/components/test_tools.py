@@ -15,8 +15,6 @@ from mcpkit.extensions import ParamHeader
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def server() -> Server:

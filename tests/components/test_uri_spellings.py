@@ -15,9 +15,6 @@ from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
 
-pytestmark = pytest.mark.anyio
-
-
 REVISIONS = ("2025-11-25", "2026-07-28")
 
 

@@ -17,9 +17,6 @@ from mcpkit.protocol.revisions import LATEST
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 ADMIN = Principal("ada", {"admin"})
 USER = Principal("bob", {"files:read"})

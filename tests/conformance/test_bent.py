@@ -11,13 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import pytest
-
 from mcpkit import Context, Server
 from mcpkit.engine.message_dispatch import Connection
 from tests.helpers.pipe import META, REVISIONS, initialize, message, stateless_meta
-
-pytestmark = pytest.mark.anyio
 
 EXAMPLES = int(os.environ.get("MCPKIT_TEST_EXAMPLES", "50"))
 

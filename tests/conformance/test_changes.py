@@ -14,8 +14,6 @@ from mcpkit.transports import Connection
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, initialize, message, settle
 
-pytestmark = pytest.mark.anyio
-
 
 def handler() -> str:
     return ""

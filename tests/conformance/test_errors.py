@@ -17,8 +17,6 @@ from tests.conformance.conftest import Wire
 from tests.helpers.raw_client import call_params, request
 from tests.helpers.servers.middleware import COMPLETION, make_failing_server
 
-pytestmark = pytest.mark.anyio
-
 INTERNAL = re.compile(r"Internal error \(ref [0-9a-f]{8}\)")
 SECRET = "password=hunter2"
 

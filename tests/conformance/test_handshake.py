@@ -10,8 +10,6 @@ from mcpkit import Context, Server
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE, META, REMOVED, initialize, message, stateless_meta
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def server() -> Server:

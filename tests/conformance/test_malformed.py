@@ -16,8 +16,6 @@ from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE, message
 
-pytestmark = pytest.mark.anyio
-
 BATCHES = "2025-03-26"
 """The only version with batches (basic/index, "Batching")."""
 

@@ -12,8 +12,6 @@ from mcpkit.requests.notifications import BURST, INTERVAL
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle
 
-pytestmark = pytest.mark.anyio
-
 AT_ONCE = list(range(1, BURST + 1))
 
 

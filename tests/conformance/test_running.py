@@ -12,8 +12,6 @@ from tests.conformance.conftest import Wire
 from tests.helpers.pipe import Pipe
 from tests.helpers.waiting import Work
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def work() -> Work:

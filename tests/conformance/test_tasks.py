@@ -11,8 +11,6 @@ from mcpkit import Principal
 from tests.helpers.handshake_tasks import ADA, RELATED, REVISION, OpenPipe, begin, look, server_of
 from tests.helpers.pipe import Pipe
 
-pytestmark = pytest.mark.anyio
-
 
 async def add(a: int, b: int) -> int:
     """Add."""

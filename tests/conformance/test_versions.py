@@ -28,7 +28,6 @@ from mcpkit import (
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, REVISIONS
 
-pytestmark = pytest.mark.anyio
 VERSIONS = pytest.mark.parametrize("revision", REVISIONS)
 
 ICONS: Any = [

@@ -19,9 +19,6 @@ from mcpkit.testing import connect
 from mcpkit.types import as_content
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 

@@ -29,8 +29,6 @@ from tests.helpers.serving import ROOT
 
 from .pages import Block, blocks_of
 
-pytestmark = pytest.mark.anyio
-
 PAGES = ROOT / "docs" / "how-to"
 EXAMPLE = ROOT / "examples" / "repositories" / "server.py"
 NAMES = {GitHub: "github", Google: "google", Entra: "entra"}

@@ -11,8 +11,6 @@ from mcpkit.extensions import BaseTool
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 ANYTHING: dict[str, Any] = {"type": "object"}
 

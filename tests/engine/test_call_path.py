@@ -18,8 +18,6 @@ from mcpkit import Context, Server, ToolError
 from mcpkit.transports import Connection
 from tests.helpers.pipe import HANDSHAKE, STATELESS, initialize, message, stateless_meta
 
-pytestmark = pytest.mark.anyio
-
 PACKAGE = Path(mcpkit.__file__).parent
 
 MAX_FILES = 12

@@ -16,8 +16,6 @@ from tests.helpers.servers.middleware import CALLS, REVISIONS, BrokenError, erro
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
-pytestmark = pytest.mark.anyio
-
 
 def events_of(server: Server) -> list[ErrorEvent]:
     """Return the list that the events of a server are appended to."""

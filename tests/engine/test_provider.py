@@ -30,8 +30,6 @@ from tests.helpers.raw_client import serving as serving_http
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 KINDS: Any = frozenset({"tools", "resources", "resource_templates", "prompts"})
 

@@ -17,8 +17,6 @@ from tests.helpers.pipe import ImpatientClient, settle
 from tests.helpers.raw_client import Client, initialize, text_of
 from tests.helpers.waiting import LoopClock, until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 LISTS = ("tools", "resources", "prompts")
 

@@ -20,8 +20,6 @@ from mcpkit.testing import connect
 from mcpkit.transports import Connection
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 
 def tool(name: str, **options: Any) -> Tool:
     async def text() -> str:

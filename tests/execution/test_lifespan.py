@@ -12,8 +12,6 @@ from mcpkit import Context, ProtocolError, Server, current_context
 from mcpkit.testing import connect
 from tests.helpers.pipe import ImpatientClient
 
-pytestmark = pytest.mark.anyio
-
 
 class RecordedServer(Server):
     """A server whose lifespan records its events; its state is the server's name."""

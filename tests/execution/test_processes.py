@@ -23,8 +23,6 @@ from tests.helpers.serving import from_text, serving
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(scope="module")
 def processes() -> Processes:

@@ -18,8 +18,6 @@ from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_function_runs_in_a_daemon_thread_with_the_context_of_its_caller() -> None:
     variable = contextvars.ContextVar("variable", default="default")

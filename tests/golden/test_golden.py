@@ -23,12 +23,7 @@ PYDANTIC = pydantic.VERSION.rpartition(".")[0]
 SIGNATURES = {f"signatures-{first}": range(first, first + 100) for first in range(0, 500, 100)}
 NAMES = ("pipe", "http", "registrations", *SIGNATURES)
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.long,
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
 async def corpus(name: str) -> dict[str, list[str]]:

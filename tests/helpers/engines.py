@@ -239,10 +239,7 @@ class FailingMemory(Memory):
     """
 
     def __init__(
-        self,
-        number: int,
-        when: When = "before",
-        clock: Callable[[], float] = time.monotonic,
+        self, number: int, when: When = "before", clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(clock)
         self.called: list[str] = []

@@ -240,12 +240,7 @@ async def not_allowed(asked: Asked, reply: Reply) -> None:
     await reply.send(405)
 
 
-def greeting(
-    script: Script,
-    *,
-    session: str | None = SESSION,
-    stream: Script = not_allowed,
-) -> Script:
+def greeting(script: Script, *, session: str | None = SESSION, stream: Script = not_allowed) -> Script:
     """Return a script that does what belongs to no call, and leaves calls to another.
 
     Args:

@@ -111,7 +111,6 @@ def test_packages_declare_whether_they_are_public() -> None:
     assert not faults, "a package is in PUBLIC, or its docstring has `Internal:`"
 
 
-@pytest.mark.anyio
 async def test_typed_author_file_registers_its_components() -> None:
     async with connect(typed_server) as client:
         tools = [each["name"] for each in await client.list_tools()]

@@ -91,7 +91,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-@pytest.mark.anyio
 async def test_unpickled_tool_serves_calls() -> None:
     from mcpkit import Client, Server
 

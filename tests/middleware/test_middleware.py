@@ -15,8 +15,6 @@ from tests.helpers.servers.middleware import REVISIONS, Recorder, make_failing_s
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("revision", REVISIONS)
 ADD = {"a": 1, "b": 2}
 

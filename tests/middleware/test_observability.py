@@ -31,8 +31,6 @@ from tests.helpers.raw_client import serving
 from tests.helpers.servers.protected import ISSUER, Table, bearer
 from tests.helpers.waiting import Clock, Work, over
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 

@@ -21,8 +21,6 @@ from tests.helpers.redis_server import RedisServer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 SLOW = 0.001
 """A rate at which no token returns during a test."""

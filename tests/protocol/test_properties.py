@@ -20,8 +20,6 @@ from tests.helpers.pipe import HANDSHAKE, META, Pipe, stateless_meta
 from tests.helpers.raw_client import initialize, request
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 def make_server() -> Server:
     server = Server("s")

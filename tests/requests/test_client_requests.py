@@ -29,8 +29,6 @@ from tests.helpers.elicitation import (
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 
-pytestmark = pytest.mark.anyio
-
 ALL_REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", *REVISIONS]
 BOTH = pytest.mark.parametrize("revision", REVISIONS)
 PAGE = "https://example.com/pay"

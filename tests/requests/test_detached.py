@@ -18,8 +18,6 @@ from tests.helpers.pipe import open_pipe
 from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "roots": {}}
 

@@ -17,8 +17,6 @@ from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 INTERNAL = re.compile(r"Internal error \(ref ([0-9a-f]{8})\)")
 

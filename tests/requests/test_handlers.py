@@ -28,8 +28,6 @@ class Shown:
         return "shown in the loop" if in_loop() else "shown in a thread"
 
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n"
 
 

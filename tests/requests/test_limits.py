@@ -22,9 +22,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, over, until
 
-pytestmark = pytest.mark.anyio
-
-
 SOON = 0.1
 TIMED_OUT = "timed out after 0.1 s"
 

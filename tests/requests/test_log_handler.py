@@ -20,9 +20,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, kept_busy, until
 
-pytestmark = pytest.mark.anyio
-
-
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 WAYS = pytest.mark.parametrize("way", ["in_loop", "in_thread"])
 

@@ -20,9 +20,6 @@ from mcpkit.testing import connect
 from tests.helpers.elicitation import City, ScriptedAnswers, call_tool, make_server
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
-
 SECRET = "a secret of the tests"
 OLD = "an older secret of the tests"
 NAME = {"name": {"action": "accept", "content": {"value": "Ada Lovelace"}}}

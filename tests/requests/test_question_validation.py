@@ -17,8 +17,6 @@ from mcpkit.elicitation import ElicitationResult, ElicitRequest, SamplingRequest
 from tests.helpers.elicitation import REVISIONS, ScriptedAnswers, call_tool, make_server
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 BOTH = pytest.mark.parametrize("revision", REVISIONS)
 
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 
-import pytest
-
 from mcpkit import Server, ToolError
 from mcpkit.requests.call import Call
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
-
-pytestmark = pytest.mark.anyio
 
 
 async def returns() -> str:

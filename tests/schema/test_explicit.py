@@ -19,9 +19,6 @@ from mcpkit.schema.explicit import CheckedSchema
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
     "properties": {"kind": {"enum": ["a", "b"]}, "count": {"type": "integer", "minimum": 1},

@@ -19,7 +19,7 @@ from mcpkit.client.tools.schemas import ServerSchema
 from mcpkit.schema import explicit
 from mcpkit.testing import connect
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 KEYWORDS = """
 $anchor $comment $defs $dynamicAnchor $dynamicRef $id $ref $schema $vocabulary additionalItems additionalProperties

@@ -37,8 +37,6 @@ from mcpkit.testing import connect
 from tests.helpers.schema_cases import Place, Point
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 class Content:
     __mcp_content__ = True

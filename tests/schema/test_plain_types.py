@@ -74,11 +74,7 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.builds(lambda wrap, item, other: wrap(item, other), st.sampled_from(wraps), inner, inner)
 
 
-ANNOTATIONS = st.recursive(
-    st.sampled_from(LEAVES),
-    containers,
-    max_leaves=4,
-)
+ANNOTATIONS = st.recursive(st.sampled_from(LEAVES), containers, max_leaves=4)
 
 _IGNORED = frozenset({"metadata", "ref", "serialization", "cls", "cls_name", "config", "computed_fields"})
 """Keys of core schemas that change nothing about accepted values."""

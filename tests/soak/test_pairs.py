@@ -8,7 +8,7 @@ import pytest
 
 from tests.soak.pairs import Actor, LeakedError, World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 async def test_no_response_names_another_principal(tmp_path: Path) -> None:

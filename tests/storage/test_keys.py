@@ -132,7 +132,6 @@ async def stored_values(store: Memory) -> dict[str, Any]:
     return {key: stored async for key, stored in store.items("")}
 
 
-@pytest.mark.anyio
 async def test_put_stores_no_plain_text(store: Memory) -> None:
     await sealed_with(store, NEW).put("a", RECORD, version=None, ttl=60)
     ((key, stored),) = (await stored_values(store)).items()
@@ -155,7 +154,6 @@ async def test_put_stores_no_plain_text(store: Memory) -> None:
     ],
     ids=["key", "prefix", "server", "secret", "bit", "expiry", "cut", "empty"],
 )
-@pytest.mark.anyio
 async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(
     store: Memory, place: str | None, change: Any, reader: dict[str, str], key: str
 ) -> None:
@@ -171,7 +169,6 @@ async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(
     assert await stored_values(store) == before
 
 
-@pytest.mark.anyio
 async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory, caplog) -> None:
     first = await sealed_with(store, OLD).put("a", RECORD, version=None, ttl=60)
     both, new = sealed_with(store, NEW, OLD), sealed_with(store, NEW)
@@ -184,7 +181,6 @@ async def test_get_encrypts_the_record_with_the_newest_secret(store: Memory, cap
     assert "cannot decrypt" not in caplog.text
 
 
-@pytest.mark.anyio
 async def test_get_of_a_later_format_fails_and_keeps_the_record(store: Memory, monkeypatch, caplog) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(keys, "_FORMAT", 2)
@@ -199,7 +195,6 @@ async def test_get_of_a_later_format_fails_and_keeps_the_record(store: Memory, m
     assert await stored_values(store) == before
 
 
-@pytest.mark.anyio
 async def test_server_start_logs_unreadable_records_once(tmp_path: Path, caplog, monkeypatch) -> None:
     shared = Sqlite(tmp_path / "notes.db")
     for number in range(3):

@@ -68,7 +68,6 @@ class FailingStore(Memory):
         return await super().read(key)
 
 
-@pytest.mark.anyio
 async def test_failing_store_reports_no_process_as_gone_and_is_logged_once(caplog) -> None:
     store = FailingStore()
     here, there = (Membership(store, "s", process, beat=0.001) for process in "ab")

@@ -23,7 +23,6 @@ VALUE = bytes(range(256)) * 4096
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
-@pytest.mark.anyio
 async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> None:
     before = os.umask(0)
     try:
@@ -40,7 +39,6 @@ async def test_files_are_private_to_their_owner(shared: Sqlite, path: Path) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
 @pytest.mark.parametrize(("mode", "warnings"), [(0o602, 1), (0o660, 0)])
-@pytest.mark.anyio
 async def test_file_open_to_others_is_logged_once(path: Path, mode: int, warnings: int, caplog) -> None:
     path.touch()
     path.chmod(mode)
@@ -52,7 +50,6 @@ async def test_file_open_to_others_is_logged_once(path: Path, mode: int, warning
     assert caplog.messages == [lines] * warnings
 
 
-@pytest.mark.anyio
 async def test_data_survives_close_and_reopen(path: Path) -> None:
     with closing(Sqlite(path)) as first:
         assert first.is_persistent
@@ -72,7 +69,6 @@ async def test_data_survives_close_and_reopen(path: Path) -> None:
         assert home.isascii()
 
 
-@pytest.mark.anyio
 async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
@@ -92,7 +88,6 @@ async def test_replaced_file_is_opened_anew(shared: Sqlite, path: Path) -> None:
     leave()
 
 
-@pytest.mark.anyio
 async def test_earlier_format_is_migrated_and_later_format_refused(path: Path, monkeypatch) -> None:
     with closing(Sqlite(path)) as before:
         home = before.store_id
@@ -123,7 +118,6 @@ def locked(path: Path, how: str) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-@pytest.mark.anyio
 async def test_lasting_lock_raises_timeout_for_all_waiting_writes(shared, path, monkeypatch) -> None:
     monkeypatch.setattr(sqlite_database, "DEFAULT_TIMEOUT", 0.5)
     await shared.write("a", {"x": "1"}, 60)
@@ -167,7 +161,6 @@ def execute(path: Path, statement: str) -> None:
     ],
     ids=["garbage", "folder", "foreign", "newer"],
 )
-@pytest.mark.anyio
 async def test_unusable_file_raises_and_is_left_unchanged(make, words, shared, path) -> None:
     make(path)
     before = b"" if path.is_dir() else path.read_bytes()

@@ -19,7 +19,7 @@ from tests.helpers.engines import FailingMemory, When
 from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
 from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 LEASE = 600.0
 

@@ -17,8 +17,6 @@ from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, en
 from tests.helpers.pipe import Pipe
 from tests.helpers.task_client import KNOWS_TASKS
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Name:

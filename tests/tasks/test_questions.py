@@ -13,8 +13,6 @@ from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def server() -> Server:

@@ -19,7 +19,7 @@ from mcpkit.tasks.queue_worker import AbandonedJobs, Lease, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 LINE = "s/task/a"
 

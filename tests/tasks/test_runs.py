@@ -24,9 +24,6 @@ from mcpkit.testing import connect
 from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
 from tests.helpers.waiting import until as eventually
 
-pytestmark = pytest.mark.anyio
-
-
 ADA, EVE = Principal("ada"), Principal("eve")
 SECRET = "a secret of sixteen and more"
 

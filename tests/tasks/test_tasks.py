@@ -18,8 +18,6 @@ from mcpkit.tasks.task_records import is_task_id, new_task_id
 from mcpkit.testing import TestClient, connect
 from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
 
-pytestmark = pytest.mark.anyio
-
 ADA, BOB = Principal("ada"), Principal("bob")
 
 

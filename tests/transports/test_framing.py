@@ -22,8 +22,6 @@ from mcpkit.transports.pipe_output import PipeOutput
 from tests.helpers.raw_client import initialize
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 MARK = b"\xef\xbb\xbf"
 
 

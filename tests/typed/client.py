@@ -29,12 +29,7 @@ from mcpkit.client import (
     UrlRequest,
 )
 from mcpkit.elicitation import ElicitationResult, Root, SamplingResult
-from mcpkit.exceptions import (
-    AuthorizationError,
-    InvalidResultError,
-    StatusError,
-    TransportError,
-)
+from mcpkit.exceptions import AuthorizationError, InvalidResultError, StatusError, TransportError
 from mcpkit.types import (
     ContentBlock,
     Implementation,

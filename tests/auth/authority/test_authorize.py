@@ -26,8 +26,6 @@ from tests.helpers.oauth_flow import (
 )
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 async def get_authorize(server: AuthServer, query: Any) -> httpx2.Response:
     async with server.browser() as browser:

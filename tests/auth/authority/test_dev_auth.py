@@ -15,8 +15,6 @@ from mcpkit.storage import Sqlite
 from tests.helpers.oauth_flow import CALLBACK, ORIGIN, AuthServer, site
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 def client_of(auth: DevAuth, address: str = "127.0.0.1") -> httpx2.AsyncClient:
     auth.bind(site())

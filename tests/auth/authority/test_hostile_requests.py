@@ -127,7 +127,6 @@ def test_endpoints_generated_forms(path, base, pairs, headers):
         assert KNOWN["refresh_token"].partition(".")[0] in response.json()["refresh_token"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/token", "/revoke", "/authorize", "/register"])
 async def test_disconnect_during_body_is_400(path):
     incoming = [{"type": "http.request", "body": b"a=", "more_body": True}, {"type": "http.disconnect"}]

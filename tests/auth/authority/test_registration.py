@@ -10,8 +10,6 @@ from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 
 async def register(server: AuthServer, metadata: Any = None, **options: Any) -> Any:
     async with server.browser() as client:

@@ -17,8 +17,6 @@ from tests.helpers.oauth_flow import MCP, ORIGIN, SSE, AuthServer, Login, redire
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 NO_GRANT = (400, "invalid_grant")
 
 

@@ -12,17 +12,8 @@ import pytest
 from mcpkit import Principal
 from mcpkit._utils.exceptions import LoginNeededError
 from mcpkit.auth import InvalidTokenError, VerifierUnavailableError
-from tests.helpers.oauth_flow import (
-    PROXY_MCP,
-    PROXY_ORIGIN,
-    ProxyFlow,
-    ProxyServer,
-    form_of,
-    redirect_params,
-)
+from tests.helpers.oauth_flow import PROXY_MCP, PROXY_ORIGIN, ProxyFlow, ProxyServer, form_of, redirect_params
 from tests.helpers.tables import each_row
-
-pytestmark = pytest.mark.anyio
 
 EVIL = "https://evil.example/callback"
 

@@ -27,8 +27,6 @@ from tests.helpers.oauth_flow import (
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("resource", [PROXY_MCP, None])
 async def test_proxy_login_returns_own_tokens(proxy, resource):

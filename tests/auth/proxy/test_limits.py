@@ -12,8 +12,6 @@ from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import CALLBACK, PROXY_ORIGIN, PageForms, ProxyServer
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 METADATA = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
 REGISTER: tuple[str, str, dict[str, Any]] = ("POST", "/register", {"json": METADATA})
 ADDRESS, OTHER_ADDRESS = "192.0.2.7", "192.0.2.8"

@@ -27,8 +27,6 @@ from tests.helpers.serving import ROOT
 from tests.helpers.signed_tokens import NOW
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("kind", "errors", "notes"),

@@ -20,8 +20,6 @@ from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import ProxyServer
 from tests.helpers.waiting import Clock, until
 
-pytestmark = pytest.mark.anyio
-
 ADA = "https://id.example.com#sub=ada"
 
 

@@ -27,8 +27,6 @@ from tests.helpers.oauth_flow import (
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 CALLBACK = "http://127.0.0.1:3000/callback"
 OTHER_URIS = [
     f"{CALLBACK}?to=elsewhere", "http://127.0.0.1:3000/other", "http://localhost:3000/callback",

@@ -42,8 +42,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-pytestmark = pytest.mark.anyio
-
 RESOURCE, ISSUER = "https://mcp.example.com/mcp", "https://id.example.com"
 PROOF_KEY = {"kty": "EC", "d": "key-SECRET"}
 SCOPES = frozenset({"notes:read", "notes:write"})

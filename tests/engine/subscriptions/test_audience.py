@@ -16,8 +16,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 from tests.helpers.watched import listen, subscribed
 
-pytestmark = pytest.mark.anyio
-
 REVISIONS = ["2025-11-25", "2026-07-28"]
 INBOX, NEWS = "mail://inbox", "mail://news"
 ADA, BOB, ROOT = Principal("ada", {"mail"}), Principal("bob", {"mail"}), Principal("root", {"mail", "admin"})

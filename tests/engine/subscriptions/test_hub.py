@@ -21,8 +21,6 @@ from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated
 from tests.helpers.waiting import until
 from tests.helpers.watched import listen
 
-pytestmark = pytest.mark.anyio
-
 X, Y, TOOLS = updated("data://x"), updated("data://y"), Change("tools")
 INBOX, MAIL = "mail://inbox", "mail://{folder}/{number}"
 ADA, BOB = Principal("ada", {"mail"}), Principal("bob")

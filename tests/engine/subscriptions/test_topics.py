@@ -18,8 +18,6 @@ from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 CAPABILITIES = {"extensions": {"com.example/jobs": {}, "com.example/other": {}}}
 ADA, BOB = Principal("ada"), Principal("bob", {"admin"})
 METHOD = "notifications/jobs"

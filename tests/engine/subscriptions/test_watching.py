@@ -24,8 +24,6 @@ from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 from tests.helpers.watched import Source, listen, read, station, watched_server
 
-pytestmark = pytest.mark.anyio
-
 RESOURCES = Change("resources")
 
 

@@ -25,8 +25,6 @@ from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 HOST = "client.example"
 JSON = {"Content-Type": "application/json"}
 

@@ -126,7 +126,6 @@ def test_client_logs_in_and_steps_up(server, account, client, arguments, revisio
     assert [each.status for each in server.exchanges if each.status in (401, 403)] == [401, 403]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("at_provider", [False, True], ids=["here", "at the provider"])
 async def test_client_receives_access_denied(proxy, page, at_provider):
     ends: list[str] = []
@@ -199,7 +198,6 @@ def test_inspector_cli_logs_in(proxy, user, launched, settings, tmp_path):
     assert len(user.logins) == 1, "the second time it has a token"
 
 
-@pytest.mark.anyio
 async def test_client_credentials_with_private_key():
     key = OKPKey.generate_key("Ed25519")
     known = {
@@ -232,7 +230,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.anyio
 async def test_file_tokens_are_refreshed_by_one_process(tmp_path):
     path = tmp_path / "folder" / "tokens"
     user = User()

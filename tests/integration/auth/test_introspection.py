@@ -21,8 +21,6 @@ from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "opaque-token-of-ada"
 SECRET = "secret:with/odd&characters%"
 CLIENT = {"client_id": "notes server", "client_secret": SECRET}

@@ -19,24 +19,12 @@ from mcpkit.auth import InvalidTokenError, Jwt
 from mcpkit.auth.issuer_metadata import RETRY
 from mcpkit.auth.jwt import COOLDOWN
 from mcpkit.auth.published_keys import LONGEST, SHORTEST, STALE
-from tests.helpers.fake_idp import (
-    HOUR,
-    KEYS,
-    METADATA,
-    NEW,
-    OLD,
-    OPENID,
-    is_verified,
-    token,
-    unavailable,
-)
+from tests.helpers.fake_idp import HOUR, KEYS, METADATA, NEW, OLD, OPENID, is_verified, token, unavailable
 from tests.helpers.oauth_flow import browser_at
 from tests.helpers.signed_tokens import AUDIENCE, Signer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 from tests.integration.auth.servers import make_server, tool_call
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(

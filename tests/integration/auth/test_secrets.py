@@ -34,8 +34,6 @@ from tests.helpers.oauth_flow import PROXY_ORIGIN, SECRET, ProxyFlow, ProxyServe
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.waiting import Clock
 
-pytestmark = pytest.mark.anyio
-
 EMAIL = "ada.lovelace@analytical.example"
 
 

@@ -21,8 +21,6 @@ from tests.helpers.oauth_flow import CALLBACK, Login
 from tests.helpers.serving import free_ports, in_thread_at, serve_nginx
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 NAMES = {
     "internal.example": ("127.0.0.1",), "mapped.example": ("::ffff:127.0.0.1",),
     "both.example": ("8.8.8.8", "127.0.0.1"), "metadata.example": ("169.254.169.254",),

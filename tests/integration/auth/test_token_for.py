@@ -17,8 +17,6 @@ from mcpkit.testing import connect
 from tests.helpers.oauth_flow import SECRET, FakeUpstream, ProxyFlow
 from tests.helpers.serving import in_thread_at
 
-pytestmark = pytest.mark.anyio
-
 STATIC = "a-token-of-a-machine-that-is-long-enough-0123456789"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 EACH_REVISION = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])

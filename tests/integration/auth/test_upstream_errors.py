@@ -16,8 +16,6 @@ from mcpkit.auth.upstream.tokens import UpstreamTokens
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"access_token": "a", "token_type": "Bearer"}
 
 

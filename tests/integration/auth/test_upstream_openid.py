@@ -19,19 +19,9 @@ from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.base64url import encode
 from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from mcpkit.auth.upstream.tokens import UpstreamTokens
-from tests.helpers.fake_idp import (
-    CALLBACK,
-    CLIENT,
-    USERINFO,
-    GitHubSite,
-    UpstreamLogin,
-    github,
-    openid,
-)
+from tests.helpers.fake_idp import CALLBACK, CLIENT, USERINFO, GitHubSite, UpstreamLogin, github, openid
 from tests.helpers.signed_tokens import Signer, encoded
 from tests.helpers.tables import each_row
-
-pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager

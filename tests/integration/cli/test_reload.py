@@ -27,8 +27,6 @@ from tests.helpers.raw_client import text_of
 from tests.helpers.serving import Served
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 TIMEOUT = 60.0
 
 HEAD = """

@@ -24,8 +24,6 @@ from mcpkit.transports.http.workers import CURE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
 
-pytestmark = pytest.mark.anyio
-
 NATIVE = """
 import os, sys
 from mcpkit import Server

@@ -18,11 +18,7 @@ from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.helpers.processes import CHILD_TIMEOUT, ECHO, Received, ask, held, is_alive, script, send
 from tests.helpers.waiting import until
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
 
 ROOT = Path(__file__).parents[3]
 SERVER = """

@@ -19,7 +19,7 @@ from mcpkit.client.transports.http.streamable_http import HttpTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CERTAIN = {Change("tools"), Change("resource", "x://a")}
 SERVER = """

@@ -239,7 +239,6 @@ print("made", file=sys.stderr)
 """
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("name", "more", "arguments"),
     [

@@ -9,16 +9,12 @@ from typing import Any
 
 import pandas as pd
 import polars as pl
-import pytest
 from PIL import Image as Pillow
 
 from mcpkit import Server
 from mcpkit.content.convert import to_content, to_contents
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
-
-pytestmark = pytest.mark.anyio
-
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 

@@ -28,7 +28,7 @@ from tests.helpers.serving import DEFAULT_TIMEOUT, ROOT, Served
 if sys.platform == "win32":
     pytest.skip("Unix sockets and signals", allow_module_level=True)
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server")
 
 EXAMPLES = ROOT / "examples"

@@ -192,7 +192,6 @@ def test_typescript_client_2_sees_expected_results(
     check_results(seen, version, not_found=NOT_FOUND, has_session=has_session)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("client", [SDK_1, CLIENT_2])
 async def test_cut_connection_client_resumes_stream(
     http_server: Served, run_driver: Run, client: str
@@ -222,7 +221,6 @@ def test_server_stop_ends_listen_stream_without_error(command: list[str]) -> Non
 HOLDERS = {"legacy": ["alone", "dict", "model"], STATELESS: ["alone", "list", "dataclass", "TypedDict"]}
 
 
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:resources/.*subscribe is removed")
 @pytest.mark.parametrize("mode", HOLDERS)
 async def test_python_client_over_stdio_receives_ordinary_values_unchanged(mode: str) -> None:

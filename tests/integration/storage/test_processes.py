@@ -26,7 +26,6 @@ from tests.helpers.task_client import KNOWS_TASKS
 from tests.helpers.waiting import until
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, forks and sends signals"),
     pytest.mark.long,
 ]

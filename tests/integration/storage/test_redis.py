@@ -20,7 +20,7 @@ from tests.helpers.waiting import until
 from tests.storage.test_broker import *  # noqa: F403  # the contract of every engine
 from tests.storage.test_queue import *  # noqa: F403
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 pytest.importorskip("redis", reason='redis-py is not installed: pip install "mcpkit[redis]"')
 

@@ -19,7 +19,7 @@ from tests.helpers.raw_client import initialize, serving
 from tests.helpers.redis_server import RedisProxy, RedisServer
 from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

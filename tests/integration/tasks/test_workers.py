@@ -24,11 +24,7 @@ from tests.helpers.task_client import KNOWS_TASKS, add, answer, begin, look, not
 from tests.helpers.task_processes import SECRET, TaskProcesses
 from tests.helpers.waiting import until as eventually
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"), pytest.mark.long]
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from mcpkit import Server
 from mcpkit.transports.agent_sdk.session_messages import SessionMessages
 from tests.helpers.agent_sdks import AGENTS, Environment
 
-pytestmark = pytest.mark.anyio
-
 
 def test_mcp_is_imported_when_it_is_used() -> None:
     script = """

@@ -57,7 +57,6 @@ def serve_at(port: int) -> Served:
 
 
 @needs_signals
-@pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 async def test_official_client_call_succeeds_after_process_restart() -> None:
     port = free_port()

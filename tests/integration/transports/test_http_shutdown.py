@@ -201,7 +201,6 @@ def test_second_interrupt_leaves_lifespan(runner, grace):
         assert server.notes.count("lifespan left") == 1
 
 
-@pytest.mark.anyio
 async def test_requests_during_shutdown_are_503():
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))

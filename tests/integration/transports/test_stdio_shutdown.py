@@ -15,10 +15,7 @@ import pytest
 from tests.helpers.process_client import DEFAULT_TIMEOUT, SERVER, Host, call, environment, line
 from tests.helpers.raw_client import text_of
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"), pytest.mark.long]
 
 LONG = {"seconds": 3600}
 STUBBORN: list[tuple[str, dict[str, Any]]] = [

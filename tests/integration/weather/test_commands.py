@@ -29,7 +29,6 @@ def run(command: list[str], environment: Environment, input: str = "") -> subpro
     )
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("command", [SERVER, [sys.executable, "-m", "server"]], ids=["file", "module"])
 async def test_weather_server_over_stdio_uses_service_of_environment(
     command: list[str], environment: Environment, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +53,6 @@ def test_weather_server_with_wrong_option_or_url_exits_with_message(environment:
     assert "must begin with http:// or https://" in finished.stderr
 
 
-@pytest.mark.anyio
 async def test_weather_server_over_http_answers_at_mcp_and_sse() -> None:
     with serving([*SERVER, "--sample", "--http", "0"]) as served:
         for path in ("mcp", "sse"):

@@ -24,8 +24,6 @@ from tests.helpers.raw_client import Client, Serve, lifespan
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 
-pytestmark = pytest.mark.anyio
-
 
 @each_row(
     ("options", "error", "text"),

@@ -13,15 +13,10 @@ from mcpkit.exceptions import ChallengeError
 from mcpkit.extensions import ParamHeader
 from mcpkit.transports.http.intake.authenticated import principal_of
 from mcpkit.transports.http.sessions.token import read
-from tests.helpers.raw_client import (
-    Serve,
-    text_of,
-)
+from tests.helpers.raw_client import Serve, text_of
 from tests.helpers.servers.protected import old_of, session_of
 from tests.helpers.tables import each_row
 from tests.transports.conftest import REQUESTS
-
-pytestmark = pytest.mark.anyio
 
 Scope = MutableMapping[str, Any]
 

@@ -18,8 +18,6 @@ from tests.helpers.raw_client import PING, Answer, Client, Serve, initialize
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 
 async def read_body(
     *parts: bytes, is_cut: bool = False, headers: Mapping[bytes, bytes] = NO_HEADERS

@@ -24,8 +24,6 @@ from tests.helpers.servers.protected import Lenient
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_session_id_and_last_event_id_are_ignored(client: Client) -> None:
     for id_ in ("unknown", (await client.initialize()).id):

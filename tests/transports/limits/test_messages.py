@@ -24,7 +24,7 @@ from tests.helpers.raw_client import Answer, Client, Serve, initialize, request,
 from tests.helpers.tables import each_row
 from tests.transports.limits.conftest import Wire, limit, limit_client, peak
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 BODY = 4096
 LEVELS = 201

@@ -43,7 +43,7 @@ from tests.helpers.task_client import until as until_task
 from tests.helpers.waiting import LoopClock, until
 from tests.transports.limits.conftest import Wire, limit
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @limit("time of a session without requests")

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import httpx2
-import pytest
 from starlette.responses import RedirectResponse, Response
 
 from mcpkit.client.authorization.checking.catalogue import SEVERITIES
@@ -14,8 +13,6 @@ from mcpkit.client.authorization.checking.check import check_authorization
 from tests.helpers.authorization_server import ISSUER_PATH, RESOURCE_PATH, Site
 from tests.helpers.serving import in_thread
 from tests.helpers.tables import each_row
-
-pytestmark = pytest.mark.anyio
 
 METADATA = f"{RESOURCE_PATH}/mcp"
 

@@ -21,8 +21,6 @@ from tests.helpers.oauth_flow import User
 from tests.helpers.serving import in_thread_at
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 

@@ -17,8 +17,6 @@ from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import TokenRequest, TokenSite
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 
 TYPES = "urn:ietf:params:oauth:token-type:"

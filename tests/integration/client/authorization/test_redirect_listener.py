@@ -25,8 +25,6 @@ from mcpkit.client.authorization.redirect_request import Expected, RefusedError,
 from mcpkit.client.authorization.tokens import Tokens
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 STATE = "0123456789abcdef" * 2
 
 

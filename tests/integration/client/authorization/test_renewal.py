@@ -17,8 +17,6 @@ from mcpkit.client import MemoryTokens, OAuth
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_two_clients_of_one_storage_use_a_refresh_token_once(server: Granting) -> None:
     storage, browser = MemoryTokens(), Clicks()

@@ -18,8 +18,6 @@ from mcpkit.client.authorization.metadata import find
 from mcpkit.exceptions import AuthorizationError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Granting, clicking
 
-pytestmark = pytest.mark.anyio
-
 ELSEWHERE = "https://evil.example"
 
 

@@ -15,9 +15,6 @@ from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
-
 SECRET = "very-secret"
 
 

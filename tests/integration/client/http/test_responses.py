@@ -28,8 +28,6 @@ from tests.helpers.scripted_http import (
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 NOW = datetime(2020, 1, 1, tzinfo=timezone.utc)
 MOST = 100_000
 
@@ -280,10 +278,7 @@ async def call(first: Script, resumed: Connections, revision: str = REVISION) ->
     async def get(request: Asked, reply: Reply) -> None:
         await (resumed if "last-event-id" in request.headers else replies(405))(request, reply)
 
-    async with (
-        scripted(greeting(first, stream=get)) as server,
-        client(server, revision) as opened,
-    ):
+    async with scripted(greeting(first, stream=get)) as server, client(server, revision) as opened:
         return await opened.call_tool("bake", retry=True)
 
 

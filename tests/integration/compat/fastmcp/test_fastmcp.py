@@ -28,8 +28,6 @@ from tests.integration.compat.mcp1 import (
     run_source,
 )
 
-pytestmark = pytest.mark.anyio
-
 TABLES = Path(__file__).with_name("tables")
 
 

@@ -28,9 +28,6 @@ from mcpkit.compat.shared import SessionMessage
 from tests.helpers.serving import in_thread
 from tests.integration.compat.mcp1 import Conversation, Message, command_of
 
-pytestmark = pytest.mark.anyio
-
-
 LAB = Path(__file__).with_name("lab.py")
 
 

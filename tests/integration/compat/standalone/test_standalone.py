@@ -239,7 +239,6 @@ for statement in {[statement for statement, _ in UNSUPPORTED_IMPORTS]!r}:
     assert wrong == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["http", "streamable-http", "sse"])
 async def test_run_serves_http_at_given_path(transport, tmp_path):
     source = f"""

@@ -17,8 +17,6 @@ from tests.helpers.raw_client import DECLARED, Answer, Client, Serve, accept, te
 from tests.helpers.servers.protected import Lenient, bearer, listening, session_of, status_of
 from tests.helpers.tables import each_row
 
-pytestmark = pytest.mark.anyio
-
 ADA, REFRESHED, WIDER = bearer("ada"), bearer("ada/2"), bearer("ada/3", ["notes:write"])
 OTHER_CLIENT, EVE = bearer("ada~other"), bearer("eve")
 ANONYMOUS: dict[str, str] = {}

@@ -21,8 +21,6 @@ from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 from tests.transports.conftest import REQUESTS
 
-pytestmark = pytest.mark.anyio
-
 DOCUMENT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
 EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
 ADA: dict[str, Any] = {"client": ("203.0.113.8", 50000)}

@@ -20,8 +20,6 @@ from mcpkit.transports.http import run
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import ISSUER, Table, bearer
 
-pytestmark = pytest.mark.anyio
-
 URL = "https://mcp.example.com/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 METADATA = {

@@ -20,8 +20,6 @@ from tests.helpers.raw_client import Answer, Client, Serve, text_of
 from tests.helpers.servers.protected import ISSUER, Table, bearer, listening, old_of, session_of, status_of
 from tests.helpers.waiting import Clock, until
 
-pytestmark = pytest.mark.anyio
-
 ADA, PHONE, LATER, EVE = bearer("ada"), bearer("ada~phone"), bearer("ada/later"), bearer("eve")
 ADA_ID = f"{ISSUER}#sub=ada"
 REVOKED = 'error="invalid_token", error_description="The access token has been revoked"'

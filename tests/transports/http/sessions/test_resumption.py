@@ -33,8 +33,6 @@ from tests.helpers.raw_client import (
 from tests.helpers.servers.full import Steps, make_server
 from tests.helpers.waiting import until
 
-pytestmark = pytest.mark.anyio
-
 
 async def drop_after_first_message(call: Answer) -> tuple[str | None, str | None]:
     """Read two events, disconnect, and return their ids."""

@@ -22,8 +22,6 @@ from mcpkit.transports.http.sessions.record import TOKEN, key_of
 from mcpkit.transports.http.sessions.token import SessionToken, issue, read
 from tests.helpers.raw_client import Serve
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "the secret of the weather station"
 OLD, NEW, NEWER = (f"{name} secret of the weather station" for name in ("the old", "the new", "a newer"))
 KEYS = Keys(SECRET, "weather")

@@ -12,20 +12,10 @@ import pytest
 from mcpkit import HttpOptions, Limits, Server, Timeouts
 from mcpkit.storage import Memory
 from tests.helpers.pipe import settle
-from tests.helpers.raw_client import (
-    Client,
-    Serve,
-    initialize,
-    open_stream,
-    subscribe,
-    uri_of,
-    within,
-)
+from tests.helpers.raw_client import Client, Serve, initialize, open_stream, subscribe, uri_of, within
 from tests.helpers.servers.full import make_server
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, Work
-
-pytestmark = pytest.mark.anyio
 
 TTL = 1000.0
 NO_PINGS = HttpOptions(sse_ping_interval=10 * TTL)

@@ -40,8 +40,6 @@ from tests.helpers.servers.protected import old_of
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.limit("session id")
 @each_row(
