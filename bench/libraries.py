@@ -24,7 +24,7 @@ import anyio.to_process
 from library_work import add, awaits, prints, raises, waits_for_a_child
 
 from mcpkit.execution.worker_processes import Processes
-from mcpkit.schema.errors import problems
+from mcpkit.schema.validation_errors import problems
 from mcpkit.transports.http.exchange import event
 
 ROUNDS: Final = 7

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "types.md"
 sys.path.insert(0, str(ROOT))
 
-from mcpkit.schema import formats  # noqa: E402
+from mcpkit.schema import patterns_and_formats  # noqa: E402
 from tests.helpers.supported_types import EVERY, REVISIONS, Echo, Supported  # noqa: E402
 
 INTRODUCTION = """\
@@ -61,10 +61,10 @@ def page() -> str:
 
 LEAD = "No format allows these, so that the schemas above have patterns for them, by these names:"
 PATTERNS = {
-    "LOCAL_DATE_TIME": formats.LOCAL_DATE_TIME,
-    "LOCAL_TIME": formats.LOCAL_TIME,
-    "SIGNED_DURATION": formats.SIGNED_DURATION,
-    "EXACT_DURATION": formats.EXACT_DURATION,
+    "LOCAL_DATE_TIME": patterns_and_formats.LOCAL_DATE_TIME,
+    "LOCAL_TIME": patterns_and_formats.LOCAL_TIME,
+    "SIGNED_DURATION": patterns_and_formats.SIGNED_DURATION,
+    "EXACT_DURATION": patterns_and_formats.EXACT_DURATION,
 }
 
 

@@ -28,8 +28,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 from pydantic_core import from_json
 
 from mcpkit._utils.exceptions import ArgumentsError, OutputError
-from mcpkit.schema import Arguments, Output, explicit
-from mcpkit.schema.formats import Email, Uri
+from mcpkit.schema import Arguments, Output, custom_schemas
+from mcpkit.schema.patterns_and_formats import Email, Uri
 from mcpkit.schema.signature import parameter
 
 SMALL, LARGE = 64 * 1024, 4_000_000
@@ -308,7 +308,7 @@ def cases() -> Iterator[tuple[str, Callable[[Any], Any], Text]]:
             arguments = Arguments.of_parameters("f", [parameter("value", annotation)])
             yield kind + name, lambda value, of=arguments: of.validate({"value": value}), make
     for name, written, make in WRITTEN:
-        arguments = explicit.arguments(written)
+        arguments = custom_schemas.arguments(written)
         yield f"input_schema: {name}", lambda value, of=arguments: of.validate({"value": value}), make
     for name, annotation, make in FITTING:
         if (output := Output.of(annotation)) is not None and name not in ("one long bytes",):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ._utils.options import check_count, check_seconds, unknown_option
+from ._utils.option_checks import check_count, check_seconds, unknown_option
 from .identity.principal import Principal
 from .protocol.eras import CacheHint
 from .protocol.revisions import CACHEABLE, SERVER_CAPABILITIES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ._utils.concurrency import run_shielded
 from ._utils.exceptions import RegistrationError
-from ._utils.options import check_seconds, refuses_unknown
+from ._utils.option_checks import check_seconds, refuses_unknown
 from .components.base import check_icons, check_text, optional
 from .components.catalog import ServerBase
 from .engine.capabilities import Capabilities

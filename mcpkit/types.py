@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .content.third_party import as_content
+    from .content.third_party_results import as_content
     from .protocol.definitions import (
         AudioBlock,
         ContentBlock,
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
         TextBlock,
         ToolDefinition,
     )
-    from .schema.explicit import json_type
-    from .schema.formats import Email, Uri
+    from .schema.custom_schemas import json_type
+    from .schema.patterns_and_formats import Email, Uri
 else:
     from ._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            ".content.third_party": "as_content",
+            ".content.third_party_results": "as_content",
             ".protocol.definitions": (
                 "AudioBlock ContentBlock EmbeddedResourceBlock ImageBlock Implementation PromptArgument "
                 "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "
                 "ResourceTemplateDefinition ServerCapabilities TextBlock ToolDefinition"
             ),
-            ".schema.explicit": "json_type",
-            ".schema.formats": "Email Uri",
+            ".schema.custom_schemas": "json_type",
+            ".schema.patterns_and_formats": "Email Uri",
         },
     )
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from .._utils.options import check_seconds
+from .._utils.option_checks import check_seconds
 from ..identity.audit import fetching
 from ..identity.principal import Principal
 from .accepted import accepted, warn_of

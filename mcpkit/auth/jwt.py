@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from .._utils.options import check_seconds
+from .._utils.option_checks import check_seconds
 from ..identity.principal import Principal
 from .accepted import accepted, warn_of
 from .audiences import AudienceCheck, audiences_of

@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from .._utils.options import nearest
+from .._utils.option_checks import nearest
 from .._utils.package import __version__
 from .commands import COMMANDS, overview
 from .failures import failure

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Unpack
 
 from .._utils.exceptions import ProtocolError, TransportError
-from .._utils.options import unknown_option
+from .._utils.option_checks import unknown_option
 from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
-from .._utils.options import nearest
+from .._utils.option_checks import nearest
 from ..protocol.types import Json
 from .asking.questions import Roots
 from .changes.changes import Subscription, SubscriptionFilter
@@ -484,7 +484,7 @@ def _firsts(listed: Mapping[str, Sequence[Any]], member: str) -> tuple[dict[str,
 
 
 def _matches(template: str, uri: str) -> bool:
-    from ..content.uri_template import UriTemplate
+    from ..content.uri_templates import UriTemplate
 
     try:
         return UriTemplate(template, unsafe=True).match(uri) is not None

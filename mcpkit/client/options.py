@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._utils.options import check_count, check_seconds
+from .._utils.option_checks import check_count, check_seconds
 from ..options import Options
 from .asking.rounds import ROUNDS
 

@@ -23,8 +23,8 @@ from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
 from typing_extensions import Self, TypedDict
 
 from .._utils.exceptions import RegistrationError
-from .._utils.options import unknown_option
-from ..content.convert import check_sendable
+from .._utils.option_checks import unknown_option
+from ..content.json_encoding import check_sendable
 from ..identity.principal import Principal, check_visible, is_matched
 from ..identity.scopes import scope_names
 from ..options import Options, check_bool
@@ -361,7 +361,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     try:
         validator.validate_python(members)
     except ValidationError:
-        from ..schema.errors import problems
+        from ..schema.validation_errors import problems
 
         wrong = "; ".join(map(str, problems(schema, members)))
         raise RegistrationError(f"{what}: {wrong}") from None
@@ -371,7 +371,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
 
 @cache
 def _schema_of(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
-    from ..schema.types import describe
+    from ..schema.plain_types import describe
 
     described = describe(shape)
     return described.schema, SchemaValidator(described.core)

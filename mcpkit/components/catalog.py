@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import RegistrationError, UnresolvedHint
-from ..content.uris import normalized_template, spellings, template_spellings
+from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
 from ..identity.principal import Change, ListName, Principal
 from .base import Component

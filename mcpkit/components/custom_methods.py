@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from .._utils.exceptions import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..content.blocks import ExtensionResult, described
-from ..content.convert import json_value
+from ..content.json_encoding import json_value
 from ..protocol.eras import CacheHint
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS

@@ -10,7 +10,8 @@ from typing_extensions import Unpack
 
 from .._utils.exceptions import OutputError, RegistrationError
 from ..content.blocks import BLOCKS, Message, check_block, quoted
-from ..content.convert import json_value, to_content
+from ..content.json_encoding import json_value
+from ..content.results_to_blocks import to_content
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
@@ -123,7 +124,7 @@ def to_messages(value: Any) -> list[Json]:
         HandlerError: Code of the prompt raised an exception while the value was read.
     """
     if isinstance(value, Iterator):
-        from ..content.convert import unrolled
+        from ..content.json_encoding import unrolled
 
         value = unrolled(value)
     if not isinstance(value, (list, tuple)):

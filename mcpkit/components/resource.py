@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from typing_extensions import Self, Unpack, is_typeddict
 
 from .._utils.exceptions import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
-from ..content.convert import to_contents
+from ..content.results_to_blocks import to_contents
 from ..identity.principal import Principal
 from ..protocol.eras import CacheHint
 from ..protocol.types import Annotations, Json
@@ -250,7 +250,7 @@ class ResourceTemplate(AnyResource, Completable):
         watch: WatchFunction | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
-        from ..content.uri_template import UriTemplate  # which servers without templates do not need
+        from ..content.uri_templates import UriTemplate  # which servers without templates do not need
 
         check_text(f"resource template {uri_template!r}: URI", uri_template)
         self.template = UriTemplate(uri_template, unsafe=allow_unsafe)
@@ -364,7 +364,7 @@ def _check_uri(uri: str) -> None:
 def _mime_type_of(returns: Any) -> str | None:
     """Return the media type of all that a function with this return type returns; None where there may be several."""
     from ..content import media_types
-    from ..content.third_party import renderer
+    from ..content.third_party_results import renderer
 
     while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and (
         inner := get_args(returns)

@@ -12,9 +12,10 @@ from pydantic_core import to_json
 from typing_extensions import Self, Unpack
 
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
-from .._utils.options import check_count, check_seconds
+from .._utils.option_checks import check_count, check_seconds
 from ..content.blocks import ExtensionResult, ToolResult, WholeResult, unreadable
-from ..content.convert import holds_content, is_json, json_of, json_value, text_of, to_content
+from ..content.json_encoding import is_json, json_of, json_value, text_of
+from ..content.results_to_blocks import holds_content, to_content
 from ..options import Options, check_bool, check_group
 from ..protocol.jsonrpc import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
@@ -307,9 +308,9 @@ class Tool(FunctionComponent, AnyTool):
         if self._input_schema is None:
             self._arguments = Arguments.of(self.signature, drops_unknown=self._drops_unknown)
             return
-        from ..schema import explicit
+        from ..schema import custom_schemas
 
-        arguments = explicit.arguments(self._input_schema, drops_unknown=self._drops_unknown)
+        arguments = custom_schemas.arguments(self._input_schema, drops_unknown=self._drops_unknown)
         if (count := len(self.signature.parameters)) != 1:
             raise RegistrationError(
                 f"tool {self.key!r} has an input_schema, so its function receives the arguments as one dict. "
@@ -400,7 +401,7 @@ class Tool(FunctionComponent, AnyTool):
         else:
             data = value
             if not is_json(value):
-                from ..content.convert import unrolled
+                from ..content.json_encoding import unrolled
 
                 value = unrolled(value)
                 if not self.is_structured or holds_content(value):

@@ -13,7 +13,7 @@ from .._utils.exceptions import OutputError, RegistrationError
 from ..components.base import ComponentOptions, json_object
 from ..components.tool import AnyTool, check_tool
 from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
-from ..content.convert import json_of, json_value
+from ..content.json_encoding import json_of, json_value
 from ..context import Context
 from ..identity.principal import LISTS, RESOURCES, Audience, Change, Principal
 from ..protocol import jsonrpc
@@ -85,10 +85,10 @@ class BaseTool(AnyTool):
         self._mirrored = mirrored(f"tool {name!r}: input_schema", self.input_schema)
         self._arguments: Arguments | None = None
         if validate_input:
-            from ..schema import explicit
+            from ..schema import custom_schemas
 
             try:
-                self._arguments = explicit.arguments(self.input_schema)
+                self._arguments = custom_schemas.arguments(self.input_schema)
             except RegistrationError as error:
                 raise RegistrationError(f"tool {name!r}: {error}") from error
 

@@ -677,7 +677,7 @@ class Extension(Registry):
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
         from ..content.blocks import ExtensionResult, blocking_allowed
-        from ..content.convert import json_value
+        from ..content.json_encoding import json_value
 
         with blocking_allowed():  # the author's function has it now
             data: Any = {} if members is None else json_value(members, "members")

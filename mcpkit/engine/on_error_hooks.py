@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .._utils.exceptions import HandlerError
-from .._utils.options import check_hook
+from .._utils.option_checks import check_hook
 from ..execution.worker_threads import is_fatal
 from ..requests.call import Call
 from ..requests.failures import is_masked, ref_of, single

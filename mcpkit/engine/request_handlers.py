@@ -11,7 +11,7 @@ from typing_extensions import TypeIs
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..components.base import Component, Listed, optional
-from ..content.uris import normalized
+from ..content.uri_normalization import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.worker_threads import is_fatal

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from .._utils.exceptions import INVALID_PARAMS, BusyError, MalformedError, ProtocolError
 from ..components.base import is_template
-from ..content.uris import normalized_template, spellings, template_spellings
+from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..identity.principal import LISTS, RESOURCES, Change, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol.eras import SUBSCRIPTION_ID

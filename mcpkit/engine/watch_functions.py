@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._utils.exceptions import ArgumentsError
 from ..components.base import is_template
-from ..content.uris import normalized
+from ..content.uri_normalization import normalized
 from ..identity.principal import Change, Principal
 from ..providers.base import ProviderWatch
 from .included_providers_and_extensions import CompositeCatalog

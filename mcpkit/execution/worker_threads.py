@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from .._utils.concurrency import Running, running_loop
 from .._utils.exceptions import BusyError, CallEndedError
-from .._utils.options import check_count
+from .._utils.option_checks import check_count
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from .._utils.options import check_hook
+from .._utils.option_checks import check_hook
 from .principal import Principal
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ class Scopes:
             self._implied[name] = frozenset(found)
 
     def _unknown(self, name: str) -> str:
-        from .._utils.options import nearest
+        from .._utils.option_checks import nearest
 
         guess = nearest(name, self.table)
         hint = f"did you mean {guess!r}?" if guess is not None else f"defined are {', '.join(self.table)}"

@@ -178,7 +178,7 @@ class ResourceDir:
         self._max_entries = max_entries
         self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
         self.name = os.path.basename(self._root) or self._root
-        from ..content.uri_template import UriTemplate
+        from ..content.uri_templates import UriTemplate
 
         self.template = UriTemplate(self._prefix + _PATH)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..components.base import Listed
 from ..components.tool import AnyTool
 from ..content.blocks import described
-from ..content.uris import normalized_template, spellings, template_spellings
+from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..context import Context
 from ..execution.lifespan import Lifespans
 from ..requests.call import NO_STATE, Call, run_limited

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 
 from .._utils.concurrency import Running
 from .._utils.exceptions import CallEndedError
-from ..content.convert import LONG, json_error, may_have_huge_number
+from ..content.json_encoding import LONG, json_error, may_have_huge_number
 from ..execution.worker_threads import StopCallback, call_stop_callbacks
 from ..protocol.eras import CacheHint, Client, Envelope, Handshake, Identity
 from ..protocol.jsonrpc import Outcome, RequestId, encode

@@ -22,7 +22,7 @@ from .._utils.exceptions import (
     OutputError,
 )
 from ..content.blocks import LeaveLoop
-from ..content.convert import check_sendable
+from ..content.json_encoding import check_sendable
 from ..execution.coroutines import finish_awaitable
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
@@ -106,7 +106,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
     @overload
     def __init__(self: ElicitRequest[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
     def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
-        from ..schema.forms import Form
+        from ..schema.elicitation_forms import Form
 
         super().__init__(key, "elicitation.form")
         self.message = _text("message", message)
@@ -114,7 +114,7 @@ class ElicitRequest(Question[ElicitationResult[T]]):
 
     def params(self, revision: str) -> Json:
         """Return the message and the schema."""
-        from ..schema.forms import UnsupportedFormError
+        from ..schema.elicitation_forms import UnsupportedFormError
 
         try:
             schema = self._form.schema(revision)
@@ -349,7 +349,7 @@ class SamplingRequest(Question[SamplingResult]):
 def _messages(messages: object) -> list[Json]:
     """Return the JSON of messages."""
     from ..content.blocks import Message
-    from ..content.convert import to_content
+    from ..content.results_to_blocks import to_content
 
     if isinstance(messages, str):
         return [{"role": "user", "content": {"type": "text", "text": messages}}]

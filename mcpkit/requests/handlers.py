@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from .._utils.concurrency import running_loop
 from .._utils.exceptions import CallEndedError, RegistrationError
 from ..content.blocks import LeaveLoop
-from ..content.third_party import is_iterator, take_items
+from ..content.third_party_results import is_iterator, take_items
 from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..schema.signature import innermost
 from .call import Call

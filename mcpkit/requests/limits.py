@@ -12,7 +12,7 @@ from typing import Any
 
 from .._utils.concurrency import Running
 from .._utils.exceptions import BusyError, CallTimeoutError, RegistrationError
-from .._utils.options import Described
+from .._utils.option_checks import Described
 from ..execution.coroutines import see_through
 from ..execution.worker_threads import log_late, loop_safe_error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .._utils.exceptions import UnresolvedHint
 from ..protocol.types import MirroredParameter
 from .arguments import Arguments
-from .output import Output
 from .signature import Parameter, Signature
+from .structured_output import Output
 
 __all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

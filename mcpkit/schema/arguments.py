@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json
 
-from .._utils.core_schema import validator
+from .._utils.core_schema_traversal import validator
 from .._utils.exceptions import ArgumentsError, Problem, ProtocolError, RegistrationError, UnresolvedHint
-from ..content.convert import check_sendable
+from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import decode, is_array, is_object, without
 from ..protocol.types import KEYWORD, Json, MirroredParameter
-from .formats import identity
-from .json_schema import Described, any_of, default_value, published, subschemas
+from .json_schema import Described, any_of, default_value, identity, published, subschemas
+from .plain_types import describe
 from .signature import Parameter, Signature, empty
-from .types import describe
 
 if TYPE_CHECKING:
     from ..content.blocks import Steps
-    from .errors import Fault, Reader
+    from .validation_errors import Fault, Reader
 
     _Changes = dict[Steps, Any]  # new values by their places
     _Faults = Callable[[Json], list[Fault]]  # finds the faults of arguments
@@ -153,7 +152,7 @@ class Arguments:
         return validated
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> dict[str, Any]:
-        from .errors import Reader, problems_of
+        from .validation_errors import Reader, problems_of
 
         failed = _failed(error)
         reader = Reader(self.schema)
@@ -188,7 +187,7 @@ class Arguments:
         Raises:
             ArgumentsError: They do not match the schema.
         """
-        from .errors import Reader
+        from .validation_errors import Reader
 
         properties: Json = self.schema.get("properties", {})
         additional = self.schema.get("additionalProperties")
@@ -287,7 +286,7 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
         schema: Schema of the value, which marks secrets.
     """
     from ..content.blocks import path, shown
-    from .errors import holds_secret, kind_of
+    from .validation_errors import holds_secret, kind_of
 
     if error.error_count() > _MAX_ERRORS:
         return [Problem("", f"{error.error_count()} values are invalid")]

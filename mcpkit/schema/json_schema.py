@@ -6,24 +6,26 @@ Every function that reads or rewrites a whole schema uses `subschemas` or `repla
 
 from __future__ import annotations
 
+import enum
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 from urllib.parse import unquote
 
 from pydantic_core import CoreSchema, from_json, to_json
 
-from .._utils.exceptions import RegistrationError
-from ..content.blocks import base64, blocking_allowed
-from ..content.convert import LONG, json_error, may_have_huge_number
-from ..content.third_party import encode_unknown
-from ..protocol.jsonrpc import is_array, is_object, without
+from .._utils.exceptions import OutputError, RegistrationError
+from ..content.blocks import base64, blocking_allowed, described
+from ..content.json_encoding import LONG, json_error, json_value, may_have_huge_number
+from ..content.third_party_results import encode_unknown
+from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
 from ..protocol.types import Json
-from .formats import identity, published_pattern
+from .patterns_and_formats import published_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,51 @@ class JsonType(NamedTuple):
 
 json_types: Final[dict[Any, JsonType]] = {}
 """Registered JSON forms by class."""
+
+
+# --- Equality of instances
+
+LARGEST_HASH = sys.hash_info.modulus
+
+_ALIKE = frozenset({str, float, type(None)})
+"""Types that are equal in Python if they are equal in JSON, and safe against chosen hash collisions."""
+
+
+def identity(value: Any) -> Any:
+    """Return a hashable object that is equal for two JSON values that are equal in JSON Schema.
+
+    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are equal, `true` and 1 are not. Clients cannot construct many
+    values with the same hash: large numbers and tuples are converted to strings, and hashes of strings are randomized.
+    """
+    if type(value) is str or value is None:
+        return value
+    if is_object(value) or is_array(value):
+        return object, _identity_text(value)
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return hex(value).encode() if isinstance(value, int) and abs(value) > LARGEST_HASH else value
+
+
+def _identity_text(value: Any) -> str:
+    # Inner texts are not quoted again at each level, which would need gigabytes after a few levels.
+    if is_object(value):
+        return f"{{{','.join(sorted(f'{key!r}:{_identity_text(item)}' for key, item in value.items()))}}}"
+    if is_array(value):
+        return f"[{','.join(map(_identity_text, value))}]"
+    return repr(identity(value))
+
+
+def is_unique(items: Sequence[Any]) -> bool:
+    """Return whether JSON values are all different."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        is_within = min(items) > -LARGEST_HASH and max(items) < LARGEST_HASH
+        return len(set(items if is_within else map(hex, items))) == len(items)
+    if kinds <= _ALIKE:
+        return len(set(items)) == len(items)
+    return len({identity(item) for item in items}) == len(items)
 
 
 # --- Parts of a schema
@@ -356,6 +403,46 @@ def enumeration(values: list[Any], cls: type | None = None) -> Json | None:
     if text and text != "An enumeration.":  # written by the enum module before Python 3.13
         schema["description"] = inspect.cleandoc(text)
     return schema
+
+
+def choice_value(choice: Any) -> Any:
+    """Return the JSON value of a member of an Enum; any other value unchanged.
+
+    Raises:
+        RegistrationError: It has none.
+    """
+    if not isinstance(choice, enum.Enum):
+        return choice
+    value = choice.value
+    if type(value) in SCALARS:
+        return value
+    try:
+        with blocking_allowed():
+            return json_value(value)
+    except OutputError:
+        raise RegistrationError(
+            f"the value of {choice} is {described(value)}, which cannot be converted to JSON; use a string or a number"
+        ) from None
+
+
+_MAX_FLAGS = 6
+
+
+def members(cls: type[enum.Enum]) -> list[tuple[Any, enum.Enum]]:
+    """Return the members of an Enum by their values, and the combinations of a Flag with few members.
+
+    Raises:
+        RegistrationError: The value of a member has no form in JSON.
+    """
+    named: list[tuple[Any, enum.Enum]] = [(choice_value(member), member) for member in cls]
+    if not issubclass(cls, enum.Flag) or len(named) > _MAX_FLAGS:
+        return named
+    combined = dict(named)
+    for _, member in named:
+        for each in [cls(0), *combined.values()]:
+            both: Any = cast("Any", each) | member
+            combined.setdefault(both.value, both)
+    return [(0, cls(0)), *sorted(combined.items())]
 
 
 _MAX_ITEMS_BYTES = 1_000

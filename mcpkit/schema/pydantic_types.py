@@ -1,7 +1,7 @@
-"""Types to JSON Schema and validator by pydantic: models, dataclasses, TypedDicts and all that types.py leaves to it.
+"""Types to JSON Schema and validator by pydantic: models, dataclasses, TypedDicts, and others that are not plain.
 
-pydantic describes a type twice: as core schema, which core_schema.py makes follow JSON Schema, and as JSON Schema,
-which is made shorter and plainer here.
+pydantic describes a type twice: as core schema, which pydantic_validators.py makes follow JSON Schema, and as JSON
+Schema, which is made shorter and plainer here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import PydanticSerializationError, SchemaError
 from pydantic_core import core_schema as cs
 
-from .._utils.core_schema import copied, is_named_tuple, nodes
+from .._utils.core_schema_traversal import copied, is_named_tuple, nodes
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
-from ..content.convert import json_value
-from ..content.serializers import serializing
-from ..content.third_party import is_struct
+from ..content.json_encoding import serializing
+from ..content.third_party_results import is_struct
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
-from . import formats, json_schema, third_party
-from .core_schema import TEMPORAL, decimal_pattern, encoding, key_schema, scheme_pattern, validating
+from . import json_schema, patterns_and_formats, third_party_types
 from .json_schema import Described, Mode
+from .pydantic_validators import TEMPORAL, decimal_pattern, encoding, key_schema, scheme_pattern, validating
 from .signature import check_copied, hints_of, last_text
 
 # Subscribed with what is only known at run time, which no type checker follows.
@@ -60,7 +59,7 @@ class _Key:
 
 
 def describe(annotation: Any, mode: Mode) -> Described:
-    """Return JSON Schema and validator of a type; see `types.describe`."""
+    """Return JSON Schema and validator of a type; see `plain_types.describe`."""
     return _cached(_Key(annotation), mode)
 
 
@@ -88,7 +87,7 @@ def _cached(key: _Key, mode: Mode) -> Described:
             problem = lines[-1]  # without those about the validators around it
             for at, line in enumerate(lines[:-1]):
                 if line.endswith("regex parse error:"):
-                    formats.linear_pattern(lines[at + 1])
+                    patterns_and_formats.linear_pattern(lines[at + 1])
         elif isinstance(error, PydanticUserError):
             problem = error.message
             if error.code in ("class-not-fully-defined", "undefined-annotation"):
@@ -108,8 +107,8 @@ def _cached(key: _Key, mode: Mode) -> Described:
 
 
 def _describe(annotation: Any, mode: Mode) -> Described:
-    third_party.prepare(annotation)
-    core = third_party.restored(_core(third_party.supported(annotation)))
+    third_party_types.prepare(annotation)
+    core = third_party_types.restored(_core(third_party_types.supported(annotation)))
     for node in nodes(core, ("default", "metadata", "serialization")):
         if mode == "validation" and node["type"] == "default" and "default" in node:
             check_copied(named(annotation), node["default"])
@@ -122,9 +121,7 @@ def _describe(annotation: Any, mode: Mode) -> Described:
         raise RegistrationError(json_schema.UNRESOLVED.format(error.args[0])) from None
     schema = json_schema.inlined(generated)
     definitions = schema.pop("$defs", {})
-    return Described(
-        schema, validating(core, _described_node), serializing(core, json_value), definitions=definitions
-    )
+    return Described(schema, validating(core, _described_node), serializing(core), definitions=definitions)
 
 
 _PYTHON_ONLY = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
@@ -162,7 +159,7 @@ def _core(annotation: Any) -> Any:
 def _described_node(node: Any) -> Described | None:
     """Return schema and validator of a node for a class that pydantic does not know; None for other nodes."""
     mode = json_schema.mode.get()
-    found = third_party.described_node(node, lambda annotation: describe(annotation, mode))
+    found = third_party_types.described_node(node, lambda annotation: describe(annotation, mode))
     if found is not None or node.get("type") != "is-instance" or not is_struct(node["cls"]):
         return found
     # A class of attrs or msgspec in a model of pydantic that was defined before the class was known here.
@@ -258,7 +255,7 @@ class _Generator(GenerateJsonSchema):
         if (found := _described_node(schema)) is not None:
             return dict(found.schema)
         result = super().generate_inner(schema)
-        if (text := schema.get("metadata", {}).get(third_party.TEXT)) is not None:
+        if (text := schema.get("metadata", {}).get(third_party_types.TEXT)) is not None:
             result = {**result, "description": text}
         if schema["type"] == "enum":
             # Its title is added after enum_schema.
@@ -335,11 +332,11 @@ class _Generator(GenerateJsonSchema):
     # Values
 
     def enum_schema(self, schema: cs.EnumSchema) -> JsonSchemaValue:
-        values = [value for value, _ in formats.members(schema["cls"])]
+        values = [value for value, _ in json_schema.members(schema["cls"])]
         return self._choice(schema, values, schema["cls"])
 
     def literal_schema(self, schema: cs.LiteralSchema) -> JsonSchemaValue:
-        return self._choice(schema, [formats.choice_value(value) for value in schema["expected"]])
+        return self._choice(schema, [json_schema.choice_value(value) for value in schema["expected"]])
 
     def _choice(self, schema: Any, values: list[Any], cls: type | None = None) -> JsonSchemaValue:
         result = json_schema.enumeration(values, cls)
@@ -352,7 +349,7 @@ class _Generator(GenerateJsonSchema):
     def str_schema(self, schema: cs.StringSchema) -> JsonSchemaValue:
         result = super().str_schema(schema)
         if "pattern" in schema:
-            result["pattern"] = formats.pattern_source(schema["pattern"])
+            result["pattern"] = patterns_and_formats.pattern_source(schema["pattern"])
         return result
 
     def bytes_schema(self, schema: cs.BytesSchema) -> JsonSchemaValue:
@@ -366,7 +363,7 @@ class _Generator(GenerateJsonSchema):
 
     def function_after_schema(self, schema: cs.AfterValidatorFunctionSchema) -> JsonSchemaValue:
         if encoding(schema) == "base64url":
-            return {"type": "string", "pattern": formats.BASE64URL_PATTERN}
+            return {"type": "string", "pattern": patterns_and_formats.BASE64URL_PATTERN}
         return super().function_after_schema(schema)
 
     def decimal_schema(self, schema: cs.DecimalSchema) -> JsonSchemaValue:
@@ -381,7 +378,7 @@ class _Generator(GenerateJsonSchema):
         return result
 
     def _temporal_schema(self, schema: Any) -> JsonSchemaValue:
-        return formats.format_schema(TEMPORAL[schema["type"]], schema.get("tz_constraint"))
+        return patterns_and_formats.format_schema(TEMPORAL[schema["type"]], schema.get("tz_constraint"))
 
     datetime_schema = date_schema = time_schema = timedelta_schema = _temporal_schema
 

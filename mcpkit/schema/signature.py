@@ -14,7 +14,7 @@ import typing_extensions
 from typing_extensions import NotRequired, Required
 
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
-from ..content.convert import check_sendable
+from ..content.json_encoding import check_sendable
 
 if TYPE_CHECKING:
     from .docstrings import Documentation

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .._utils.options import check_seconds
+from .._utils.option_checks import check_seconds
 
 if TYPE_CHECKING:
     from .job_queue import QueueStats

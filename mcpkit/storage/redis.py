@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
-from .._utils.options import nearest
+from .._utils.option_checks import nearest
 from .._utils.package import install_command
 from .base import StoredValue, bucket_slack, check_put
 from .redis_connection import RedisClient, Reply, decoded, encoded, make_idempotent_script, make_script

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
-from .._utils.options import runs
+from .._utils.option_checks import runs
 from ..identity.principal import ANYONE, Principal
 from ..options import HttpOptions
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from .._utils.options import check_count, check_seconds
+from .._utils.option_checks import check_count, check_seconds
 from ..engine.engine import Engine, Served
 from ..tasks.task_methods import TaskService
 from .watchdog import Watchdog

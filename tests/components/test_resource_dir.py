@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit._utils.exceptions import RegistrationError, ResourceNotFoundError
 from mcpkit.content.blocks import File
-from mcpkit.content.convert import to_contents
+from mcpkit.content.results_to_blocks import to_contents
 from mcpkit.providers.directory import Entry, ResourceDir, resource_dir
 from tests.helpers.tables import each_row
 

@@ -21,7 +21,8 @@ from pydantic_core import from_json, to_json
 
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from mcpkit._utils.exceptions import OutputError
-from mcpkit.content.convert import is_json, json_value, to_content, to_contents
+from mcpkit.content.json_encoding import is_json, json_value
+from mcpkit.content.results_to_blocks import to_content, to_contents
 from tests.helpers.tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

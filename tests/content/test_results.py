@@ -14,7 +14,7 @@ from pydantic import BaseModel, computed_field
 from typing_extensions import TypedDict
 
 from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
-from mcpkit.content.convert import to_content
+from mcpkit.content.results_to_blocks import to_content
 from mcpkit.testing import connect
 from mcpkit.types import as_content
 from tests.helpers.tables import each_row

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._utils.exceptions import RegistrationError
-from mcpkit.content.uri_template import UriTemplate
+from mcpkit.content.uri_templates import UriTemplate
 from tests.helpers.tables import each_row
 from tests.helpers.uri_expansion import expand
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from mcpkit.content.uri_template import OPERATORS, Expression, Operator, Variable, parse
+from mcpkit.content.uri_templates import OPERATORS, Expression, Operator, Variable, parse
 
 Value = str | Sequence[str] | Mapping[str, str]
 

@@ -18,7 +18,7 @@ import mcpkit
 import mcpkit.requests.running
 from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.dependency_runner import Injection
-from mcpkit.content.uri_template import UriTemplate
+from mcpkit.content.uri_templates import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
 from mcpkit.engine.message_dispatch import Connection
 from mcpkit.engine.middleware_chain import build_chain

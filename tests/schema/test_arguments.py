@@ -21,8 +21,8 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError
-from mcpkit._utils.options import nearest
-from mcpkit.schema import Arguments, Signature, explicit
+from mcpkit._utils.option_checks import nearest
+from mcpkit.schema import Arguments, Signature, custom_schemas
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
@@ -258,7 +258,7 @@ def test_problem_secret_value_is_not_shown(annotation: Any, sent: Any, problem: 
 
 
 def test_problem_secret_of_json_schema_is_not_shown() -> None:
-    arguments = explicit.arguments({"type": "object", "properties": {"pin": {"$ref": "#/$defs/pin"},
+    arguments = custom_schemas.arguments({"type": "object", "properties": {"pin": {"$ref": "#/$defs/pin"},
         "keys": {"type": "array", "writeOnly": True, "contains": {"const": 1}}, "size": {"type": "integer"}},
         "$defs": {"pin": {"type": "string", "format": "password", "minLength": 12}}})  # fmt: skip
     assert lines(arguments, {"pin": "hunter2", "keys": ["hunter2"], "size": "small"}) == [

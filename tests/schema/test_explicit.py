@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from mcpkit import Image, ResultOptions, Server
 from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
-from mcpkit.schema import Arguments, explicit
-from mcpkit.schema.explicit import CheckedSchema
+from mcpkit.schema import Arguments, custom_schemas
+from mcpkit.schema.custom_schemas import CheckedSchema
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
@@ -52,7 +52,7 @@ def lines(arguments: Arguments, value: dict[str, Any]) -> list[str]:
     ],
 )  # fmt: skip
 def test_explicit_schema_wrong_arguments_are_reported(value: dict[str, Any], expected: list[str]) -> None:
-    assert lines(explicit.arguments(SCHEMA), value) == expected
+    assert lines(custom_schemas.arguments(SCHEMA), value) == expected
 
 
 @each_row(
@@ -70,13 +70,13 @@ def test_explicit_schema_wrong_arguments_are_reported(value: dict[str, Any], exp
 )  # fmt: skip
 def test_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
-        explicit.arguments(schema)
+        custom_schemas.arguments(schema)
 
 
 def test_explicit_schema_without_jsonschema_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(RegistrationError, match=r"pip install .*\[jsonschema\]"):
-        explicit.arguments(SCHEMA)
+        custom_schemas.arguments(SCHEMA)
 
 
 PAIR = {"type": "array", "prefixItems": [{"type": "integer"}], "items": False}
@@ -104,18 +104,18 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 def test_explicit_schema_every_fault_is_reported_at_its_place(
     schema: dict[str, Any], value: dict[str, Any], expected: list[str]
 ) -> None:
-    found = lines(explicit.arguments({"type": "object", **schema}), value)
+    found = lines(custom_schemas.arguments({"type": "object", **schema}), value)
     assert len(found) == len(expected)
     assert all(line.startswith(start) for line, start in zip(sorted(found), expected, strict=True)), found
 
 
 def test_explicit_schema_pattern_and_tuple_values_are_repaired() -> None:
     by_pattern = {"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False}
-    assert explicit.arguments({"type": "object", **by_pattern}).validate({"x-1": "5"}) == {"x-1": 5}
+    assert custom_schemas.arguments({"type": "object", **by_pattern}).validate({"x-1": "5"}) == {"x-1": 5}
     value = {"kind": "b", "count": 5.0, "when": "2026-01-31T09:30:00Z", "list": [1, "x"]}
-    assert explicit.arguments(SCHEMA).validate(value) is value  # without a repair
+    assert custom_schemas.arguments(SCHEMA).validate(value) is value  # without a repair
     by_place = {"$schema": DRAFT_7, "type": "object", "properties": {"a": OLD_PAIR}}
-    assert explicit.arguments(by_place).validate({"a": ["1", 2]}) == {"a": [1, "2"]}
+    assert custom_schemas.arguments(by_place).validate({"a": ["1", 2]}) == {"a": [1, "2"]}
 
 
 MANY = [{"name": f"n{index}", "at": [index]} for index in range(100)]

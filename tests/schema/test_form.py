@@ -16,8 +16,8 @@ from pydantic import AnyUrl, BaseModel, Field, RootModel, SecretStr, field_valid
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
-from mcpkit.schema.formats import Email, Format
-from mcpkit.schema.forms import FORMS, Form
+from mcpkit.schema.elicitation_forms import FORMS, Form
+from mcpkit.schema.patterns_and_formats import Email, Format
 from tests.helpers.tables import each_row
 
 OLDEST, NEWEST = min(FORMS), max(FORMS)

@@ -16,7 +16,7 @@ from mcpkit.cli.checking.rules.catalogue import findings
 from mcpkit.client.contract.surface import Surface
 from mcpkit.client.contract.verdict import Effect, of_input
 from mcpkit.client.tools.schemas import ServerSchema
-from mcpkit.schema import explicit
+from mcpkit.schema import custom_schemas
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def check_schema(schema: dict[str, Any], value: Any, wrong: list[Any]) -> None:
     problems = ServerSchema(schema).problems
     assert problems(value) == []
     assert all(map(problems, wrong))
-    assert explicit.arguments(schema).validate(value) == value
+    assert custom_schemas.arguments(schema).validate(value) == value
     assert of_input(schema, schema).effect is Effect.COMPATIBLE
     tool = {"name": "echo", "inputSchema": schema, "outputSchema": schema}
     found = findings(Looked([Surface(tools=[tool])], strict_hosts=["openai-strict"]))

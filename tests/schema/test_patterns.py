@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel, Field, StringConstraints
 
 from mcpkit._utils.exceptions import ArgumentsError, RegistrationError
-from mcpkit.schema import Output, explicit
-from mcpkit.schema.formats import matches, published_pattern
+from mcpkit.schema import Output, custom_schemas
+from mcpkit.schema.patterns_and_formats import matches, published_pattern
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
 
@@ -37,8 +37,8 @@ def test_pattern_with_lookaround_in_explicit_schema_is_bounded() -> None:
         {"type": "object", "properties": {"a": {"type": "string", "pattern": EXPONENTIAL}}},
         {"type": "object", "patternProperties": {EXPONENTIAL: {}}, "additionalProperties": False},
     ):
-        assert explicit.arguments(schema).schema == schema
-        checked = explicit.CheckedSchema(schema, "input_schema")
+        assert custom_schemas.arguments(schema).schema == schema
+        checked = custom_schemas.CheckedSchema(schema, "input_schema")
         assert checked.fits({"a" * 40: 1} if "patternProperties" in schema else {"a": "a" * 40})
         assert not checked.fits(
             {"a" * 60 + "b": 1} if "patternProperties" in schema else {"a": "a" * 60 + "b"}
@@ -123,7 +123,7 @@ EXPLICIT = {
 
 
 def test_pattern_of_explicit_schema_is_never_stricter() -> None:
-    arguments = explicit.arguments(EXPLICIT)
+    arguments = custom_schemas.arguments(EXPLICIT)
     assert arguments.schema == {"type": "object",
         "properties": {"pattern": {"type": "string", "pattern": "^a$", "default": r"\A"}, "enum": {},
         "either": {"anyOf": [{}, {"type": "string", "maxLength": 2}]}},
@@ -147,7 +147,7 @@ def test_pattern_mismatch_is_explained_in_linear_time() -> None:
     properties = {"value": {"type": "string", "pattern": pattern}}
     for arguments in (
         arguments_of(Annotated[str, Field(pattern=pattern)]),
-        explicit.arguments({"type": "object", "properties": properties}),
+        custom_schemas.arguments({"type": "object", "properties": properties}),
     ):
         with pytest.raises(ArgumentsError, match="expected a string that matches"):
             arguments.validate({"value": "a" * 60 + "!"})

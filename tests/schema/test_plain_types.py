@@ -24,7 +24,7 @@ from typing_extensions import NotRequired
 
 from mcpkit.protocol.types import ParamHeader
 from mcpkit.schema import pydantic_types
-from mcpkit.schema.types import NotPlainError, describe_plain
+from mcpkit.schema.plain_types import NotPlainError, describe_plain
 from mcpkit.types import Email, Uri
 
 

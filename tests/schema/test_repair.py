@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit._utils.exceptions import ArgumentsError
-from mcpkit.schema import Arguments, explicit
-from mcpkit.schema.forms import Form
+from mcpkit.schema import Arguments, custom_schemas
+from mcpkit.schema.elicitation_forms import Form
 from mcpkit.schema.signature import parameter
 from tests.helpers.schema_cases import Color, Place, Point, arguments_of
 from tests.helpers.tables import each_row
@@ -76,7 +76,7 @@ def test_repair_applies_to_explicit_json_schema() -> None:
     schema = {"type": "object", "properties": {"ids": {"type": "array", "items": {"type": "integer"}},
         "shape": {"anyOf": [{"type": "object", "properties": {"side": {"type": "integer"}},
         "required": ["side"]}, {"type": "null"}]}, "note": {"type": "string"}}}  # fmt: skip
-    arguments = explicit.arguments(schema)
+    arguments = custom_schemas.arguments(schema)
     sent = {"ids": "[1, 2]", "shape": {"side": "3"}, "note": "4"}
     assert arguments.validate(sent) == {"ids": [1, 2], "shape": {"side": 3}, "note": "4"}
     with pytest.raises(ArgumentsError, match=r'^ids: expected an array, got "1, 2"$'):

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, Field, HttpUrl, NaiveDatetime, P
 from pydantic_core import ValidationError
 
 from mcpkit._utils.exceptions import ArgumentsError, OutputError, RegistrationError
-from mcpkit.schema import Output, formats
+from mcpkit.schema import Output, patterns_and_formats
 from tests.helpers.schema_cases import (
     ANNOTATIONS,
     Access,
@@ -78,7 +78,7 @@ UTC = dt.timezone.utc
 DATE_TIME = {"type": "string", "format": "date-time"}
 
 
-LOCAL_DATE_TIME = {"type": "string", "pattern": formats.LOCAL_DATE_TIME}
+LOCAL_DATE_TIME = {"type": "string", "pattern": patterns_and_formats.LOCAL_DATE_TIME}
 
 
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
@@ -101,12 +101,12 @@ FORMATS: list[Case] = [
     (Annotated[dt.datetime, Field(gt=dt.datetime(2026, 1, 1))], {"anyOf": [DATE_TIME, LOCAL_DATE_TIME]},
      [("2026-01-31T09:30:00", dt.datetime(2026, 1, 31, 9, 30))], ["2025-01-31T09:30:00"]),
     (dt.time,
-     {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "pattern": formats.LOCAL_TIME}]},
+     {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "pattern": patterns_and_formats.LOCAL_TIME}]},
      [("09:30:00Z", dt.time(9, 30, tzinfo=UTC)), ("09:30:00.000001", dt.time(9, 30, 0, 1))],
      ["09:30", "09:30Z", "25:00:00Z", "24:00:00", "09:60:00", 0, "34200"]),
     (dt.timedelta,
      {"anyOf": [{"type": "string", "format": "duration"},
-     {"type": "string", "pattern": formats.SIGNED_DURATION}]},
+     {"type": "string", "pattern": patterns_and_formats.SIGNED_DURATION}]},
      [("PT1H30M", dt.timedelta(hours=1.5)), ("P1W", dt.timedelta(7)), ("PT0.5S", dt.timedelta(seconds=0.5)),
      ("-P1D", dt.timedelta(-1)), ("-P1DT0.5S", dt.timedelta(-1, -0.5)), ("-P1Y35D", dt.timedelta(-400))],
      ["P", "-P", "PT", "-PT", "P1D-", "--P1D", "1:30:00", "90", 90, "P1H", "PT1.5H", "-P1WT1H"]),
@@ -162,7 +162,7 @@ KEYS: list[tuple[Any, Any, dict[str, Any], list[str]]] = [
     (UUID, {"format": "uuid"}, {UUID_TEXT: UUID(UUID_TEXT)}, ["x"]),
     (dt.date, {"format": "date"}, {"2026-01-31": dt.date(2026, 1, 31)}, ["2026-02-30", "1"]),
     (dt.datetime, {"anyOf": [{"type": "string", "format": "date-time"},
-                             {"type": "string", "pattern": formats.LOCAL_DATE_TIME}]},
+                             {"type": "string", "pattern": patterns_and_formats.LOCAL_DATE_TIME}]},
      {"2026-01-31T00:00:00": dt.datetime(2026, 1, 31)}, ["2026-01-31"]),
     (Color, {"enum": ["red", "blue"]}, {"red": Color.RED}, ["RED"]),
     (Level, {"enum": ["1", "2"]}, {"1": Level.LOW}, ["3", "LOW"]),

@@ -20,8 +20,8 @@ from pydantic_core import from_json
 
 from mcpkit._utils.exceptions import ArgumentsError
 from mcpkit.schema import Arguments
-from mcpkit.schema.errors import MAX_PROBLEMS
-from mcpkit.schema.formats import Email, Uri
+from mcpkit.schema.patterns_and_formats import Email, Uri
+from mcpkit.schema.validation_errors import MAX_PROBLEMS
 from tests.helpers.schema_cases import arguments_of, calls_of
 from tests.helpers.tables import each_row
 

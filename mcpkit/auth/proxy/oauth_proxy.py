@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._utils.exceptions import LoginNeededError, ProviderUnavailableError
-from ..._utils.options import check_seconds
+from ..._utils.option_checks import check_seconds
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
 from ..upstream.upstream import UpstreamProvider

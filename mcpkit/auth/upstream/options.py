@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from ..._utils.options import check_seconds, nearest
+from ..._utils.option_checks import check_seconds, nearest
 from ...identity.scopes import check_text
 from ..claims import MAX_NAME
 from ..client_secret import Authentication, ClientSecret, check_authentication

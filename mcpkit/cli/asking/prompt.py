@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...protocol.jsonrpc import is_object
 from ..output.blocks import show
 from ..output.written import write, write_json

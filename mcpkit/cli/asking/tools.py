@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult

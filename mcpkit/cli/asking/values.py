@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..statuses import CommandError, Status

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ..statuses import CommandError, Status
 from .table import HOSTS, Host, Place, Scope
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ..configurations.places import File, files_of, host_of
 from ..configurations.reading import Document
 from ..configurations.table import Scope

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...client.targets.configuration import Configuration, load, workspace
 from ...client.targets.entry import is_disabled
 from ...client.targets.meant import Target

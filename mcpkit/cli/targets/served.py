@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...client.targets.existing import existing
 from ...content.blocks import described
 from ..statuses import CommandError, Status

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from ..._utils.exceptions import MalformedError
-from ..._utils.options import nearest
-from ...content.convert import json_value
+from ..._utils.option_checks import nearest
+from ...content.json_encoding import json_value
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...requests.client_requests import ElicitationResult

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..._utils.exceptions import METHOD_NOT_FOUND, MalformedError, ProtocolError
-from ..._utils.options import check_function
+from ..._utils.option_checks import check_function
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ...protocol.types import Json
 from ...requests.client_requests import ElicitationResult, Root

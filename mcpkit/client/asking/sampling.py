@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
 from ..._utils.exceptions import MalformedError, ProtocolError
-from ..._utils.options import check_function
+from ..._utils.option_checks import check_function
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...requests.client_requests import SamplingResult

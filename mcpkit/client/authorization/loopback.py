@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from ..._utils.options import check_count, check_function, check_seconds
+from ..._utils.option_checks import check_count, check_function, check_seconds
 from ...execution.coroutines import within
 from .browser import check_page, open_browser
 from .errors import AuthorizationFailedError

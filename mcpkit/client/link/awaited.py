@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..._utils.options import check_function, check_seconds
+from ..._utils.option_checks import check_function, check_seconds
 from ...execution.coroutines import uncancel, within
 from ...protocol.client import ProgressReceived
 from ...protocol.types import Json

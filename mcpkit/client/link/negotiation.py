@@ -13,7 +13,7 @@ from ..._utils.exceptions import (
     StatusError,
     TransportError,
 )
-from ..._utils.options import check_seconds
+from ..._utils.option_checks import check_seconds
 from ...execution.coroutines import within
 from ...protocol.eras import SERVER_INFO
 from ...protocol.jsonrpc import is_array, is_object

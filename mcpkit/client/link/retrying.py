@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ..._utils.exceptions import OutcomeUnknownError, TransportError
-from ..._utils.options import check_count, check_seconds
+from ..._utils.option_checks import check_count, check_seconds
 from ...protocol.types import Json
 
 WITHOUT_EFFECTS: Final = frozenset(

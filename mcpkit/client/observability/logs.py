@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..._utils.options import check_function
+from ..._utils.option_checks import check_function
 from ...protocol.eras import LOG_LEVEL, check_log_level
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..._utils.options import check_function
+from ..._utils.option_checks import check_function
 from ...protocol.types import Json
 from ..link.in_turn import InTurn
 from ..link.link import Link

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..._utils.options import check_function
+from ..._utils.option_checks import check_function
 from ..link.link import Direction, Link
 from ..link.transport import secrets_of
 from .masking import Mask

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 from ...content.blocks import described
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json

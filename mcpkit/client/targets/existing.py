@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..._utils.options import nearest
+from ..._utils.option_checks import nearest
 
 
 def existing(path: Path) -> Path:

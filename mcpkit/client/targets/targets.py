@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from typing_extensions import TypedDict, Unpack
 
 from ..._utils.exceptions import TransportError
-from ..._utils.options import unknown_option
+from ..._utils.option_checks import unknown_option
 from ...content.blocks import described
 from ...protocol.client import OutgoingMessage
 from ...protocol.types import Json

@@ -8,13 +8,13 @@ from typing import Any, Final, get_origin
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..._utils.core_schema import validator
+from ..._utils.core_schema_traversal import validator
 from ..._utils.exceptions import ArgumentsError, ToolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ...schema.arguments import from_validator
-from ...schema.errors import problems
-from ...schema.types import describe
+from ...schema.plain_types import describe
+from ...schema.validation_errors import problems
 from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 

@@ -17,10 +17,10 @@ from pydantic_core import SchemaError
 from ..._utils.exceptions import Problem, RegistrationError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
-from ...schema import core_schema
-from ...schema.errors import KINDS, problems
-from ...schema.formats import FORMATS, linear_pattern
+from ...schema import pydantic_validators
 from ...schema.json_schema import resolved, subschemas
+from ...schema.patterns_and_formats import FORMATS, linear_pattern
+from ...schema.validation_errors import KINDS, problems
 
 _MOST_PARTS: Final = 20_000
 """The most subschemas of a schema, each counted at every reference."""
@@ -86,7 +86,7 @@ class ServerSchema:
 
 def _in_rust(schema: Json) -> Callable[[Any], bool] | None:
     try:
-        return core_schema.validator_of(schema).isinstance_python
+        return pydantic_validators.validator_of(schema).isinstance_python
     except (SchemaError, OverflowError):  # such as a limit of an integer that is none itself
         return None
 

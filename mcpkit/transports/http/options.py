@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ..._utils.exceptions import RegistrationError
-from ..._utils.options import unknown_option
+from ..._utils.option_checks import unknown_option
 from ...engine.engine import CustomRoute
 from ...identity.principal import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path

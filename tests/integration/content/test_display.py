@@ -12,7 +12,7 @@ import polars as pl
 from PIL import Image as Pillow
 
 from mcpkit import Server
-from mcpkit.content.convert import to_content, to_contents
+from mcpkit.content.results_to_blocks import to_content, to_contents
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 

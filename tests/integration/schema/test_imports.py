@@ -34,14 +34,14 @@ except Exception:
 FORMS = """
 import dataclasses, typing
 from typing import Annotated, Literal
-from mcpkit.schema.forms import Form
-from mcpkit.schema.formats import Email
+from mcpkit.schema.elicitation_forms import Form
+from mcpkit.schema.patterns_and_formats import Email
 Data = dataclasses.make_dataclass("Data", [("mail", Annotated[Email, "Yours"]), ("sort", Literal["a"] | None, None)])
 Form.of(Data).read({"mail": "a@b"}), Form.of(list[Literal["a"]]).read({"value": []})
 """
 CONTENT = """
 from mcpkit import Text
-from mcpkit.content.convert import to_content
+from mcpkit.content.results_to_blocks import to_content
 to_content([Text("a"), {"b": 1}, "x"])
 """
 MODULES = {"pydantic", "docstring_parser", "jsonschema", "email", "http", "starlette", "unittest", "pandas", "PIL",

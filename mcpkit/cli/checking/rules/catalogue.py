@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from ...._utils.options import nearest
+from ...._utils.option_checks import nearest
 from ..finding import SEVERITIES, Finding, Looked, Rule
 from . import blocking, budget, contract, contradictions, descriptions, names, resources, schemas, strict
 

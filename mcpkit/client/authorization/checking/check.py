@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...._utils.options import check_seconds
+from ...._utils.option_checks import check_seconds
 from ....auth.fetching import own_client
 from ....auth.urls import MetadataError, canonical, shortened
 from .catalogue import SEVERITIES

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...._utils.concurrency import Listeners
 from ...._utils.exceptions import TransportError
-from ...._utils.options import check_count, check_function, check_seconds
+from ...._utils.option_checks import check_count, check_function, check_seconds
 from ...._utils.package import __version__, install_command
 from ....execution.coroutines import within
 from .authorizer import Authorizer, GivesAuthorizers, authorized, authorizes

@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from ...._utils.exceptions import TooLongError, TransportError
-from ...._utils.options import check_count, check_seconds
+from ...._utils.option_checks import check_count, check_seconds
 from ....protocol.client import OutgoingMessage
 from ....protocol.messages import id_of_answer, is_call, looks_like_message
 from ....transports.framing import MAX_LINE, Framing

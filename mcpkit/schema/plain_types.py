@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
 from ..protocol.types import KEYWORD, Json, ParamHeader
-from . import formats, json_schema
+from . import json_schema, patterns_and_formats, value_validators
 from .json_schema import Described, Mode
 from .signature import classes_of, empty, fields_of, is_bare, last_text
 
@@ -77,17 +77,17 @@ def describe_plain(annotation: Any) -> Described:
 
 def _class(cls: type[Any]) -> Described:
     if issubclass(cls, enum.Enum):
-        return _choice(formats.members(cls), cls)
+        return _choice(json_schema.members(cls), cls)
     # Modules that are slow to import, and imported already when an annotation names their classes.
     if cls is getattr(sys.modules.get("uuid"), "UUID", None):
         return _formatted("uuid", core_schema.uuid_schema())
     if any(cls is getattr(sys.modules.get("pathlib"), name, None) for name in ("Path", "PurePath")):
-        return Described({"type": "string"}, formats.string_to(cls))
+        return Described({"type": "string"}, value_validators.string_to(cls))
     raise NotPlainError
 
 
 def _scalar(kind: str, core: Callable[..., CoreSchema]) -> Callable[..., Described]:
-    keywords = formats.CONSTRAINTS.get(kind, {})
+    keywords = value_validators.CONSTRAINTS.get(kind, {})
 
     def build(**constraints: Any) -> Described:
         if not constraints.keys() <= keywords.keys():
@@ -99,18 +99,18 @@ def _scalar(kind: str, core: Callable[..., CoreSchema]) -> Callable[..., Describ
 
 
 def _formatted(name: str, core: CoreSchema) -> Described:
-    return Described(formats.format_schema(name), formats.temporal(name, core))
+    return Described(patterns_and_formats.format_schema(name), value_validators.temporal(name, core))
 
 
 def _decimal() -> Described:
-    string = formats.string(pattern=formats.DECIMAL_PATTERN)
-    schema = {"type": "string", "pattern": formats.DECIMAL_PATTERN}
+    string = value_validators.string(pattern=patterns_and_formats.DECIMAL_PATTERN)
+    schema = {"type": "string", "pattern": patterns_and_formats.DECIMAL_PATTERN}
     return Described(schema, core_schema.chain_schema([string, core_schema.decimal_schema()]))
 
 
 def _bytes() -> Described:
     schema = {"type": "string", "contentEncoding": "base64"}
-    return Described(schema, formats.base64_bytes(core_schema.bytes_schema()))
+    return Described(schema, value_validators.base64_bytes(core_schema.bytes_schema()))
 
 
 def _choice(choices: list[tuple[Any, Any]], cls: type | None = None) -> Described:
@@ -118,7 +118,7 @@ def _choice(choices: list[tuple[Any, Any]], cls: type | None = None) -> Describe
     if schema is None:
         raise NotPlainError
     is_plain = schema.get("type") == "string" and all(value is result for value, result in choices)
-    return Described(schema, formats.one_of(choices), is_plain=is_plain)
+    return Described(schema, value_validators.one_of(choices), is_plain=is_plain)
 
 
 def _union(arguments: tuple[Any, ...]) -> Described:
@@ -129,8 +129,8 @@ def _union(arguments: tuple[Any, ...]) -> Described:
         return _ANY
     cores = [branch.core for branch in rest]
     core: CoreSchema = cores[0] if len(cores) == 1 else core_schema.union_schema(list(cores))
-    if first := formats.first_choices(cores):
-        core = formats.in_order([*first, core])
+    if first := value_validators.first_choices(cores):
+        core = value_validators.in_order([*first, core])
     if len(rest) < len(branches):
         core = core_schema.nullable_schema(core)
     return Described(schema, core, is_plain=all(branch.is_plain for branch in branches))
@@ -161,7 +161,9 @@ def _mapping(key: Any, value: Any) -> Described:
         raise NotPlainError
     item = describe_plain(value)
     schema = {"type": "object", "additionalProperties": item.schema or True}
-    return Described(schema, formats.mapping(formats.string(), item.core), is_plain=item.is_plain)
+    return Described(
+        schema, value_validators.mapping(value_validators.string(), item.core), is_plain=item.is_plain
+    )
 
 
 def _typed_dict(cls: Any) -> Described:
@@ -192,7 +194,7 @@ def _annotated(annotation: Any) -> Described:
             notes["description"] = text
         elif isinstance(item, ParamHeader):
             notes[KEYWORD] = item.name
-        elif isinstance(item, formats.Format):
+        elif isinstance(item, patterns_and_formats.Format):
             notes["format"] = item.name
         elif type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
@@ -216,7 +218,7 @@ def _annotated(annotation: Any) -> Described:
     described = _TYPES[origin](**constraints) if constraints else describe_plain(origin)
     core = described.core
     if "format" in notes:
-        core = core_schema.chain_schema([core, formats.formatted(notes["format"])])
+        core = core_schema.chain_schema([core, value_validators.formatted(notes["format"])])
     return Described({**described.schema, **notes}, core, is_plain=described.is_plain)
 
 
@@ -237,9 +239,9 @@ _NULL = Described({"type": "null"}, core_schema.none_schema(), is_plain=True)
 _TYPES: dict[Any, Callable[..., Described]] = {
     **dict.fromkeys((empty, Any, object), lambda: _ANY),
     **dict.fromkeys((None, type(None)), lambda: _NULL),
-    **dict.fromkeys((str, LiteralString), _scalar("string", formats.string)),
-    int: _scalar("integer", formats.integer),
-    float: _scalar("number", formats.number),
+    **dict.fromkeys((str, LiteralString), _scalar("string", value_validators.string)),
+    int: _scalar("integer", value_validators.integer),
+    float: _scalar("number", value_validators.number),
     bool: _scalar("boolean", lambda: core_schema.bool_schema(strict=True)),
     bytes: _bytes,
     dt.datetime: lambda: _formatted("date-time", core_schema.datetime_schema()),
@@ -250,12 +252,12 @@ _TYPES: dict[Any, Callable[..., Described]] = {
     Decimal: _decimal,
     list: lambda: _array(Any),
     tuple: lambda: _tuple((Any, ...)),
-    dict: lambda: Described({"type": "object", "additionalProperties": True}, formats.mapping()),
+    dict: lambda: Described({"type": "object", "additionalProperties": True}, value_validators.mapping()),
 }
 _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     **dict.fromkeys((list, collections.abc.Sequence), lambda arguments: _array(*arguments)),
     tuple: _tuple,
     **dict.fromkeys((dict, collections.abc.Mapping), lambda arguments: _mapping(*arguments)),
-    Literal: lambda arguments: _choice([(formats.choice_value(choice), choice) for choice in arguments]),
+    Literal: lambda arguments: _choice([(json_schema.choice_value(choice), choice) for choice in arguments]),
     **dict.fromkeys((Union, types.UnionType), _union),
 }

@@ -13,7 +13,7 @@ Clients expand templates. The way back, which the RFC leaves open, has these rul
   template does not name, or one given twice that is not exploded, makes the URI not match.
 - Exploded variables are lists of text, all others are text.
 - Characters outside ASCII count as if they were percent-encoded. A URI that matches no template as it is written is
-  matched in its normalized spelling (`_utils.uris`), of which only the literal parts of a template count.
+  matched in its normalized spelling (uri_normalization.py), of which only the literal parts of a template count.
 - Values are percent-decoded once. A broken escape or one that is not UTF-8 makes the URI not match; so does a value
   that would leave its folder if an author made it part of a path (see `UriTemplate`).
 """
@@ -25,7 +25,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, NoReturn
 
 from .._utils.exceptions import RegistrationError
-from .uris import in_ascii, normalized_template, normalized_twice
+from .uri_normalization import in_ascii, normalized_template, normalized_twice
 
 # Compiled on first use, by `re` itself: most servers have no template.
 _PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"

@@ -17,19 +17,19 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
-from .._utils.core_schema import validator
+from .._utils.core_schema_traversal import validator
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content.blocks import path
-from ..content.convert import check_sendable
-from ..content.third_party import is_struct
+from ..content.json_encoding import check_sendable
+from ..content.third_party_results import is_struct
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
-from . import formats
+from . import patterns_and_formats
 from .arguments import Arguments, from_validator
-from .errors import expected, fits_alone, is_secret, problems
 from .json_schema import inlined, published, target
+from .plain_types import describe
 from .signature import Parameter, empty, key_parameters, parameter
-from .types import describe
+from .validation_errors import expected, fits_alone, is_secret, problems
 
 # --- Fields
 #
@@ -252,7 +252,9 @@ def _without_null(schema: Json) -> tuple[Json, bool]:
 def _without_local(schema: Json) -> Json:
     """Return a schema without times that have no offset, as forms have no unions."""
     for branch in schema.get("anyOf", ()):
-        if "format" in branch and schema["anyOf"] == formats.format_schema(branch["format"]).get("anyOf"):
+        if "format" in branch and schema["anyOf"] == patterns_and_formats.format_schema(branch["format"]).get(
+            "anyOf"
+        ):
             return {**branch, **without(schema, "anyOf")}
     return schema
 
@@ -581,7 +583,7 @@ def _of_model(cls: Any, name: str) -> _Source:
     validate = validator(described.core).validate_python
     annotations: dict[str, Sequence[Any]]
     if is_struct(cls):
-        from .third_party import struct_hints
+        from .third_party_types import struct_hints
 
         annotations = {field: (hint,) for field, hint in struct_hints(cls).items()}
     else:

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from pydantic_core import SchemaError
 
 from .._utils.exceptions import Problem
-from .._utils.options import nearest
+from .._utils.option_checks import nearest
 from ..content.blocks import Steps, path, shown
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
-from . import formats
-from .formats import identity
-from .json_schema import nodes, target
+from . import json_schema, patterns_and_formats, value_validators
+from .json_schema import identity, nodes, target
 
 # --- Keywords of a value itself
 
@@ -42,7 +41,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 def _is_encoded(text: str, encoding: str) -> bool:
     if encoding == "base64":
         try:
-            formats.decode_base64(text)
+            value_validators.decode_base64(text)
         except ValueError:
             return False
     return True
@@ -56,15 +55,18 @@ _KEYWORDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "multipleOf": ("number", lambda value, step: value % step == 0),
     "minLength": ("string", lambda value, limit: len(value) >= limit),
     "maxLength": ("string", lambda value, limit: len(value) <= limit),
-    "pattern": ("string", lambda value, pattern: formats.matches(pattern)(value)),
+    "pattern": ("string", lambda value, pattern: patterns_and_formats.matches(pattern)(value)),
     "format": (
         "string",
-        lambda value, name: name not in formats.FORMATS or formats.matches(formats.FORMATS[name])(value),
+        lambda value, name: (
+            name not in patterns_and_formats.FORMATS
+            or patterns_and_formats.matches(patterns_and_formats.FORMATS[name])(value)
+        ),
     ),
     "contentEncoding": ("string", _is_encoded),
     "minItems": ("array", lambda value, limit: len(value) >= limit),
     "maxItems": ("array", lambda value, limit: len(value) <= limit),
-    "uniqueItems": ("array", lambda value, is_required: not is_required or formats.is_unique(value)),
+    "uniqueItems": ("array", lambda value, is_required: not is_required or json_schema.is_unique(value)),
     "minProperties": ("object", lambda value, limit: len(value) >= limit),
     "maxProperties": ("object", lambda value, limit: len(value) <= limit),
 }
@@ -104,15 +106,15 @@ _RANGES = {"minimum": "of at least", "exclusiveMinimum": "greater than", "maximu
 _EXAMPLES = {
     # by format or pattern
     "date-time": "a date and time with offset such as 2026-01-31T09:30:00Z",
-    formats.LOCAL_DATE_TIME: "a date and time without offset such as 2026-01-31T09:30:00",
+    patterns_and_formats.LOCAL_DATE_TIME: "a date and time without offset such as 2026-01-31T09:30:00",
     "date": "a date such as 2026-01-31",
     "time": "a time with offset such as 09:30:00Z",
-    formats.LOCAL_TIME: "a time without offset such as 09:30:00",
+    patterns_and_formats.LOCAL_TIME: "a time without offset such as 09:30:00",
     "duration": "an ISO 8601 duration such as PT1H30M",
-    formats.EXACT_DURATION: "an ISO 8601 duration such as -P1DT0.5S",
-    formats.FRACTION: 'a fraction such as "1/3"',
-    formats.SIGNED_DURATION: "an ISO 8601 duration such as -PT0.5S",
-    formats.DECIMAL_PATTERN: 'a string with a decimal number such as "12.50"',
+    patterns_and_formats.EXACT_DURATION: "an ISO 8601 duration such as -P1DT0.5S",
+    patterns_and_formats.FRACTION: 'a fraction such as "1/3"',
+    patterns_and_formats.SIGNED_DURATION: "an ISO 8601 duration such as -PT0.5S",
+    patterns_and_formats.DECIMAL_PATTERN: 'a string with a decimal number such as "12.50"',
     "uuid": "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
     "uri": "a URI such as https://example.org/page",
     "email": "an email address",
@@ -122,10 +124,10 @@ _EXAMPLES = {
 _EITHER = {
     (
         "date-time",
-        formats.LOCAL_DATE_TIME,
+        patterns_and_formats.LOCAL_DATE_TIME,
     ): "a date and time such as 2026-01-31T09:30:00 or 2026-01-31T09:30:00Z",
-    ("time", formats.LOCAL_TIME): "a time such as 09:30:00 or 09:30:00Z",
-    ("duration", formats.SIGNED_DURATION): "an ISO 8601 duration such as PT1H30M or -PT0.5S",
+    ("time", patterns_and_formats.LOCAL_TIME): "a time such as 09:30:00 or 09:30:00Z",
+    ("duration", patterns_and_formats.SIGNED_DURATION): "an ISO 8601 duration such as PT1H30M or -PT0.5S",
 }
 
 
@@ -338,7 +340,7 @@ class Reader:
     def _fits(self, schema: Json, value: Any) -> bool:
         is_valid = self._validators.get(id(schema))
         if is_valid is None:
-            from .core_schema import validator_of
+            from .pydantic_validators import validator_of
 
             try:
                 part = {**schema, "$defs": self.root.get("$defs", {})}

@@ -1,7 +1,7 @@
 """Classes that neither JSON nor pydantic knows: of numpy, pandas, polars, attrs, msgspec, and some of Python's own.
 
-The counterpart of content/third_party.py, which makes JSON of a value. Here too no library is imported: classes are
-found in `sys.modules`, or known by their names.
+The counterpart of content/third_party_results.py, which makes JSON of a value. Here too no library is imported: classes
+are found in `sys.modules`, or known by their names.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import NotRequired, is_typeddict
 
-from .._utils.core_schema import copied
+from .._utils.core_schema_traversal import copied
 from .._utils.exceptions import RegistrationError
-from ..content.third_party import attrs_fields, is_struct, struct_fields
+from ..content.third_party_results import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
-from . import formats
-from .core_schema import core_of
+from . import patterns_and_formats
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
+from .pydantic_validators import core_of
 from .signature import classes_of, fields_of, hints_of, last_text
 
 _Convert = Callable[[Any], Any]
@@ -279,7 +279,9 @@ def _nanoseconds(text: str) -> int:
 
 
 def _duration(cls: Any) -> _Form:
-    return {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
+    return {"type": "string", "pattern": patterns_and_formats.EXACT_DURATION}, lambda text: cls(
+        _nanoseconds(text), "ns"
+    )
 
 
 def _range(numbers: list[int]) -> range:
@@ -295,13 +297,13 @@ def _range(numbers: list[int]) -> range:
 
 _FORMS: dict[tuple[str, str], Callable[[Any], _Form]] = {
     # (package, class): the form of such an annotation
-    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": formats.FRACTION}, cls),
+    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": patterns_and_formats.FRACTION}, cls),
     ("builtins", "bytearray"): lambda cls: (_BASE64, cls),
     ("builtins", "memoryview"): lambda cls: (_BASE64, cls),
     ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range),
     ("types", "SimpleNamespace"): lambda cls: (_OBJECT, lambda members: cls(**members)),
     ("collections", "defaultdict"): lambda cls: (_OBJECT, partial(cls, None)),
-    ("pandas", "Timestamp"): lambda cls: (formats.format_schema("date-time"), cls),
+    ("pandas", "Timestamp"): lambda cls: (patterns_and_formats.format_schema("date-time"), cls),
     ("pandas", "Timedelta"): _duration,
     **{(package, name): lambda cls: (_ARRAY, cls)
        for package, name in (("pandas", "Series"), ("pandas", "Index"), ("polars", "Series"))},
@@ -391,9 +393,9 @@ def _numpy_integer(cls: Any) -> _Form:
 
 def _numpy_moment(cls: Any) -> _Form:
     # datetime64 reads a date, or a date and time without offset.
-    branches: list[Json] = formats.format_schema("date-time").get("anyOf", [])
+    branches: list[Json] = patterns_and_formats.format_schema("date-time").get("anyOf", [])
     local = [branch for branch in branches if "format" not in branch]
-    return any_of([formats.format_schema("date"), *local]), cls
+    return any_of([patterns_and_formats.format_schema("date"), *local]), cls
 
 
 _NUMPY: dict[str, Callable[[Any], _Form]] = {

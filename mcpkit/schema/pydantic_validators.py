@@ -2,7 +2,7 @@
 
 pydantic's own modes do not follow JSON Schema: the lax one takes "5" for a number, the strict one refuses 5.0 for an
 integer, and both take a numeric string for a date and drop duplicates of a set without an error. Only the parts of a
-core schema that hold such a type are replaced, by the validators of formats.py.
+core schema that hold such a type are replaced, by those of value_validators.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, ValidationError, core_schema
 
-from .._utils.core_schema import (
+from .._utils.core_schema_traversal import (
     Node,
     Rewrite,
     choices_of,
@@ -29,10 +29,10 @@ from .._utils.core_schema import (
     rewritten,
 )
 from ..content.blocks import shown
-from ..content.convert import member_name
+from ..content.json_encoding import member_name
 from ..protocol.jsonrpc import is_array, is_object, without
 from ..protocol.types import Json
-from . import formats
+from . import json_schema, patterns_and_formats, value_validators
 from .json_schema import Described, any_of
 
 # --- Core schemas of types
@@ -90,7 +90,7 @@ def _replaced(build: Callable[[Node], Any]) -> Rewrite:
 
 
 def _formatted(name: str) -> Rewrite:
-    return _replaced(lambda node: formats.temporal(name, _bare(node), node.get("tz_constraint")))
+    return _replaced(lambda node: value_validators.temporal(name, _bare(node), node.get("tz_constraint")))
 
 
 def scheme_pattern(schemes: list[str]) -> str:
@@ -100,14 +100,16 @@ def scheme_pattern(schemes: list[str]) -> str:
 
 def _url(node: Node) -> CoreSchema:
     constraints = {"pattern": scheme_pattern(node["allowed_schemes"])} if node.get("allowed_schemes") else {}
-    return core_schema.chain_schema([formats.string(**constraints), formats.formatted("uri"), _bare(node)])
+    return core_schema.chain_schema(
+        [value_validators.string(**constraints), value_validators.formatted("uri"), _bare(node)]
+    )
 
 
 def decimal_pattern(schema: Mapping[str, Any]) -> str:
     """Return the pattern of decimal numbers with at most the decimal places of a core schema."""
     places = schema.get("decimal_places")
     if places is None:
-        return formats.DECIMAL_PATTERN
+        return patterns_and_formats.DECIMAL_PATTERN
     return r"^-?[0-9]+$" if places == 0 else rf"^-?[0-9]+(\.[0-9]{{1,{places}}})?$"
 
 
@@ -120,7 +122,7 @@ def _lax_container(node: Node) -> Node:
 
 
 def _exact_container(node: Node) -> Node:
-    # It stops at the first wrong item: errors.py finds the others, within bounds.
+    # It stops at the first wrong item: validation_errors.py finds the others, within bounds.
     return {**node, "strict": True, "fail_fast": True}
 
 
@@ -132,7 +134,7 @@ def _tuple(node: Node) -> Node:
 def _set(node: Node) -> Any:
     constraints = _constraints(node)
     items = constraints.pop("items_schema", None) or core_schema.any_schema()
-    return formats.hashed(frozenset if node["type"] == "frozenset" else set, items, **constraints)
+    return value_validators.hashed(frozenset if node["type"] == "frozenset" else set, items, **constraints)
 
 
 def _field(node: Node) -> Node:
@@ -156,11 +158,13 @@ def encoding(node: Mapping[str, Any]) -> str | None:
 def _after(node: Node) -> Any:
     coding = encoding(node)
     if coding is not None:
-        return formats.base64_bytes(core_schema.bytes_schema(), is_url_safe=coding == "base64url")
+        return value_validators.base64_bytes(core_schema.bytes_schema(), is_url_safe=coding == "base64url")
     # The class also reads a zone, as in "fe80::1%eth0", which is no part of an address in JSON Schema.
     is_ipv6 = node["function"]["function"] is IPv6Address
     return (
-        core_schema.chain_schema([formats.formatted("ipv6"), cast("CoreSchema", node)]) if is_ipv6 else node
+        core_schema.chain_schema([value_validators.formatted("ipv6"), cast("CoreSchema", node)])
+        if is_ipv6
+        else node
     )
 
 
@@ -176,28 +180,28 @@ def _strict(node: Node) -> Any:
 
 def _union(node: Node) -> Any:
     node = _lax_container(node)
-    first = formats.first_choices(choices_of(node))
-    return instead_of(node, formats.in_order([*first, node])) if first else node
+    first = value_validators.first_choices(choices_of(node))
+    return instead_of(node, value_validators.in_order([*first, node])) if first else node
 
 
 TEMPORAL = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
 """The format of each kind of time."""
 
 _REWRITES: dict[str, Rewrite] = {
-    "int": _replaced(lambda node: formats.integer(**_constraints(node))),
-    "float": _replaced(lambda node: formats.number(**_constraints(node))),
-    "str": _replaced(lambda node: formats.string(**without(_constraints(node), "regex_engine"))),
+    "int": _replaced(lambda node: value_validators.integer(**_constraints(node))),
+    "float": _replaced(lambda node: value_validators.number(**_constraints(node))),
+    "str": _replaced(lambda node: value_validators.string(**without(_constraints(node), "regex_engine"))),
     "bool": _replaced(lambda node: core_schema.bool_schema(strict=True)),
-    "bytes": _replaced(lambda node: formats.base64_bytes(_bare(node))),
+    "bytes": _replaced(lambda node: value_validators.base64_bytes(_bare(node))),
     "decimal": _replaced(
-        lambda node: core_schema.chain_schema([formats.string(pattern=decimal_pattern(node)), _bare(node)])
+        lambda node: core_schema.chain_schema([value_validators.string(pattern=decimal_pattern(node)), _bare(node)])
     ),
     **{kind: _formatted(name) for kind, name in TEMPORAL.items()},
     "uuid": _formatted("uuid"),
     "url": _replaced(_url),
-    "enum": _replaced(lambda node: formats.one_of(formats.members(node["cls"]))),
+    "enum": _replaced(lambda node: value_validators.one_of(json_schema.members(node["cls"]))),
     "literal": _replaced(
-        lambda node: formats.one_of([(formats.choice_value(value), value) for value in node["expected"]])
+        lambda node: value_validators.one_of([(json_schema.choice_value(value), value) for value in node["expected"]])
     ),
     "set": _replaced(_set),
     "frozenset": _replaced(_set),
@@ -208,8 +212,8 @@ _REWRITES: dict[str, Rewrite] = {
                      "nullable"), _lax_container),
     "union": _union,
     **dict.fromkeys(("model-field", "typed-dict-field", "dataclass-field"), _field),
-    "named-tuple": _replaced(lambda node: formats.array(_bare(node))),
-    "call": _replaced(lambda node: formats.array(cast("CoreSchema", node)) if is_named_tuple(node) else node),
+    "named-tuple": _replaced(lambda node: value_validators.array(_bare(node))),
+    "call": _replaced(lambda node: value_validators.array(cast("CoreSchema", node)) if is_named_tuple(node) else node),
     "function-after": _replaced(_after),
     # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
     "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
@@ -249,16 +253,16 @@ def key_schema(schema: Json) -> Json | None:
 
 def _converted_key(pattern: str, node: Node) -> CoreSchema:
     convert = {**without(node, "ref", "metadata", "serialization"), "strict": False}
-    return core_schema.chain_schema([formats.string(pattern=pattern), cast("CoreSchema", convert)])
+    return core_schema.chain_schema([value_validators.string(pattern=pattern), cast("CoreSchema", convert)])
 
 
 def _key_choice(choices: Iterable[tuple[Any, Any]]) -> CoreSchema:
-    return formats.one_of([(member_name(value), result) for value, result in choices])
+    return value_validators.one_of([(member_name(value), result) for value, result in choices])
 
 
 def _key_union(choices: list[Any]) -> CoreSchema:
     # Strings come last: any name is one.
-    return formats.in_order(sorted(choices, key=lambda choice: choice["type"] == "str"))
+    return value_validators.in_order(sorted(choices, key=lambda choice: choice["type"] == "str"))
 
 
 _KEY_REWRITES: dict[str, Rewrite] = {
@@ -266,7 +270,7 @@ _KEY_REWRITES: dict[str, Rewrite] = {
     "float": lambda node: _converted_key(_NUMBER, {**node, "allow_inf_nan": False}),
     "bool": lambda _: _key_choice([(True, True), (False, False)]),
     "none": lambda _: _key_choice([(None, None)]),
-    "enum": lambda node: _key_choice(formats.members(node["cls"])),
+    "enum": lambda node: _key_choice(json_schema.members(node["cls"])),
     "literal": lambda node: _key_choice(
         (each.value if isinstance(each, enum.Enum) else each, each) for each in node["expected"]
     ),
@@ -284,9 +288,9 @@ def _distinct_keys(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
         return SchemaValidator(core_schema.list_schema(keys, fail_fast=True)).validate_python
 
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
-        if is_object(value) and len(value) > formats.MAX_COLLISIONS:
+        if is_object(value) and len(value) > value_validators.MAX_COLLISIONS:
             with suppress(ValidationError):  # raised again below, with its place
-                formats.check_hashes(validate_keys()(list(value)))
+                value_validators.check_hashes(validate_keys()(list(value)))
         result = validate(value)
         if len(result) < len(value):
             names: dict[Any, str] = {}
@@ -325,25 +329,27 @@ def _core(schema: Json) -> CoreSchema:
         return core_schema.chain_schema([_core(part) for part in schema["allOf"]])
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            return formats.in_order([_core(part) for part in schema[keyword]])
+            return value_validators.in_order([_core(part) for part in schema[keyword]])
     if "const" in schema or "enum" in schema:
-        return formats.one_of([(choice, choice) for choice in schema.get("enum", [schema.get("const")])])
+        return value_validators.one_of(
+            [(choice, choice) for choice in schema.get("enum", [schema.get("const")])]
+        )
     kind = schema.get("type")
     if is_array(kind):
-        return formats.in_order([_core({**schema, "type": each}) for each in kind])
+        return value_validators.in_order([_core({**schema, "type": each}) for each in kind])
     constraints = {
-        name: schema[key] for name, key in formats.CONSTRAINTS.get(kind, {}).items() if key in schema
+        name: schema[key] for name, key in value_validators.CONSTRAINTS.get(kind, {}).items() if key in schema
     }
     return _KINDS[kind](schema, constraints)
 
 
 def _string(schema: Json, constraints: Json) -> CoreSchema:
     # A constraint of any kind makes the validator look at the characters, and find lone surrogates.
-    text = formats.string(**{"min_length": 0, **constraints})
-    if schema.get("format") in formats.FORMATS:
-        return core_schema.chain_schema([text, formats.formatted(schema["format"])])
+    text = value_validators.string(**{"min_length": 0, **constraints})
+    if schema.get("format") in patterns_and_formats.FORMATS:
+        return core_schema.chain_schema([text, value_validators.formatted(schema["format"])])
     if schema.get("contentEncoding") == "base64":
-        return core_schema.chain_schema([text, formats.base64_bytes(core_schema.any_schema())])
+        return core_schema.chain_schema([text, value_validators.base64_bytes(core_schema.any_schema())])
     return text
 
 
@@ -356,10 +362,10 @@ def _array(schema: Json, constraints: Json) -> CoreSchema:
         # A tuple of this package has as many items as types, but for those with a default at its end.
         each = [_core(item) for item in prefix]
         lengths = range(schema.get("minItems", 0), len(each) + 1)
-        core = formats.array(
-            formats.in_order([core_schema.tuple_schema(each[:length]) for length in lengths])
+        core = value_validators.array(
+            value_validators.in_order([core_schema.tuple_schema(each[:length]) for length in lengths])
         )
-    return formats.unique(core) if schema.get("uniqueItems") else core
+    return value_validators.unique(core) if schema.get("uniqueItems") else core
 
 
 def _object(schema: Json, constraints: Json) -> CoreSchema:
@@ -370,7 +376,7 @@ def _object(schema: Json, constraints: Json) -> CoreSchema:
         # Constraints of any kind as in _string: keys have characters too.
         keys = _core({"type": "string", **schema.get("propertyNames", {})})
         items = extras or core_schema.any_schema()
-        return cast("CoreSchema", {**formats.mapping(keys, items), **constraints})
+        return cast("CoreSchema", {**value_validators.mapping(keys, items), **constraints})
     required = set(schema.get("required", ()))
     fields = {
         name: core_schema.typed_dict_field(_core(inner), required=name in required)
@@ -382,8 +388,8 @@ def _object(schema: Json, constraints: Json) -> CoreSchema:
 
 _KINDS: dict[str | None, Callable[[Json, Json], CoreSchema]] = {
     None: lambda _, __: core_schema.any_schema(),
-    "integer": lambda _, constraints: formats.integer(**constraints),
-    "number": lambda _, constraints: formats.number(**constraints),
+    "integer": lambda _, constraints: value_validators.integer(**constraints),
+    "number": lambda _, constraints: value_validators.number(**constraints),
     "string": _string,
     "boolean": lambda _, __: core_schema.bool_schema(strict=True),
     "null": lambda _, __: core_schema.none_schema(),
@@ -609,7 +615,7 @@ class _Selection:
         fits, outcome, _ = found
         if fits:
             return outcome
-        raise outcome or formats.refusal("no choice")
+        raise outcome or value_validators.refusal("no choice")
 
     def _start(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         token = _run.set(run := _Run(value, self._among))
@@ -646,7 +652,7 @@ class _Selection:
 
 
 def _tries_error() -> PydanticCustomError:
-    return formats.refusal("Input should be a value that can be read in fewer tries")
+    return value_validators.refusal("Input should be a value that can be read in fewer tries")
 
 
 def _is_of_author(error: ValidationError) -> bool:

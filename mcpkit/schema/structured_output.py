@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal, NoReturn, Union, cast, get_args, get
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, from_json, to_json
 from typing_extensions import Never, is_typeddict
 
-from .._utils.core_schema import serializer, validator
+from .._utils.core_schema_traversal import serializer, validator
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.blocks import may_block
-from ..content.convert import check_sendable, is_json, json_value
-from ..content.third_party import has_own_renderer, renderer
+from ..content.json_encoding import check_sendable, is_json, json_value
+from ..content.third_party_results import has_own_renderer, renderer
 from ..protocol.jsonrpc import is_object, without
 from ..protocol.types import Json
 from . import json_schema
 from .json_schema import Described, published
+from .plain_types import describe
 from .signature import empty, is_bare
-from .types import describe
 
 _MAX_LINES = 5
 
@@ -105,9 +105,9 @@ class Output:
                     f"output_schema: {schema!r} declares no data; use a type that does, or a JSON Schema as a dict"
                 )
             return found
-        from . import explicit
+        from . import custom_schemas
 
-        found = cls(explicit.described("output_schema", schema), is_explicit=True)
+        found = cls(custom_schemas.described("output_schema", schema), is_explicit=True)
         references = (node.get("$ref") for node in json_schema.nodes(schema))
         local = (each for each in references if isinstance(each, str) and each.startswith("#"))
         outside = next((each for each in local if not each.startswith("#/$defs/")), None)
@@ -158,14 +158,14 @@ class Output:
                 data = self._serialize(value)
         else:
             if self._is_array and type(value) not in (list, tuple):
-                from ..content.convert import unrolled
+                from ..content.json_encoding import unrolled
 
                 value = unrolled(value)
             data = self._serialize(value)
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
-            from ..content.convert import checked_json
+            from ..content.json_encoding import checked_json
 
             may_block()  # as each value is read now
             data = checked_json(data)  # JSON already, but perhaps not its numbers and strings
@@ -176,7 +176,7 @@ class Output:
 
     @cached_property
     def _validator(self) -> SchemaValidator:
-        from .core_schema import validator_of
+        from .pydantic_validators import validator_of
 
         return validator(self._described.core) if self._is_explicit else validator_of(self._whole)
 
@@ -192,10 +192,10 @@ class Output:
     @cached_property
     def _sure(self) -> tuple[Any, Any]:
         """A class of which all instances are valid, and its serializer; None if there is none."""
-        from .._utils.core_schema import nodes
+        from .._utils.core_schema_traversal import nodes
 
         core: Any = self._described.output or {}
-        # The serializer of a model is a union (content.serializers).
+        # The serializer of a model is a union (content/json_encoding.py).
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if (
             not is_object(choice)
@@ -212,13 +212,13 @@ class Output:
 
     def _serialize(self, value: Any) -> Any:
         if self._described.is_plain:
-            from ..content.convert import json_without_bytes
+            from ..content.json_encoding import json_without_bytes
 
             return json_without_bytes(value)
         if self._serializer is None:
             return json_value(value)
         try:
-            from ..content.serializers import serialized
+            from ..content.json_encoding import serialized
 
             return from_json(
                 serialized(self._serializer, value)
@@ -238,9 +238,9 @@ class Output:
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
         from ..content.blocks import path
-        from ..content.convert import infinite_places
+        from ..content.json_encoding import infinite_places
         from .arguments import from_validator
-        from .errors import Reader, problems_of
+        from .validation_errors import Reader, problems_of
 
         infinite = infinite_places(value)
         found = list(Reader(self.schema).faults(data))

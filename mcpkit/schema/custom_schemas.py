@@ -13,15 +13,16 @@ from typing_extensions import is_typeddict
 from .._utils.exceptions import ArgumentsError, RegistrationError
 from .._utils.package import install_command
 from ..content.blocks import Steps, shown
-from ..content.convert import check_sendable
+from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
 from ..protocol.types import Json
 from . import json_schema
 from .arguments import Arguments, mirrored, repaired
-from .errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
-from .formats import FORMATS, identity, matches, refusal
-from .json_schema import Described, JsonType, published, replaced, subschemas
+from .json_schema import Described, JsonType, identity, published, replaced, subschemas
+from .patterns_and_formats import FORMATS, matches
 from .signature import key_parameters, parameter
+from .validation_errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
+from .value_validators import refusal
 
 T = TypeVar("T")
 
@@ -362,7 +363,7 @@ def json_type(
     own = JsonType(cls, cache(partial(_form, cls, schema)), encode, decode)
     if is_object(schema):
         own.form()  # errors are raised here
-    from ..content.third_party import declare_encoder
+    from ..content.third_party_results import declare_encoder
 
     json_schema.json_types[cls] = own
     declare_encoder(cls, encode)
@@ -384,7 +385,7 @@ def _form(cls: type, schema: Any) -> Described:
         found = described(where, schema)
         flat = json_schema.inlined(schema) if "$defs" in schema else schema
     else:
-        from .types import describe
+        from .plain_types import describe
 
         found = describe(schema)
         flat = found.schema
@@ -399,7 +400,7 @@ def _core_schema(source: Any, handler: Any) -> Any:
     own = json_schema.json_types.get(source)
     if own is None:  # a class derived from it
         return handler(source)
-    from .third_party import of_json_type
+    from .third_party_types import of_json_type
 
     core = of_json_type(own).core
     return core_schema.json_or_python_schema(

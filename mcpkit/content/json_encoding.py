@@ -1,4 +1,4 @@
-"""Conversion of Python values to JSON and to content.
+"""Python values to JSON: those of JSON types, pydantic models, dataclasses, and all that has an encoder.
 
 A value that consists of JSON types is passed on at little cost. Another one is converted member by member, so that an
 error has its place and cause.
@@ -13,37 +13,41 @@ import inspect
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
-from pydantic_core import SchemaSerializer, from_json, to_json, to_jsonable_python
+from pydantic_core import CoreSchema, SchemaSerializer, core_schema, from_json, to_json, to_jsonable_python
 
+from .._utils.core_schema_traversal import (
+    CHILDREN,
+    Node,
+    Rewrite,
+    instead_of,
+    is_named_tuple,
+    rewritten,
+    serializer,
+)
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError, exception_text
-from ..protocol.jsonrpc import SCALARS, is_object
+from ..protocol.jsonrpc import SCALARS, is_object, without
 from ..protocol.types import Json
-from . import media_types
 from .blocks import (
-    Blob,
-    Bytes,
-    Content,
     ContentError,
+    LeaveLoop,
     Steps,
-    Text,
-    TypedText,
     WholeResult,
     base64,
     described,
-    may_block,
     path,
     shown,
     unreadable,
 )
-from .third_party import NoFormError, encoder, has_own_renderer, is_file, items_of, read_file, renderer
+from .third_party_results import NoFormError, encoder, is_file, items_of, renderer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,14 +69,13 @@ _TEXT_ONLY = frozenset({str})
 _VALUES = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
 _FEW_ITEMS = 8
 _MANY_CONTAINERS = 10_000
-_BYTES = (bytes, bytearray, memoryview)
 _TIMES = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
 _ARRAYS = (list, tuple, set, frozenset, deque)
 _TOO_DEEP = ("Circular reference detected", "Maximum serialization depth exceeded")
 """Errors of pydantic for models that contain themselves or are nested too deeply."""
 
 
-# JSON values and their text
+# --- JSON values and their text
 
 
 def is_json(value: Any, levels: int = MAX_DEPTH) -> bool:
@@ -201,7 +204,7 @@ def check_sendable(where: str, part: str, value: Any) -> None:
         raise RegistrationError(f"{prefix}{place} cannot be converted to JSON: {name}; use a finite number")
 
 
-# Values to JSON
+# --- Python values to JSON
 
 
 def json_value(value: Any, place: str = "result") -> Any:
@@ -257,10 +260,10 @@ def unrolled(value: Any, place: str = "result") -> Any:
         HandlerError: The iterator raised it.
     """
     is_once = issubclass(type(value), Iterator) and not is_file(type(value))
-    return _call(place, items_of, value) if is_once else value
+    return call_user_code(place, items_of, value) if is_once else value
 
 
-def _call(place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def call_user_code(place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that may run code of the author, with errors as in `_fail`."""
     try:
         return function(*args, **kwargs)
@@ -447,8 +450,6 @@ class _Converter:
     def _model(self, value: Any) -> Any:
         cls = cast("Any", type(value))
         if not self._is_thorough:
-            from .serializers import serialized
-
             # An error of a member is found below, where the members are converted one by one.
             with suppress(Exception):
                 return from_json(serialized(_serializer(cls), value))
@@ -524,130 +525,117 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return the serializer of a pydantic model or dataclass, as for its annotation."""
     from pydantic import TypeAdapter
 
-    from .._utils.core_schema import serializer
-    from .serializers import serializing
-
-    return serializer(serializing(TypeAdapter(cls).core_schema, json_value))
+    return serializer(serializing(TypeAdapter(cls).core_schema))
 
 
-# Values to content
+# --- Serializers of pydantic that follow the JSON Schemas of types: its core schemas, rewritten
+
+_DISTINCT_KEYS = frozenset({"str", "int", "float", "bool", "date", "datetime", "time", "uuid"})
+"""Types of keys that have different names in JSON."""
+
+_FORMS = ("ser_json_temporal", "ser_json_timedelta", "ser_json_bytes", "ser_json_inf_nan")
+"""Settings of an author's class that change the form in JSON; the JSON Schema has one form only."""
+
+_must_leave_loop: ContextVar[bool] = ContextVar("_must_leave_loop", default=False)
 
 
-def to_content(value: Any, place: str = "result") -> list[Json]:
-    """Convert a value to content blocks of 2026-07-28 (schema, `ContentBlock`).
-
-    A `str` becomes text, None no block, bytes of an image or sound an image or audio block, other bytes an embedded
-    blob, and an open file its contents. A list, tuple or iterator with content in it (the classes of `blocks`, bytes,
-    files, objects with a display method), at any depth, becomes the blocks of its items. An object with a renderer
-    (see `third_party`) becomes what the renderer returns. Other values become compact JSON in a text block; a string
-    of JSON is plain text.
+def serialized(serializer: SchemaSerializer, value: Any) -> bytes:
+    """Return the JSON of a value by a serializer of a `serializing` schema. A value of another type is an error.
 
     Args:
+        serializer: The serializer.
         value: The value.
-        place: Name of the value in messages.
 
     Raises:
-        OutputError: The value cannot be converted to JSON, or cannot be read. The message has its place.
-        HandlerError: Code of the author raised an exception while the value was read.
+        LeaveLoop: The conversion may block, and this is the thread of an event loop.
+        Exception: Raised by pydantic or the author's code.
     """
-    if type(value) is str and value.isascii():
-        return [{"type": "text", "text": value}]
-    return [_call(inner, item.block) for inner, item in _contents(value, place)]
+    try:
+        return serializer.to_json(value, by_alias=True, warnings="error")
+    finally:
+        if _must_leave_loop.get():
+            _must_leave_loop.set(False)
+            raise LeaveLoop
 
 
-def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
-    """Convert a value to the contents of a resource (schema, `ReadResourceResult`).
-
-    A `str` becomes text, bytes a blob, an object with a renderer what the renderer returns. A list or tuple with
-    content in it (as for `to_content`) becomes several contents. Other values become JSON text.
-
-    Args:
-        value: Value that the function of the resource returned.
-        uri: URI that was read. A `File` or `EmbeddedResource` with a URI keeps its own.
-        mime_type: Media type of the resource; None detects it.
-
-    Raises:
-        OutputError: As for `to_content`; or the value is None or a link, which have no contents.
-        HandlerError: Code of the author raised an exception while the value was read.
-    """
-    if type(value) is str and value.isascii():
-        return [{"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": value}]
-    if value is None:
-        raise OutputError("result is None; return the contents, or raise ResourceNotFoundError")
-    return [_call(place, item.contents, uri, mime_type) for place, item in _contents(value, "result")]
+def serializing(core: CoreSchema) -> CoreSchema:
+    """Return a core schema of pydantic with serializers that follow the JSON Schema of the type."""
+    return cast("CoreSchema", rewritten(core, _REWRITES, CHILDREN | {"serialization"}))
 
 
-def holds_content(value: Any) -> bool:
-    """Return whether a value is content and not data: itself, or at any depth in lists and tuples."""
-    kind = cast("Any", type(value))
-    if not isinstance(value, (list, tuple)) or has_own_renderer(kind):
-        return _is_content(kind)
-    left: list[Sequence[Any]] = [cast("Sequence[Any]", value)]
-    seen: set[int] = set()
-    while left:
-        items = left.pop()
-        # The items that are stored, even if the class overrides `__iter__`.
-        cls: Any = list if isinstance(items, list) else type(items)
-        kinds: set[Any] = set(map(type, cls.__iter__(items)))
-        if any(map(_is_content, kinds)):
-            return True
-        if any(issubclass(kind, (list, tuple)) for kind in kinds) and id(items) not in seen:
-            seen.add(id(items))
-            left.extend(cast("Any", item) for item in items if isinstance(item, (list, tuple)))
-    return False
+def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
+    serialization = core_schema.plain_serializer_function_ser_schema(encode, when_used="json")
+    return lambda node: {"serialization": serialization, **node}
 
 
-def _is_content(kind: Any) -> bool:
-    return issubclass(kind, (Content, *_BYTES)) or is_file(kind) or renderer(kind) is not None
+def _encode_any(value: Any) -> Any:
+    try:
+        return json_value(value)
+    except LeaveLoop:
+        # Raised here, pydantic would catch it, try other choices of a union, and consume an iterator.
+        _must_leave_loop.set(True)
+        return None
 
 
-def _contents(value: Any, place: str) -> Iterator[tuple[str, Content]]:
-    """Yield the content that a value consists of, each with its place."""
-    kind = cast("Any", type(value))
-    if kind is str:
-        yield place, Text(value)
-    elif isinstance(value, Content):
-        yield place, value
-    elif isinstance(value, _BYTES):
-        yield place, Blob(bytes(cast("Bytes", value)))
-    elif isinstance(value, (list, tuple)) and not has_own_renderer(kind) and holds_content(value):
-        if place.count("[") >= MAX_DEPTH:
-            top = place.partition("[")[0]
-            raise OutputError(
-                f"{top} cannot be sent: it contains itself, or more than {MAX_DEPTH} levels of lists; "
-                "return a flat list"
-            )
-        for index, item in enumerate(cast("Sequence[Any]", value)):
-            yield from _contents(item, f"{place}[{index}]")
-    elif value is None:
-        return
-    elif (content := _rendered(value, place)) is not None:
-        yield from _contents(content, place)
-    elif is_file(kind):
-        data = _call(place, read_file, value)
-        yield place, Text(data) if isinstance(data, str) else Blob(data)
-    elif isinstance(value, Iterator):
-        yield from _contents(unrolled(value, place), place)
-    else:
-        data = json_value(value, place)
-        mime_type = media_types.PLAIN_TEXT if type(data) is str else media_types.JSON
-        yield place, TypedText(text_of(data), mime_type)
+_by_value = _serialized_by(_encode_any)
 
 
-def _rendered(value: Any, place: str) -> Any:
-    """Return the value after its renderer and those of further results; None without a renderer."""
-    rendered: Any = None
-    for _ in range(MAX_DEPTH):
-        make = renderer(cast("Any", type(value)))
-        if make is None:
-            return rendered
-        may_block()
-        value = _call(place, make, value)
-        if value is None:
-            return rendered
-        rendered = value
-    cls = type(value).__name__
-    raise OutputError(
-        f"{place} cannot be sent: the as_content function for {cls} returns objects that need an as_content function, "
-        "again and again. Return content, such as Text or Image"
-    )
+def _instance(node: Node) -> Node:
+    cls: Any = node["cls"]
+    # pydantic knows the items of the classes of `collections`, which have the same type of node.
+    is_other = isinstance(cls, type) and cls.__module__ not in ("collections", "collections.abc")
+    return _by_value(node) if is_other and encoder(cls) is not None else node
+
+
+def _enumeration(node: Node) -> Node:
+    # pydantic writes members that are JSON values; the others follow the schema.
+    return node if all(type(member.value) in SCALARS for member in node["cls"]) else _by_value(node)
+
+
+def _model(node: Node) -> Any:
+    fields, config = node["schema"], node.get("config", {})
+    if config.get("extra_fields_behavior") == "allow" and fields["type"] == "model-fields":
+        node["schema"] = {"extras_schema": _by_value({"type": "any"}), **fields}
+    return _of_class(node)
+
+
+def _typed_dict(node: Node) -> Node:
+    if "config" in node:
+        node["config"] = without(node["config"], *_FORMS)
+    return node
+
+
+def _of_class(node: Node) -> Any:
+    # A union accepts only instances of the class; a model alone writes the fields that any object has.
+    choices: list[Any] = [_typed_dict(node), core_schema.none_schema()]
+    return instead_of(node, core_schema.union_schema(choices))
+
+
+def _mapping(node: Node) -> Node:
+    def write_distinct(value: Any, write: Callable[[Any], Any]) -> Any:
+        members, given = write(value), value
+        if isinstance(value, Mapping) and len(members) < len(given):
+            # The value is converted again, and the error then has the keys.
+            raise ValueError("two keys of a dict become the same JSON member; use strings as keys")
+        return members
+
+    if node.get("keys_schema", {}).get("type") in _DISTINCT_KEYS:
+        return node
+    distinct = core_schema.wrap_serializer_function_ser_schema(write_distinct, when_used="json")
+    return {"serialization": distinct, **node}
+
+
+_REWRITES: dict[str, Rewrite] = {
+    "dict": _mapping,
+    "model": _model,
+    "dataclass": _of_class,
+    "typed-dict": _typed_dict,
+    "any": _by_value,
+    "bytes": _serialized_by(lambda value: base64(value) if isinstance(value, (bytes, bytearray)) else value),
+    "decimal": _serialized_by(lambda value: f"{value:f}" if isinstance(value, Decimal) else value),
+    "enum": _enumeration,
+    "is-instance": _instance,
+    # It has no schemas of the items.
+    "call": lambda node: _by_value(node) if is_named_tuple(node) else node,
+}
+"""Functions that rewrite the nodes of a core schema, by type of the node."""
