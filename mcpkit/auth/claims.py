@@ -25,7 +25,7 @@ OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
 _NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")  # what a description may hold (RFC 6750, section 3)
 _LONGEST_TIME = 253_402_300_799.0  # the last second of the year 9999
 _OWN: Final = frozenset(
-    {"iss", "aud", "exp", "nbf", "iat"}
+    {"iss", "aud", "exp", "nbf", "iat", "cnf"}
 )  # said by the grant, or by nothing that outlives the check
 
 EXPIRED: Final = "the token has expired"
@@ -36,6 +36,11 @@ ISSUER_ADVICE: Final = "its `iss` must equal %s byte for byte, as configured in 
 ID_TOKEN: Final = "the token is an ID token, not an access token"
 NOBODY: Final = "the token has neither sub nor client_id"
 SCOPES: Final = "the scopes of the token are malformed"
+BOUND: Final = "the token is bound to a key of its client (cnf), which a bearer request does not prove"
+BOUND_ADVICE: Final = (
+    "this server accepts bearer tokens only, because anyone could send a bound token without its key. Configure the"
+    " issuer to issue tokens for this server that are not bound to a key or certificate (DPoP, mTLS)"
+)
 
 
 def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float | None, float | None]:
@@ -119,6 +124,23 @@ def principal_of(
     if client_id is None:
         raise InvalidTokenError(NOBODY)
     return client(issuer, client_id, scopes, claims=claims)
+
+
+def check_unbound(claims: Mapping[str, object]) -> None:
+    """Check that a token is a plain bearer token, and not bound to a key of its client (RFC 7800, 3.1).
+
+    A bound token must come with a proof of possession: with the header `DPoP` (RFC 9449, 7.1), or over a TLS connection
+    with the certificate of the client (RFC 8705, 3). Accepted without one, a stolen token would be worth as much as if
+    it were not bound.
+
+    Args:
+        claims: Claims of the token, or members of its introspection response.
+
+    Raises:
+        InvalidTokenError: The token is bound to a key.
+    """
+    if claims.get("cnf") is not None:
+        raise InvalidTokenError(BOUND, advice=BOUND_ADVICE)
 
 
 def kept_claims(claims: Mapping[str, object], wanted: Collection[str]) -> dict[str, object]:

@@ -18,6 +18,7 @@ from .claims import (
     ISSUER,
     ISSUER_ADVICE,
     check_required,
+    check_unbound,
     checked_requirements,
     kept_claims,
     name_in,
@@ -59,7 +60,8 @@ class Introspection(TokenVerifier):
     """Verifier that introspects tokens at their issuer: `auth=Introspection("https://id.example.com", client_id=...)`.
 
     A response is cached for 30 seconds by default, so a revoked token stays valid no longer than that. The response is
-    checked like a JWT: `active`, `aud`, `iss`, `exp`, `nbf`. The token must be a bearer token.
+    checked like a JWT: `active`, `aud`, `iss`, `exp`, `nbf`. The token must be a bearer token, and not be
+    bound to a key of its client (`cnf`).
 
     Args:
         issuer: URL of the issuer, exactly as in its metadata.
@@ -174,6 +176,7 @@ class Introspection(TokenVerifier):
             raise InvalidTokenError(_KIND)
         expires, issued = times_of(claims, self._clock(), self._leeway)
         self._audience.check(claims, audience)
+        check_unbound(claims)
         check_required(claims, self._required)
         return AccessToken(self.principal(claims), expires, issued, asked + self._cache_ttl)
 

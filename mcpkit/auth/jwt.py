@@ -17,6 +17,7 @@ from .claims import (
     OF_ID_TOKENS,
     TIMES,
     check_required,
+    check_unbound,
     checked_requirements,
     kept_claims,
     name_in,
@@ -82,6 +83,7 @@ class Jwt(TokenVerifier):
     - `exp` is present, and the token is valid now (`exp`, `nbf`, `iat`).
     - It is an access token: its type is `at+jwt` or `JWT`, and it is not an ID token. An ID token is recognized by
       `nonce`, `at_hash`, `c_hash` or `s_hash`, or by having its own client as its only audience.
+    - It is a bearer token, and not bound to a key of its client by DPoP or mTLS (`cnf`).
 
     Keys are found by the metadata of the issuer (RFC 8414, OpenID Connect Discovery 1.0). They are cached as their HTTP
     headers allow, for at least 5 minutes and at most a day, and renewed before that ends. If the issuer does not
@@ -208,6 +210,7 @@ class Jwt(TokenVerifier):
             raise InvalidTokenError(ISSUER, advice=ISSUER_ADVICE % self.issuer)
         self.check_audience(claims, audience)
         self._check_type(read)
+        check_unbound(claims)
         self.check(claims)
         if not await self._is_signed(read):
             raise InvalidTokenError(_SIGNATURE)

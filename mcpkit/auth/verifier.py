@@ -124,7 +124,8 @@ class TokenVerifier(ABC):
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Verify an access token, and return its principal and validity.
 
-        The result is cached until `fresh_until` or until the token expires.
+        The result is cached until `fresh_until` or until the token expires. The server refuses a token if the claims of
+        its principal contain `cnf`, because a token that is bound to a key must not be accepted as a bearer token.
 
         Args:
             token: The bearer token of the request: untrusted text without spaces.

@@ -120,5 +120,5 @@ def test_missing_library_error_names_extra(missing, expression):
     imports = "from mcpkit import Server\nfrom mcpkit.auth import DevAuth, Introspection, Jwt"
     command = [sys.executable, "-c", f"{hide}\n{imports}\n{expression}"]
     completed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    message = rf"ImportError: authorization needs {missing}. Run: pip install .*\[auth\]"
+    message = rf"ImportError: authorization needs {missing}. Run: (uv )?pip install .*\[auth\]"
     assert re.search(message, completed.stderr)

@@ -188,6 +188,15 @@ async def test_jwt_id_token_is_rejected(changes):
     assert await verify(ES.token(**changes), accept_tokens_for_any_audience=True)
 
 
+@each_row("cnf", [{"jkt": "x" * 43}, {"x5t#S256": "x" * 43}, {"jwk": {}}, {}, "key"])
+async def test_jwt_bound_to_key_is_rejected(cnf):
+    with pytest.raises(InvalidTokenError) as caught:
+        await verify(ES.token(cnf=cnf))
+    assert "bound to a key of its client (cnf)" in caught.value.description
+    assert "not bound to a key or certificate (DPoP, mTLS)" in str(caught.value.advice)
+    assert await verify(ES.token(cnf=None))
+
+
 @each_row(
     "type_", [None, "", "dpop+jwt", "logout+jwt", "oauth-id-jag+jwt", "secevent+jwt", "JOSE", "at+jwt "]
 )

@@ -79,6 +79,7 @@ async def test_introspection_client_authentication(issuer):
         ({"iss": "https://other.example.com"}, "another issuer"),
         *(({"aud": value}, "another audience") for value in (None, "https://other.example.com")),
         *(({"token_type": value}, "not a bearer token") for value in ("DPoP", ["Bearer"])),
+        *(({"cnf": value}, "bound to a key") for value in ({"jkt": "x" * 43}, {"x5t#S256": "x" * 43})),
         ({"exp": NOW - 5}, "has expired"),
         ({"nbf": NOW + 6}, "not valid yet"),
         ({"exp": "soon"}, "exp, nbf or iat of the token"),

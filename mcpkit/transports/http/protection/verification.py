@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
+from ....auth.claims import check_unbound
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 from ....identity.audit import measuring
 from ....requests.limits import Shares
@@ -96,6 +97,7 @@ class Verification:
             found = await self._verifier.verify(token, url)
             if found.principal.id is None:
                 raise TypeError("verify() returned a principal without an id. Set the id of the principal")
+            check_unbound(found.principal.claims)
             await self._check_revoked(found, url, caller)
             outcome = "verified"
         except InvalidTokenError as error:

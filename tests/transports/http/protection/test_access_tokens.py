@@ -181,6 +181,20 @@ async def test_verifier_without_principal_id_is_500(serve: Serve, caplog: pytest
     assert "closing the token verifier failed" in caplog.text
 
 
+async def test_bound_token_of_any_verifier_is_refused(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    bound = AccessToken(Principal("ada", claims={"cnf": {"jkt": "x" * 43}}))
+    async with serve(Server("s", auth=FaultyVerifier(bound))) as client:
+        for number in range(2):
+            answer = await client.post(initialize(), bearer(f"bound{number}")).whole()
+            assert answer.status == 401
+            assert 'error="invalid_token"' in answer.headers["www-authenticate"]
+            assert "bound to a key of its client (cnf)" in answer.headers["www-authenticate"]
+    advice = [each for each in caplog.messages if "accepts bearer tokens only" in each]
+    assert len(advice) == 1
+    assert "https://mcp.example.com/mcp" in advice[0]
+    assert "bound0" not in caplog.text
+
+
 async def test_verification_failure_is_logged_once(
     serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
