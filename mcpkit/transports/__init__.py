@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from ..engine.message_dispatch import Connection
 from ..requests.channel import Channel, OpenQuestions
-from .framing import Framing
+from .pipes import Framing
 
 __all__ = ["Channel", "Connection", "Framing", "OpenQuestions"]

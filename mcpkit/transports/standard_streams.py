@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from ..execution.safe_stdout import SafeOutput, descriptor_of, flush_output, is_closed, is_open
 
@@ -30,19 +31,18 @@ _lock = threading.Lock()
 """Held while 1 and 2 are exchanged."""
 
 
-class StandardStreams:
-    """Private descriptors of the protocol: `input` for reading, `output` for writing.
+class StandardStreams(NamedTuple):
+    """Private descriptors of the protocol.
 
     Attributes:
+        input: Descriptor for reading.
+        output: Descriptor for writing.
         printing: Keeps `sys.stdout` and `sys.stderr` safe to print to.
     """
 
-    __slots__ = ("input", "output", "printing")
-
-    def __init__(self, reads: int, writes: int, printing: SafeOutput) -> None:
-        self.input = reads
-        self.output = writes
-        self.printing = printing
+    input: int
+    output: int
+    printing: SafeOutput
 
 
 @contextmanager
@@ -60,8 +60,7 @@ def hold_standard_descriptors() -> Generator[None]:
             "of its own. Start a new process instead, for example with subprocess.run([sys.executable, "
             '"server.py"])'
         )
-    for descriptor, stream in enumerate((sys.__stdin__, sys.__stdout__)):
-        name = ("stdin", "stdout")[descriptor]
+    for descriptor, name, stream in ((0, "stdin", sys.__stdin__), (1, "stdout", sys.__stdout__)):
         if not is_open(descriptor):
             raise RuntimeError(
                 f"standard {name[3:]}put is closed. Start the server with a pipe, a socket or a file "
@@ -85,8 +84,8 @@ def divert_standard_output() -> Generator[None]:
     the process: standard input is a pipe, a socket or a file, not a terminal or the null device.
     """
     global _diverted  # noqa: PLW0603 - of the process
-    is_given = is_open(0) and is_open(1) and not stat.S_ISCHR(os.fstat(0).st_mode) and not os.isatty(1)
-    if not is_given or _diverted is not None or _private:
+    may_have_host = is_open(0) and is_open(1) and not stat.S_ISCHR(os.fstat(0).st_mode) and not os.isatty(1)
+    if not may_have_host or _diverted is not None or _private:
         yield
         return
     _flush_output()
@@ -99,8 +98,7 @@ def divert_standard_output() -> Generator[None]:
             with SafeOutput():
                 yield
         finally:
-            _flush_output()
-            _flush_c()
+            _flush_all()
             with _lock:
                 output, _diverted = _diverted, None
                 if output in _private:  # not in a child that was forked meanwhile
@@ -130,20 +128,17 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
     In the block, data written to descriptor 1 goes to standard error, and descriptor 0 is empty, in this process and
     its children. Output that Python has buffered before goes the same way.
     """
-    owned = 1 if _diverted is None else _diverted
-    streams = StandardStreams(os.dup(0), os.dup(owned), SafeOutput())
+    stdout = 1 if _diverted is None else _diverted
+    streams = StandardStreams(os.dup(0), os.dup(stdout), SafeOutput())
     empty = os.open(os.devnull, os.O_RDWR)
     private = {streams.input, streams.output}
     restored = {0: streams.input, 1: streams.output if _diverted is None else os.dup(1)}
     # Where Python found 2 closed at its start, it may by now be any file of the author's.
     instead = {0: empty, 1: 2 if sys.__stderr__ is not None else empty}
-    for number, copies in (
-        (0, _copies(0, sys.stdin, sys.__stdin__)),
-        (1, _copies(owned, sys.stdout, sys.__stdout__)),
-    ):
-        for copy in copies:
-            restored[copy] = os.dup(copy)
-            instead[copy] = instead[number]
+    for copy in _copies(0, sys.stdin, sys.__stdin__):
+        restored[copy], instead[copy] = os.dup(copy), instead[0]
+    for copy in _copies(stdout, sys.stdout, sys.__stdout__):
+        restored[copy], instead[copy] = os.dup(copy), instead[1]
     private.update(restored.values())
     _private.update(private)
     for descriptor, other in instead.items():
@@ -154,8 +149,7 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
         with streams.printing:
             yield streams
     finally:
-        _flush_output()
-        _flush_c()
+        _flush_all()
         with _lock:
             _private.difference_update(private)
             for descriptor, copy in restored.items():
@@ -174,10 +168,7 @@ def replace_lost_stderr() -> None:
         poll.register(2, 0)
         with _lock:
             if _private and poll.poll(0):
-                empty = os.open(os.devnull, os.O_RDWR)
-                os.dup2(empty, 1)
-                os.dup2(empty, 2)
-                os.close(empty)
+                _empty(1, 2)
 
 
 def _copies(descriptor: int, *streams: object) -> set[int]:
@@ -191,20 +182,28 @@ def _copies(descriptor: int, *streams: object) -> set[int]:
 def _flush_output() -> None:
     try:
         flush_output()
-    except OSError:  # standard error was lost only now; what is left must not come out when 1 is restored
-        empty = os.open(os.devnull, os.O_RDWR)
-        os.dup2(empty, 1)
-        os.close(empty)
+    except (
+        OSError
+    ):  # standard error was lost only now; buffered output must not be written when 1 is restored
+        _empty(1)
         flush_output()
 
 
-def _flush_c() -> None:
-    """Flush the buffers of C code, which would otherwise be written at exit, after 1 has been restored."""
-    try:
+def _empty(*descriptors: int) -> None:
+    """Replace descriptors by the null device."""
+    empty = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(empty, descriptor)
+    os.close(empty)
+
+
+def _flush_all() -> None:
+    """Flush also the buffers of C code, which would otherwise be written at exit, after 1 has been restored."""
+    _flush_output()
+    with suppress(ImportError):  # a Python without libffi has no way to reach these buffers
         import ctypes
-    except ImportError:  # a Python without libffi has no way to reach these buffers
-        return
-    ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush(None)
+
+        ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush(None)
 
 
 def _close_private_copies() -> None:

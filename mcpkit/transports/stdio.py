@@ -1,4 +1,4 @@
-"""The stdio transport: a host starts the server as a child process and talks over its standard streams.
+"""The stdio transport: a host starts the server as a child process and uses its standard streams.
 
 Follows "stdio" of the specification (revision 2026-07-28; the same in all earlier ones).
 """
@@ -9,16 +9,16 @@ import asyncio
 import os
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
 from ..engine.engine import Engine, Served
 from ..engine.message_dispatch import Connection
 from ..identity.principal import ANYONE, Principal, checked_principal
-from .framing import Framing
-from .pipe_input import CHUNK, read_pipe
-from .pipe_output import PipeOutput
+from .pipes import Framing, PipeInput, PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
 
@@ -59,14 +59,17 @@ def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
             server.engine.runtime.name,
             [*scopes],
         )
-    is_a_person = os.isatty(0) and sys.stderr is not None
-    grace = _grace(server)
+    is_terminal = os.isatty(0) and sys.stderr is not None
+    grace = _grace(server.engine)
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
-        if is_a_person:
-            from .terminal import heading
+        if is_terminal:
+            from .._utils.package import __version__
 
-            print(heading(server.engine), file=sys.stderr, flush=True)
-        asyncio.run(_serve(server, streams, grace, principal, watchdog, is_a_person=is_a_person))
+            name = (
+                f"{server.engine.runtime.name} {server.engine.version}, an MCP server (mcpkit {__version__})"
+            )
+            print(f"{name}, is waiting for an MCP host on standard input.\n", file=sys.stderr, flush=True)
+        asyncio.run(_serve(server, streams, principal, watchdog, is_terminal=is_terminal))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
 
@@ -87,139 +90,202 @@ async def serve_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     checked_principal(principal)
     require_loop("serve_stdio")
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
-        await _serve(server, streams, _grace(server), principal, None)
+        await _serve(server, streams, principal)
+
+
+def _grace(engine: Engine) -> float:
+    """Return the seconds from the end of input, or a signal, to the end of the process."""
+    shutdown = engine.runtime.timeouts.shutdown
+    return 10.0 if shutdown is None else shutdown
 
 
 async def _serve(
     server: Served,
     streams: StandardStreams,
-    grace: float,
     principal: Principal,
-    watchdog: Watchdog | None,
+    watchdog: Watchdog | None = None,
     *,
-    is_a_person: bool = False,
+    is_terminal: bool = False,
 ) -> None:
-    async with server.engine.running():
-        host = _Host(server.engine, streams, principal)
-        if watchdog is not None:
-            host.guard_with(watchdog)
-        entered = asyncio.create_task(host.enter(is_a_person=is_a_person))
-        served = asyncio.create_task(host.serve(grace * (1 - _CLEANUP_SHARE)))
-        stopped = asyncio.create_task(host.stop.wait())
+    """Serve until the end of input and the answers to all requests, or until a signal or the loss of the host."""
+    engine, loop = server.engine, asyncio.get_running_loop()
+    answer_time = _grace(engine) * (1 - _CLEANUP_SHARE)
+    stop = asyncio.Event()
+
+    def stop_from_thread() -> None:
+        with suppress(RuntimeError):  # the loop has been closed, so there is nothing to stop
+            loop.call_soon_threadsafe(stop.set)
+
+    async def become_ready() -> None:
         try:
-            done, _ = await asyncio.wait((served, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if served in done:
-                served.result()
+            await engine.ready()
+        except BaseException:  # without its lifespan the server cannot serve
+            stop.set()
+            raise
+        if is_terminal:
+            print(_description(engine), file=sys.stderr, flush=True)
+
+    async with engine.running():
+        host = _Host(engine, streams, principal, on_broken=stop.set)
+        if watchdog is not None:
+            watchdog.watch(host.input, on_signal=stop_from_thread)
+        ready = asyncio.create_task(become_ready())
+        answered = asyncio.create_task(host.answer(watchdog, answer_time, stop))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait((answered, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if answered in done:
+                answered.result()
         finally:
-            for task in (entered, served, stopped):
+            for task in (ready, answered, stopped):
                 task.cancel()
-            host.drain(grace * (1 - _CLEANUP_SHARE))
-            await host.aclose(grace * _CLEANUP_SHARE)
-        if entered.done() and not entered.cancelled():
-            entered.result()
-
-
-def _grace(server: Served) -> float:
-    """Return the seconds from the end of input, or a signal, to the end of the process."""
-    shutdown = server.engine.runtime.timeouts.shutdown
-    return 10.0 if shutdown is None else shutdown
+            host.drain(answer_time)
+            host.input.close()
+            if watchdog is not None:
+                watchdog.unwatch()
+            await host.connection.aclose(graceful=True)
+            with suppress(asyncio.TimeoutError):  # the host does not read; it has had time
+                await asyncio.wait_for(host.output.flush(), _grace(engine) * _CLEANUP_SHARE)
+            host.output.close()
+        if ready.done() and not ready.cancelled():
+            ready.result()
 
 
 class _Host:
-    """Connection to the host of this process, over two descriptors."""
+    """Connection to the host of this process, over two descriptors.
 
-    def __init__(self, engine: Engine, streams: StandardStreams, principal: Principal) -> None:
-        self.stop = asyncio.Event()
-        """Set when nothing more is to be done for the host: it is gone, or time is."""
-        self._has_ended = asyncio.Event()
-        self._is_at_end = False
-        self._is_draining = False
-        self._watchdog: Watchdog | None = None
+    Args:
+        engine: Engine of the server.
+        streams: The descriptors.
+        principal: Principal of the host.
+        on_broken: Called when the host has stopped reading.
+
+    Attributes:
+        engine: Engine of the server.
+        at_end: Set when all input has been passed to the connection.
+    """
+
+    def __init__(
+        self, engine: Engine, streams: StandardStreams, principal: Principal, *, on_broken: Callable[[], None]
+    ) -> None:
         self.engine = engine
+        self.at_end = asyncio.Event()
+        self._has_ended = self._is_draining = False
+        self._printing = streams.printing
         self._framing = Framing(engine.runtime.limits.max_message_size)
         self._lines: deque[bytes | ProtocolError] = deque()
-        self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
-        self._connection = Connection(self, self._output.send, ready=self._output.ready, principal=principal)
-        self._input = read_pipe(streams.input, self._take)
-        self._printing = streams.printing
+        self.output = PipeOutput(streams.output, on_room=self._on_room, on_broken=on_broken)
+        self.connection = Connection(self, self.output.send, ready=self.output.ready, principal=principal)
+        self.input = PipeInput(streams.input, self._take)
 
-    def guard_with(self, watchdog: Watchdog) -> None:
-        """Let the watchdog monitor the input, and stop when it receives a signal."""
-        self._watchdog = watchdog
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            with suppress(RuntimeError):  # the loop has been closed, so there is nothing to stop
-                loop.call_soon_threadsafe(self.stop.set)
-
-        watchdog.watch(self._input, on_signal=stop)
-
-    async def enter(self, *, is_a_person: bool) -> None:
-        """Wait for the lifespan, without which nothing can be served. Then describe the components on a terminal."""
-        try:
-            await self.engine.ready()
-        except BaseException:
-            self.stop.set()
-            raise
-        if is_a_person:
-            from .terminal import offer
-
-            print(offer(self.engine), file=sys.stderr, flush=True)
-
-    async def serve(self, time_limit: float) -> None:
-        """Wait until all requests are answered, or until `time_limit` seconds after the end of input."""
-        await self._has_ended.wait()
-        if self._watchdog is not None:
-            self._watchdog.begin()
+    async def answer(self, watchdog: Watchdog | None, time_limit: float, stop: asyncio.Event) -> None:
+        """Wait until all requests are answered after the end of input, and set `stop` when the time is over."""
+        await self.at_end.wait()
+        if watchdog is not None:
+            watchdog.begin()
         self.drain(time_limit)
-        asyncio.get_running_loop().call_later(time_limit, self.stop.set)
-        await self._connection.drain()
-        await self._output.flush()
+        asyncio.get_running_loop().call_later(time_limit, stop.set)
+        await self.connection.drain()
+        await self.output.flush()
 
     def drain(self, time_limit: float) -> None:
-        """Make tasks end or be handed back within `time_limit` seconds, unless that has started."""
+        """Make tasks end or release them within `time_limit` seconds, unless that has started."""
         if not self._is_draining:
             self._is_draining = True
             self.engine.drain(time_limit)
-
-    async def aclose(self, time_limit: float) -> None:
-        """Cancel running requests, and send the last messages within `time_limit` seconds."""
-        self._input.close()
-        if self._watchdog is not None:
-            self._watchdog.unwatch()
-        await self._connection.aclose(graceful=True)
-        with suppress(asyncio.TimeoutError):  # the host does not read; it has been given its time
-            await asyncio.wait_for(self._output.flush(), time_limit)
-        self._output.close()
 
     def _take(self, chunk: bytes) -> None:
         printing = self._printing
         if (
             sys.stdout is not printing.stdout or sys.stderr is not printing.stderr
-        ):  # seldom; a call costs more
+        ):  # rarely; a call costs more
             printing.refresh()
         if chunk:
-            lines = self._framing.feed(chunk)
-            if lines:
-                self._lines.extend(lines)
-            elif len(chunk) >= CHUNK:
-                self._input.expect_more()
+            self._lines.extend(self._framing.feed(chunk))
         else:
-            self._is_at_end = True
+            self._has_ended = True
             self._lines.extend(self._framing.finish())
         self._deliver()
 
     def _deliver(self) -> None:
         lines = self._lines
         while lines:
-            if self._output.is_full:
-                self._input.pause()
+            if self.output.is_full:
+                self.input.pause()
                 return
-            self._connection.receive(lines.popleft())
-        if self._is_at_end:
-            self._has_ended.set()
+            self.connection.receive(lines.popleft())
+        if self._has_ended:
+            self.at_end.set()
 
-    def _go_on(self) -> None:
+    def _on_room(self) -> None:
         self._deliver()
-        if not self._output.is_full:
-            self._input.resume()
+        if not self.output.is_full:
+            self.input.resume()
+
+
+# Description of the server, for a user that started it in a terminal
+
+_MAX_NAMES = 8
+"""Maximum names of one kind that are listed."""
+
+_COLUMNS = 78
+
+
+def _description(engine: Engine) -> str:
+    """Return the components of a server and how to try it, as lines for a terminal."""
+    import json
+    import shlex
+    import textwrap
+
+    catalog = engine.catalog
+    lines: list[str] = []
+    for kind, components in (
+        ("tools", [*catalog.tools]),
+        ("resources", [*catalog.resources, *catalog.resource_templates]),
+        ("prompts", [*catalog.prompts]),
+    ):
+        names = [each.key for each in components if each.is_enabled]
+        if names:
+            more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            text = (
+                f"{len(names)} {kind if len(names) > 1 else kind[:-1]}: {', '.join(names[:_MAX_NAMES])}{more}"
+            )
+            lines.append(
+                textwrap.fill(
+                    text, _COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+                )
+            )
+    if not lines and not catalog.providers:
+        lines.append("The server has no tools, resources or prompts yet.")
+    lines.append("")
+    if command := _command():
+        entry = {"mcpServers": {engine.runtime.name: {"command": command[0], "args": command[1:]}}}
+        lines += [
+            "An MCP host starts this server if its configuration contains:",
+            "",
+            textwrap.indent(json.dumps(entry, indent=2, ensure_ascii=False), "  "),
+            "",
+            "To try the server in a browser:",
+            "",
+            f"  npx @modelcontextprotocol/inspector {shlex.join(command)}",
+            "",
+        ]
+    return "\n".join([*lines, "Press Ctrl+C to stop.", ""])
+
+
+def _command() -> list[str]:
+    """Return the command that started this process, for use from any directory; empty if unknown."""
+    from .._utils.start import mcpkit_command, module_command
+
+    main: Any = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m name
+        name = spec.name.removesuffix(".__main__")
+        if name == "mcpkit":
+            return mcpkit_command(*sys.argv[1:])
+        if spec.parent or file is None:
+            return module_command(name, *sys.argv[1:])
+    if file is None:  # python -c, or a prompt
+        return []
+    return [sys.executable, os.path.realpath(file), *sys.argv[1:]]

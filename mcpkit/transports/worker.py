@@ -13,7 +13,7 @@ from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
-_SHARE_OF_TASKS = 0.8
+_TASKS_SHARE = 0.8
 """The part of the grace period in which tasks may end; the rest is for leaving the lifespan."""
 
 
@@ -50,8 +50,8 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
     tasks = engine.methods.tasks
     assert isinstance(tasks, TaskService), "the task service must be a TaskService"
     tasks.work_here(slots)
-    with Watchdog(grace, is_hasty=True) as watchdog:
-        asyncio.run(_work(engine, tasks.slots, grace * _SHARE_OF_TASKS, watchdog))
+    with Watchdog(grace, ends_on_second_sigterm=True) as watchdog:
+        asyncio.run(_work(engine, tasks.slots, grace * _TASKS_SHARE, watchdog))
 
 
 def check_options(slots: int | None, grace: float) -> None:
@@ -66,16 +66,16 @@ def check_options(slots: int | None, grace: float) -> None:
 
 
 async def _work(engine: Engine, slots: int, grace: float, watchdog: Watchdog) -> None:
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    loop, stop_event = asyncio.get_running_loop(), asyncio.Event()
     name = engine.runtime.name
 
     def stop() -> None:
         with suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(told.set)
+            loop.call_soon_threadsafe(stop_event.set)
 
     watchdog.watch(None, on_signal=stop)
     async with engine.running():
-        entering, waiting = loop.create_task(engine.ready()), loop.create_task(told.wait())
+        entering, waiting = loop.create_task(engine.ready()), loop.create_task(stop_event.wait())
         try:
             await asyncio.wait((entering, waiting), return_when=asyncio.FIRST_COMPLETED)
             if entering.done():

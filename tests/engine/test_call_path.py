@@ -22,7 +22,7 @@ PACKAGE = Path(mcpkit.__file__).parent
 
 MAX_FILES = 12
 MAX_CALLS = 40
-MAX_STDIO_FILES = 4
+MAX_STDIO_FILES = 3
 
 COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 """Functions of their own before Python 3.12, which runs most of them in the function around them."""

@@ -16,9 +16,8 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit._utils.exceptions import ProtocolError
-from mcpkit.transports.framing import MAX_LINE, Framing
 from mcpkit.transports.object_streams import serve_objects
-from mcpkit.transports.pipe_output import PipeOutput
+from mcpkit.transports.pipes import MAX_LINE, Framing, PipeOutput
 from tests.helpers.raw_client import initialize
 from tests.helpers.waiting import until
 

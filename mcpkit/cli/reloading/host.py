@@ -11,9 +11,7 @@ from ..._utils.exceptions import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import decode, encode, is_array
 from ...protocol.types import Json
-from ...transports.framing import Framing
-from ...transports.pipe_input import CHUNK, read_pipe
-from ...transports.pipe_output import PipeOutput
+from ...transports.pipes import Framing, PipeInput, PipeOutput
 from ...transports.standard_streams import StandardStreams
 
 _FLUSH_TIME = 1.0
@@ -40,7 +38,7 @@ class Host:
         self._lines: deque[bytes | ProtocolError] = deque()
         self._is_at_end = False
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self._hear_of_deafness)
-        self._input = read_pipe(streams.input, self._read)
+        self._input = PipeInput(streams.input, self._read)
 
     def send(self, message: Json) -> None:
         """Send a message."""
@@ -56,8 +54,6 @@ class Host:
     def _read(self, chunk: bytes) -> None:
         if chunk:
             lines = self._framing.feed(chunk)
-            if not lines and len(chunk) >= CHUNK:
-                self._input.expect_more()
         else:
             self._is_at_end = True
             lines = self._framing.finish()

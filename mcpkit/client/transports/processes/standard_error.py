@@ -11,8 +11,7 @@ from collections.abc import Callable
 from subprocess import DEVNULL
 from typing import Final, Protocol
 
-from ....transports.pipe_input import read_pipe
-from ....transports.pipe_output import PipeOutput
+from ....transports.pipes import PipeInput, PipeOutput
 
 _LAST_LINES: Final = 20
 _LAST_BYTES: Final = 4096
@@ -72,7 +71,7 @@ class StandardError:
         self._partial = b""
         self._copy: _Copy | None = None
         self._write = self._writer(target)
-        self._input = read_pipe(descriptor, self._take)
+        self._input = PipeInput(descriptor, self._take)
 
     def last_words(self) -> str:
         """Return the last lines; empty if there are none."""

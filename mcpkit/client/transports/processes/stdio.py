@@ -19,9 +19,7 @@ from ...._utils.exceptions import TooLongError, TransportError
 from ...._utils.option_checks import check_count, check_seconds
 from ....protocol.client import OutgoingMessage
 from ....protocol.messages import id_of_answer, is_call, looks_like_message
-from ....transports.framing import MAX_LINE, Framing
-from ....transports.pipe_input import CHUNK, read_pipe
-from ....transports.pipe_output import PipeOutput
+from ....transports.pipes import MAX_LINE, Framing, PipeInput, PipeOutput
 from ...link.transport import TransportListener
 from .environment import environment
 from .process import Process
@@ -146,7 +144,7 @@ class _Server:
             process.stdin, on_room=_nothing, on_broken=self._hear_of_deafness, is_own=True
         )
         self._errors = StandardError(process.stderr, stderr)
-        self._input = read_pipe(process.stdout, self._take)
+        self._input = PipeInput(process.stdout, self._take)
         self._life = loop.create_task(self._live(), name="mcpkit-child")
 
     def send(self, line: bytes) -> Awaitable[None] | None:
@@ -210,12 +208,7 @@ class _Server:
             process.close()
 
     def _take(self, chunk: bytes) -> None:
-        if chunk:
-            lines = self._framing.feed(chunk)
-            if not lines and len(chunk) >= CHUNK:
-                self._input.expect_more()
-        else:
-            lines = self._framing.finish()
+        lines = self._framing.feed(chunk) if chunk else self._framing.finish()
         for line in lines:
             if self._receiver is None:
                 return
