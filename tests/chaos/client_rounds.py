@@ -94,13 +94,8 @@ def no_leaks() -> Iterator[Callable[[Any], object]]:
 TRIES = 3
 
 MAY_REPEAT = {
-    "bake": False,
-    "bake again": True,
-    "taste": True,
-    "taste once": False,
-    "clean": True,
-    "ask": False,
-}
+    "bake": False, "bake again": True, "taste": True, "taste once": False, "clean": True, "ask": False,
+}  # fmt: skip
 
 WITHOUT_EFFECTS = ("list", "read", "prompt", "ping")
 

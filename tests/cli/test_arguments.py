@@ -35,17 +35,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("https://example.com/mcp", "https://example.com/mcp"),
-        ("shop/server.py", [*RUN, "shop/server.py"]),
-        ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]),
-        ("shop.server:tea", [*RUN, "shop.server:tea"]),
-        ("my server.py", [*RUN, "my server.py"]),
-        ("shop", [*RUN, "shop/server.py"]),
-        ("other", "other"),
-        ("server.mjs", "server.mjs"),
-        ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
+        ("https://example.com/mcp", "https://example.com/mcp"), ("shop/server.py", [*RUN, "shop/server.py"]),
+        ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]), ("shop.server:tea", [*RUN, "shop.server:tea"]),
+        ("my server.py", [*RUN, "my server.py"]), ("shop", [*RUN, "shop/server.py"]), ("other", "other"),
+        ("server.mjs", "server.mjs"), ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
     ],
-)
+)  # fmt: skip
 def test_target_of_word_returns_url_file_or_command(word: str, meant: object) -> None:
     found = target_of(word)
     assert found == meant or [str(Path(each)) for each in found] == meant
@@ -179,22 +174,15 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
 @each_row(
     ("name", "mime_type", "expected"),
     [
-        ("chart", "image/png", "chart.png"),
-        ("chart.svg", "image/svg+xml", "chart.svg"),
-        ("photo", "image/jpeg; q=1", "photo.jpg"),
-        ("notes", None, "notes.bin"),
-        ("make.order", "image/png", "make.order"),
-        ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
-        ("C:\\windows\\x", "image/png", "C__windows_x.png"),
-        ("..", None, "content.bin"),
-        ("", "audio/wav", "content.wav"),
-        ("CON", "image/png", "_CON.png"),
-        ("nul.txt", None, "_nul.txt"),
-        ("a" * 300, "image/png", "a" * 80 + ".png"),
-        ("snow ☃", "image/png", "snow__.png"),
+        ("chart", "image/png", "chart.png"), ("chart.svg", "image/svg+xml", "chart.svg"),
+        ("photo", "image/jpeg; q=1", "photo.jpg"), ("notes", None, "notes.bin"),
+        ("make.order", "image/png", "make.order"), ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
+        ("C:\\windows\\x", "image/png", "C__windows_x.png"), ("..", None, "content.bin"),
+        ("", "audio/wav", "content.wav"), ("CON", "image/png", "_CON.png"), ("nul.txt", None, "_nul.txt"),
+        ("a" * 300, "image/png", "a" * 80 + ".png"), ("snow ☃", "image/png", "snow__.png"),
         ("x", "no/such-type", "x.bin"),
     ],
-)
+)  # fmt: skip
 def test_saved_file_has_a_safe_name_in_its_folder(name, mime_type, expected, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("saved")
     path = saved(b"content", folder, name, mime_type)

@@ -129,25 +129,17 @@ VALUE = "value of $SET"
     [
         ("claude-desktop", "${SET}$SET${env:SET}", "${SET}$SET${env:SET}"),
         ("claude-code", "a${SET}${UNSET:-x}", f"a{VALUE}x"),
-        ("claude-code", "$SET ${env:SET} ${} $", "$SET ${env:SET} ${} $"),
-        ("claude-code", "${UNSET}", None),
+        ("claude-code", "$SET ${env:SET} ${} $", "$SET ${env:SET} ${} $"), ("claude-code", "${UNSET}", None),
         ("cursor", "${env:SET} ${workspaceFolderBasename}${/}", f"{VALUE} project/"),
         ("cursor", "$SET ${SET} ${$} %SET%", "$SET ${SET} ${$} %SET%"),
-        ("vscode", "${env:SET}${env:SET}", VALUE * 2),
-        ("vscode", "${input:key}", None),
-        ("windsurf", "${env:SET}", VALUE),
-        ("windsurf", "${userHome} ${SET:-x}", "${userHome} ${SET:-x}"),
-        ("windsurf", "${file:/x}", None),
-        ("gemini-cli", "$SET ${SET}", f"{VALUE} {VALUE}"),
-        ("gemini-cli", "$$ ${", "$$ ${"),
-        ("gemini-cli", "${userHome}", None),
-        ("qwen-code", "$SET", VALUE),
-        ("codex", "$SET ${env:SET}", "$SET ${env:SET}"),
-        ("zed", "${SET}", "${SET}"),
-        ("goose", "$SET ${userHome}", "$SET ${userHome}"),
-        ("qodercli", "${SET}$$", "${SET}$$"),
+        ("vscode", "${env:SET}${env:SET}", VALUE * 2), ("vscode", "${input:key}", None),
+        ("windsurf", "${env:SET}", VALUE), ("windsurf", "${userHome} ${SET:-x}", "${userHome} ${SET:-x}"),
+        ("windsurf", "${file:/x}", None), ("gemini-cli", "$SET ${SET}", f"{VALUE} {VALUE}"),
+        ("gemini-cli", "$$ ${", "$$ ${"), ("gemini-cli", "${userHome}", None), ("qwen-code", "$SET", VALUE),
+        ("codex", "$SET ${env:SET}", "$SET ${env:SET}"), ("zed", "${SET}", "${SET}"),
+        ("goose", "$SET ${userHome}", "$SET ${userHome}"), ("qodercli", "${SET}$$", "${SET}$$"),
     ],
-)
+)  # fmt: skip
 def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monkeypatch) -> None:
     monkeypatch.setenv("SET", VALUE)
     monkeypatch.delenv("UNSET", raising=False)

@@ -224,18 +224,12 @@ REACHED = {
 }
 KEYS = {"vscode": "servers", "codex": "mcp_servers", "zed": "context_servers", "goose": "extensions"}
 USER = {
-    "claude-desktop": ".config/Claude/claude_desktop_config.json",
-    "claude-code": ".claude.json",
-    "cursor": ".cursor/mcp.json",
-    "vscode": ".config/Code/User/mcp.json",
-    "windsurf": ".codeium/windsurf/mcp_config.json",
-    "gemini-cli": ".gemini/settings.json",
-    "qwen-code": ".qwen/settings.json",
-    "codex": ".codex/config.toml",
-    "zed": ".config/zed/settings.json",
-    "goose": ".config/goose/config.yaml",
-    "qodercli": ".qoder/settings.json",
-}
+    "claude-desktop": ".config/Claude/claude_desktop_config.json", "claude-code": ".claude.json",
+    "cursor": ".cursor/mcp.json", "vscode": ".config/Code/User/mcp.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json", "gemini-cli": ".gemini/settings.json",
+    "qwen-code": ".qwen/settings.json", "codex": ".codex/config.toml", "zed": ".config/zed/settings.json",
+    "goose": ".config/goose/config.yaml", "qodercli": ".qoder/settings.json",
+}  # fmt: skip
 
 
 def parsed(path: Path) -> object:
@@ -394,18 +388,14 @@ def test_install_adds_yaml_entry_without_block_of_extensions(mcpkit, home, text)
 # JSON with comments
 
 DOCUMENTS = [
-    "{}",
-    "// first\n{ }\n/* last */\n",
-    '{"a": 1}',
-    '{"a": 1 /* one, */, /* two */}',
-    '{\n  "a": {"b": [1, 2,],}, // end, {\n}\n',
-    '{"mcpServers": {}}',
+    "{}", "// first\n{ }\n/* last */\n", '{"a": 1}', '{"a": 1 /* one, */, /* two */}',
+    '{\n  "a": {"b": [1, 2,],}, // end, {\n}\n', '{"mcpServers": {}}',
     '{"mcpServers": { /* none } */ }, "a": "// no comment"}',
     '{\n  "mcpServers": {\n    "other": {"command": "x"} // keep\n  }\n}\n',
     '{\r\n\t"a": ["}", "/* none */"],\r\n\t"mcpServers": {\r\n\t\t"b c": {}, // one\r\n\t},\r\n}',
     '{"mcpServers": {"é": null, "q\\"": [1, -2.5e3, true],}, "c": {"mcpServers": {"d": 1}}}',
     '\t{ // one\n"mcpServers"/* two */:// three\n{"a":1,\n"b":2/* over\nlines */,}\n,}',
-]
+]  # fmt: skip
 
 
 @each_row("text", DOCUMENTS)

@@ -61,27 +61,16 @@ def test_project_files_follow_no_link_to_parent_folder(tmp_path: Path) -> None:
 
 DECLARED = ("mcpkit[client]", "packaging", "no-such-distribution>=1; python_version < '3'")
 PROVIDED = (
-    "json",
-    "os.path",
-    "mcpkit",
-    "packaging.version",
-    "pydantic",
-    "starlette.routing",
-    "httpx2",
-    "own",
-)
+    "json", "os.path", "mcpkit", "packaging.version", "pydantic", "starlette.routing", "httpx2", "own",
+)  # fmt: skip
 MISSING = {"hypothesis": "hypothesis", "PIL.Image": "pillow", "no_such_module": None, "redis": "redis"}
 REQUIRED = (
-    "import {0}\n",
-    "import json, {0} as it\n",
-    "from {0} import something\n",
-    "def function():\n    import {0}\n",
-    "class Kind:\n    from {0} import *\n",
-    "if True:\n    with open('x'):\n        import {0}\n",
-    "try:\n    pass\nfinally:\n    import {0}\n",
+    "import {0}\n", "import json, {0} as it\n", "from {0} import something\n",
+    "def function():\n    import {0}\n", "class Kind:\n    from {0} import *\n",
+    "if True:\n    with open('x'):\n        import {0}\n", "try:\n    pass\nfinally:\n    import {0}\n",
     "try:\n    pass\nexcept ImportError:\n    pass\nelse:\n    import {0}\n",
     "if TYPE_CHECKING:\n    pass\nelse:\n    import {0}\n",
-)
+)  # fmt: skip
 OPTIONAL = (
     "try:\n    import {0}\nexcept ImportError:\n    pass\n",
     "if TYPE_CHECKING:\n    import {0}\n",

@@ -81,20 +81,12 @@ UNAUTHORIZED = raises(AuthorizationError("it wants a token", 401, "Bearer"))
 
 
 @each_row(("tool", "fault", "times", "raised"), [
-    (None, dies, 2, None),
-    (None, refuses(), 2, None),
-    (None, answers(503), 2, None),
-    (None, UNAUTHORIZED, 1, AuthorizationError),
-    ("bake", dies, 1, OutcomeUnknownError),
-    ("bake", answers(502), 1, OutcomeUnknownError),
-    ("unlisted", dies, 1, OutcomeUnknownError),
-    ("sell", dies, 1, OutcomeUnknownError),
-    ("taste", dies, 2, None),
-    ("clean", dies, 2, None),
-    ("bake", refuses(), 2, None),
-    ("bake", answers(429), 2, None),
-    ("bake", refuses(session_is_gone=True), 2, None),
-    ("bake", answers(404), 1, StatusError),
+    (None, dies, 2, None), (None, refuses(), 2, None), (None, answers(503), 2, None),
+    (None, UNAUTHORIZED, 1, AuthorizationError), ("bake", dies, 1, OutcomeUnknownError),
+    ("bake", answers(502), 1, OutcomeUnknownError), ("unlisted", dies, 1, OutcomeUnknownError),
+    ("sell", dies, 1, OutcomeUnknownError), ("taste", dies, 2, None), ("clean", dies, 2, None),
+    ("bake", refuses(), 2, None), ("bake", answers(429), 2, None),
+    ("bake", refuses(session_is_gone=True), 2, None), ("bake", answers(404), 1, StatusError),
     ("bake", refuses(may_pass=False), 1, TransportError),
 ])  # fmt: skip
 async def test_request_is_retried_unless_it_may_have_begun_or_error_is_permanent(

@@ -135,16 +135,12 @@ OSLO = {"city": "Oslo"}
 
 
 @each_row(("name", "arguments", "type_", "value"), [
-    ("forecast", OSLO, Day, Day(21.5, "clear")),
-    ("forecast", OSLO, Day | None, Day(21.5, "clear")),
+    ("forecast", OSLO, Day, Day(21.5, "clear")), ("forecast", OSLO, Day | None, Day(21.5, "clear")),
     ("forecast", OSLO, DayDict, {"high": 21.5, "sky": "clear"}),
-    ("forecast", OSLO, DayModel, DayModel(high=21.5, sky="clear")),
-    ("count", {}, int, 2),
+    ("forecast", OSLO, DayModel, DayModel(high=21.5, sky="clear")), ("count", {}, int, 2),
     ("count", {}, Annotated[int, Field(json_schema_extra={"a": []})], 2),
-    ("cities", {}, list[str], ["Oslo", "Bergen"]),
-    ("repeat", {"what": "5"}, str, "5"),
-    ("repeat", {"what": "5"}, int, 5),
-    ("repeat", {"what": "hello"}, str, "hello"),
+    ("cities", {}, list[str], ["Oslo", "Bergen"]), ("repeat", {"what": "5"}, str, "5"),
+    ("repeat", {"what": "5"}, int, 5), ("repeat", {"what": "hello"}, str, "hello"),
 ])  # fmt: skip
 async def test_call_into_type(name: str, arguments: dict[str, Any], type_: Any, value: Any) -> None:
     for revision in REVISIONS:

@@ -207,18 +207,11 @@ def journey(
     script, *rest = map(filled, words)
     runner = ["-m", "mcpkit.compat"] if is_ours else []
     settings = {
-        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(work / "home"),
-        "TMPDIR": str(work / "temporary"),
-        "TZ": "UTC",
-        "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
-        "NO_PROXY": "127.0.0.1,localhost",
-        **dict.fromkeys(PROXIES, NOWHERE),
-        **GIT,
-        **server.settings,
+        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "HOME": str(work / "home"),
+        "TMPDIR": str(work / "temporary"), "TZ": "UTC", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0",
+        "NO_PROXY": "127.0.0.1,localhost", **dict.fromkeys(PROXIES, NOWHERE), **GIT, **server.settings,
         **(server.http_settings if port else {}),
-    }
+    }  # fmt: skip
     start = (
         [str(binaries / "python"), *runner, str(binaries / script), *rest],
         {key: filled(value) for key, value in settings.items()},

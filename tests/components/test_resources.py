@@ -53,13 +53,8 @@ async def test_prompt_arguments_are_listed_and_converted(server: Server) -> None
         return f"{days + 1} {start.year} {unit.name} {kind!r} {warm} {tags}"
 
     arguments = {
-        "days": "3",
-        "start": "2026-01-02",
-        "unit": "celsius",
-        "kind": "1",
-        "warm": "true",
-        "tags": '["a"]',
-    }
+        "days": "3", "start": "2026-01-02", "unit": "celsius", "kind": "1", "warm": "true", "tags": '["a"]',
+    }  # fmt: skip
     async with connect(server) as client:
         (prompt,) = await client.list_prompts()
         assert (prompt["name"], prompt["title"], prompt["description"]) == ("plan", "Plan", "Plan a trip.")

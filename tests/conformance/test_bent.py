@@ -22,12 +22,8 @@ Path_ = tuple[str | int, ...]
 
 _INFO = {"name": "bent", "version": "1"}
 _TEXT_KINDS = {
-    "nan": b"NaN",
-    "large": b"1e999",
-    "half": rb'"cut \ud83d"',
-    "control": b'"a\tb"',
-    "bytes": b'"\xff"',
-}
+    "nan": b"NaN", "large": b"1e999", "half": rb'"cut \ud83d"', "control": b'"a\tb"', "bytes": b'"\xff"',
+}  # fmt: skip
 _KINDS = ("missing", "null", "empty", "neighbour", "doubled", "unknown", "cut", *_TEXT_KINDS)
 _MARK = "\uf8ff"
 _BY_FORMAT = {"uri": "note://one", "uri-template": "note://{name}", "byte": "YQ=="}

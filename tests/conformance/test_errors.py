@@ -51,16 +51,12 @@ async def test_unknown_names_and_uris_have_their_code(wire: Wire, revision: str)
 
 async def test_malformed_params_are_invalid(wire: Wire, revision: str) -> None:
     malformed: list[tuple[str, dict[str, Any]]] = [
-        ("tools/call", {}),
-        ("tools/call", {"name": 3}),
-        ("tools/call", {"name": "tool", "arguments": []}),
-        ("resources/read", {}),
-        ("resources/read", {"uri": None}),
-        ("prompts/get", {"name": []}),
+        ("tools/call", {}), ("tools/call", {"name": 3}), ("tools/call", {"name": "tool", "arguments": []}),
+        ("resources/read", {}), ("resources/read", {"uri": None}), ("prompts/get", {"name": []}),
         ("prompts/get", {"name": "prompt", "arguments": {"word": 3}}),
         ("prompts/get", {"name": "prompt", "arguments": {"word": "x", "town": "y"}}),
         ("tools/list", {"cursor": 3}),
-    ]
+    ]  # fmt: skip
     async with wire(make_failing_server(RuntimeError("the handler must not run")), revision) as pipe:
         for method, params in malformed:
             assert (await pipe.error(method, params))["code"] == -32602, (method, params)
@@ -150,14 +146,10 @@ def test_keyboard_interrupt_is_answered_and_reaches_the_loop() -> None:
 
 
 RESULTS: dict[str, Any] = {
-    "text": "half \ud800",
-    "object": {"x": "half \ud800"},
-    "no JSON": object(),
-    "object of no JSON": {"x": object()},
-    "meta": ToolResult("text", meta={"x": object()}),
-    "structured": ToolResult(structured={"x": "half \ud800"}),
-    "content": ToolResult("half \ud800"),
-}
+    "text": "half \ud800", "object": {"x": "half \ud800"}, "no JSON": object(),
+    "object of no JSON": {"x": object()}, "meta": ToolResult("text", meta={"x": object()}),
+    "structured": ToolResult(structured={"x": "half \ud800"}), "content": ToolResult("half \ud800"),
+}  # fmt: skip
 
 
 async def test_result_without_json_form_is_an_error_result(wire: Wire, revision: str) -> None:

@@ -49,12 +49,8 @@ async def test_initialize_negotiates_each_version(server: Server, wire: Wire, ve
         assert await pipe.text("revision") == version
         assert await pipe.result("ping") == {}
         unknown = (
-            "server/discover",
-            "subscriptions/listen",
-            "tools/unknown",
-            "",
-            "notifications/initialized",
-        )
+            "server/discover", "subscriptions/listen", "tools/unknown", "", "notifications/initialized",
+        )  # fmt: skip
         for method in unknown:
             assert (await pipe.error(method, {"notifications": {}}))["code"] == -32601, method
 

@@ -75,12 +75,8 @@ def test_content_of_values_is_text(value: Any, expected: str) -> None:
 
 
 TEXTS = [
-    "a\ud800",
-    {"a": "\udfff"},
-    Text("\ud800"),
-    File(data="\ud800"),
-    EmbeddedResource("a:b", text="\ud800"),
-]
+    "a\ud800", {"a": "\udfff"}, Text("\ud800"), File(data="\ud800"), EmbeddedResource("a:b", text="\ud800"),
+]  # fmt: skip
 
 
 @each_row("convert", [to_content, lambda value: to_contents(value, "a:b", None)])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server, ServerOptions, Timeouts
+from mcpkit import Context, Server, ServerOptions, Timeouts
 from mcpkit.middleware import CallNext, Request
-from tests.helpers.pipe import ImpatientClient, settle
-from tests.helpers.raw_client import Client, initialize, text_of
+from tests.helpers.pipe import Pipe, initialize, open_pipe, settle
+from tests.helpers.raw_client import Client, text_of
 from tests.helpers.waiting import LoopClock, until
 
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -59,38 +59,47 @@ def names(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
 
 
+def begin(server: Server, revision: str, folder: Path) -> Pipe:
+    """Connect a client that has sent its first request."""
+    pipe = Pipe(server, revision, folder)
+    is_stateless = revision == "2026-07-28"
+    pipe.send(pipe.message("initialize", "server/discover") if is_stateless else initialize(revision))
+    return pipe
+
+
+COLUMN = {"ref": {"type": "ref/prompt", "name": "report"}, "argument": {"name": "column", "value": ""}}
+EARLY: list[tuple[str, dict[str, Any]]] = [
+    ("tools/list", {}), ("resources/list", {}), ("tools/call", {"name": "orders", "arguments": {}}),
+    ("resources/read", {"uri": "table://orders"}),
+    ("prompts/get", {"name": "report", "arguments": {"column": "id"}}), ("completion/complete", COLUMN),
+    ("table/count", {}),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_early_requests_find_components_of_the_lifespan(revision: str) -> None:
+async def test_early_requests_find_components_of_the_lifespan(revision: str, schema_dir: Path) -> None:
     tables = Tables()
     async with tables.server.running():
-        client = ImpatientClient(tables.server, revision)
-        opening = asyncio.ensure_future(client.open())
-        await asyncio.sleep(0)
-        responses = asyncio.gather(
-            client.list_tools(),
-            client.list_resources(),
-            client.call_tool("orders"),
-            client.read_resource("table://orders"),
-            client.get_prompt("report", {"column": "id"}),
-            client.complete("report", "column", ""),
-            client.request("table/count"),
-        )
+        pipe = begin(tables.server, revision, schema_dir)
+        ids = [pipe.start(*each) for each in EARLY]
         if revision != "2026-07-28":
-            assert await client.request("ping") == {}
-        assert not opening.done()
+            assert await pipe.result("ping") == {}
+        await settle()
+        assert pipe.out.empty()
         tables.gate.set()
-        tools, resources, result, contents, messages, values, count = await responses
-        await opening
-        assert (names(tools), names(resources)) == (["orders"], ["rows"])
-        assert (result.text, contents[0]["text"]) == ("orders of shop", "1,2")
-        assert (messages[0]["content"]["text"], values, count["count"]) == ("id", ["id"], 2)
-        assert {*LISTS, "completions"} <= client.server_capabilities.keys()
-        await client.close()
+        by_id = {each["id"]: each["result"] for each in await pipe.answered() if "id" in each}
+        tools, resources, result, read, prompt, completion, count = (by_id[each] for each in ids)
+        assert (names(tools["tools"]), names(resources["resources"])) == (["orders"], ["rows"])
+        assert (result["content"][0]["text"], read["contents"][0]["text"]) == ("orders of shop", "1,2")
+        assert (prompt["messages"][0]["content"]["text"], count["count"]) == ("id", 2)
+        assert completion["completion"]["values"] == ["id"]
+        assert {*LISTS, "completions"} <= by_id["initialize"]["capabilities"].keys()
+        await pipe.connection.aclose()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_components_after_the_lifespan_wait_are_announced(
-    revision: str, caplog: pytest.LogCaptureFixture
+    revision: str, caplog: pytest.LogCaptureFixture, schema_dir: Path
 ) -> None:
     clock = LoopClock()
     tables = Tables(timeouts=Timeouts(startup=60))
@@ -100,52 +109,51 @@ async def test_components_after_the_lifespan_wait_are_announced(
         return ctx.state
 
     async with tables.server.running():
-        client = ImpatientClient(tables.server, revision)
-        opening = asyncio.ensure_future(client.open())
-        await until(lambda: client.waiting)
+        pipe = begin(tables.server, revision, schema_dir)
+        await settle()
         clock.ahead += 59
         await settle()
-        assert not opening.done()
+        assert pipe.out.empty()
         clock.ahead += 2
-        await opening
+        capabilities = (await pipe.receive())["result"]["capabilities"]
         assert "'tables' did not yield within 60 s" in caplog.text
-        assert [client.server_capabilities[name]["listChanged"] for name in LISTS] == [True] * 3
+        assert [capabilities[name]["listChanged"] for name in LISTS] == [True] * 3
         if revision == "2026-07-28":
             wanted = {f"{name}ListChanged": True for name in LISTS}
-            stream = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
-            acknowledged = await client.notification("notifications/subscriptions/acknowledged")
-            assert acknowledged["notifications"] == wanted
-        assert names(await client.list_tools()) == ["early"]
-        assert await client.list_prompts() == []
-        with pytest.raises(ProtocolError, match="Unknown tool: orders"):
-            await client.call_tool("orders")
-        result = asyncio.ensure_future(client.call_tool("early"))
+            pipe.start("subscriptions/listen", {"notifications": wanted})
+            assert (await pipe.receive())["params"]["notifications"] == wanted
+        else:
+            pipe.notify("notifications/initialized")
+        assert names((await pipe.result("tools/list"))["tools"]) == ["early"]
+        assert (await pipe.result("prompts/list"))["prompts"] == []
+        assert "Unknown tool: orders" in (await pipe.error("tools/call", {"name": "orders"}))["message"]
+        pipe.start("tools/call", {"name": "early"})
         tables.gate.set()
-        assert (await result).text == "shop"
-        for name in LISTS:
-            await client.notification(f"notifications/{name}/list_changed")
-        assert names(await client.list_tools()) == ["early", "orders"]
-        await client.close()
-        if revision == "2026-07-28":
-            stream.cancel()
+        expected: set[str | None] = {None, *(f"notifications/{name}/list_changed" for name in LISTS)}
+        while expected:
+            message = await pipe.receive()
+            expected.discard(message.get("method"))
+            assert "method" in message or message["result"]["content"][0]["text"] == "shop"
+        assert names((await pipe.result("tools/list"))["tools"]) == ["early", "orders"]
+        await pipe.connection.aclose()
 
 
-async def test_failing_lifespan_is_logged_once_and_lists_are_served(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_lifespan_is_logged_once_and_lists_are_served(
+    caplog: pytest.LogCaptureFixture, schema_dir: Path
+) -> None:
     tables = Tables()
     tables.has_failed = True
     tables.server.tool(lambda: "x", name="early")
     async with tables.server.running():
-        client = ImpatientClient(tables.server, "2026-07-28")
-        tools = asyncio.ensure_future(client.list_tools())
+        pipe = Pipe(tables.server, "2026-07-28", schema_dir)
+        pipe.start("tools/list")
         await asyncio.sleep(0)
         tables.gate.set()
-        assert names(await tools) == ["early"]
+        assert names((await pipe.receive())["result"]["tools"]) == ["early"]
         for _ in range(2):
-            with pytest.raises(
-                ProtocolError, match=r"The server failed to start. Its log contains the error"
-            ):
-                await client.call_tool("early")
-        await client.close()
+            error = await pipe.error("tools/call", {"name": "early"})
+            assert "The server failed to start. Its log contains the error" in error["message"]
+        await pipe.connection.aclose()
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
     assert "OSError: no database" in caplog.text
@@ -157,16 +165,14 @@ async def test_server_stopped_before_its_lifespan_yields_cancels_it() -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-lifespan")]
 
 
-async def test_server_included_from_a_thread_runs_its_lifespan() -> None:
+async def test_server_included_from_a_thread_runs_its_lifespan(schema_dir: Path) -> None:
     plugin, outer = Tables(), Server("outer", options=ServerOptions(capabilities={"tools"}))
     plugin.gate.set()
-    async with outer.running():
-        client = ImpatientClient(outer, "2025-11-25")
-        await client.open()
+    async with open_pipe(outer, "2025-11-25", schema_dir) as pipe:
         await asyncio.to_thread(outer.include, plugin.server)
-        await client.notification("notifications/tools/list_changed")
-        assert names(await client.list_tools()) == ["orders"]
-        await client.close()
+        while (await pipe.receive())["method"] != "notifications/tools/list_changed":
+            pass
+        assert names((await pipe.result("tools/list"))["tools"]) == ["orders"]
 
 
 async def test_http_middleware_state_after_the_lifespan_wait_is_503(schema_dir: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server, current_context
+from mcpkit import Context, Server, current_context
 from mcpkit.testing import connect
-from tests.helpers.pipe import ImpatientClient
+from tests.helpers.pipe import Pipe
 
 
 class RecordedServer(Server):
@@ -110,16 +111,18 @@ async def test_lifespan_failure_is_raised_where_the_server_is_connected(
     assert entered == [lifespan] * (lifespan is fails_to_leave)
 
 
-async def test_lifespan_failure_to_enter_fails_requests_with_state(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lifespan_failure_to_enter_fails_requests_with_state(
+    caplog: pytest.LogCaptureFixture, schema_dir: Path
+) -> None:
     server = Server("s", lifespan=fails_to_enter)
     server.prompt(database)
     async with server.running():
-        client = ImpatientClient(server, "2026-07-28")
-        assert await client.list_prompts()
+        pipe = Pipe(server, "2026-07-28", schema_dir)
+        assert (await pipe.result("prompts/list"))["prompts"]
         for _ in range(2):
-            with pytest.raises(ProtocolError, match="The server failed to start"):
-                await client.get_prompt("database")
-        await client.close()
+            error = await pipe.error("prompts/get", {"name": "database"})
+            assert "The server failed to start" in error["message"]
+        await pipe.connection.aclose()
     assert [record.getMessage() for record in caplog.records] == [
         "the lifespan function failed at startup, so requests that need it fail. Fix it, and restart"
     ]

@@ -71,8 +71,8 @@ class ConsentPages:
 
 
 @contextmanager
-def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPages]:
-    """Serve them; the server has a name and, if nothing else is said, a picture."""
+def consent_pages() -> Iterator[ConsentPages]:
+    """Serve the pages of a server with a name and a picture."""
     callbacks = ["https://claude.ai/api/mcp/auth_callback"]
     document = {"client_id": DOCUMENT, "client_name": "Claude", "redirect_uris": callbacks}
 
@@ -92,8 +92,8 @@ def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPa
     ):
         upstream = FakeUpstream(Clock(), name="GitHub", issuer=elsewhere)
         upstream.title = "GitHub"
-        options = {"title": "Acme Notes", "logo": LOGO if picture else None, **options}
-        server = Server("notes", auth=OAuthProxy(upstream, **options), scopes=SCOPES)
+        proxy = OAuthProxy(upstream, title="Acme Notes", logo=LOGO)
+        server = Server("notes", auth=proxy, scopes=SCOPES)
         with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
             yield ConsentPages(origin, elsewhere)
 

@@ -448,21 +448,12 @@ class GitHubSite(UpstreamSite):
 
     def _profile(self, user: str) -> dict[str, Any]:
         return {
-            "login": user,
-            "id": IDS[user],
-            "node_id": f"U_{IDS[user]}",
-            "name": user.title(),
-            "email": None,
+            "login": user, "id": IDS[user], "node_id": f"U_{IDS[user]}", "name": user.title(), "email": None,
             "avatar_url": f"https://avatars.githubusercontent.com/u/{IDS[user]}",
-            "html_url": f"https://github.com/{user}",
-            "type": "User",
-            "site_admin": False,
-            "two_factor_authentication": True,
-            "company": None,
-            "plan": {"name": "pro", "space": 976_562_499},
-            "followers_url": f"https://api.github.com/users/{user}/followers",
-            **self.users[user],
-        }
+            "html_url": f"https://github.com/{user}", "type": "User", "site_admin": False,
+            "two_factor_authentication": True, "company": None, "plan": {"name": "pro", "space": 976_562_499},
+            "followers_url": f"https://api.github.com/users/{user}/followers", **self.users[user],
+        }  # fmt: skip
 
 
 @contextmanager

@@ -134,20 +134,11 @@ def providing(
         reads_documents: Whether it knows client ID metadata documents.
     """
     settings = {
-        "users": users,
-        "scopes": SCOPES,
-        "clients": clients,
-        "documents": documents or {},
-        "opaque": opaque,
-        "identity_claims": dict(identity_claims),
-        "algorithm": "RS256",
-        "token_seconds": 3600,
-        "registers": registers,
-        "port": 0,
-        "reads_documents": reads_documents,
-        "dpop_nonces": False,
+        "users": users, "scopes": SCOPES, "clients": clients, "documents": documents or {}, "opaque": opaque,
+        "identity_claims": dict(identity_claims), "algorithm": "RS256", "token_seconds": 3600,
+        "registers": registers, "port": 0, "reads_documents": reads_documents, "dpop_nonces": False,
         "path": "",
-    }
+    }  # fmt: skip
     node = NodeProcess(Path(__file__).with_suffix(".mjs"), "oidc-provider", json.dumps(settings))
     try:
         yield IdentityProvider(node)

@@ -98,6 +98,8 @@ class Official:
             return
         name = "JSONRPCResultResponse" if "JSONRPCResultResponse" in self.definitions else "JSONRPCResponse"
         self.envelope(name, message)
+        if method not in RESULT_OF:  # of an extension
+            return
         name = RESULT_OF[method]
         if method == "tools/call" and "task" in message["result"]:
             name = "CreateTaskResult"

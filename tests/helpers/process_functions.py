@@ -79,19 +79,14 @@ def fail(how: str) -> Any:
         pass
 
     errors: dict[str, BaseException] = {
-        "tool": ToolError("the text"),
-        "talkative": TalkativeError("x", code=7),
-        "local": LocalError("of here"),
-        "unpicklable": ToolError(threading.Lock()),
+        "tool": ToolError("the text"), "talkative": TalkativeError("x", code=7),
+        "local": LocalError("of here"), "unpicklable": ToolError(threading.Lock()),
         "protocol": ProtocolError(-31000, "the message", {"a": 1}),
         "missing": ResourceNotFoundError("data://x"),
-        "arguments": ArgumentsError([Problem("field", "is wrong")]),
-        "value": ValueError("internal"),
-        "exit": SystemExit(3),
-        "interrupt": KeyboardInterrupt(),
-        "stop": StopIteration(),
+        "arguments": ArgumentsError([Problem("field", "is wrong")]), "value": ValueError("internal"),
+        "exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "stop": StopIteration(),
         "close": GeneratorExit(),
-    }
+    }  # fmt: skip
     if how == "end":
         os._exit(3)
     raise errors[how]

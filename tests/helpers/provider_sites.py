@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
@@ -43,8 +45,10 @@ CLIENT_ID = "11111111-2222-3333-4444-555555555555"
 CLIENT_SECRET = "GOCSPX-given_out_once"
 CALLBACK = f"{ORIGIN}/callback"
 SCOPES = {"notes:read": Scope("Read notes", default=True)}
-_DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _ENTRA = f"https://login.microsoftonline.com/{TENANT}"
+METADATA: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("provider_metadata.json").read_text()
+)
 
 
 class Provider(UpstreamSite):
@@ -113,17 +117,7 @@ class GitHub(Provider, GitHubSite):
     # A copy of 2026-09-19: github.com/api-evangelist/github-copilot,
     # well-known/github-copilot-github-oauth-authorization-server.json at aa6983573e11cb852114554f238110e4743f49f8
     published_at = "https://github.com/.well-known/oauth-authorization-server/login/oauth"
-    recorded = {
-        "issuer": "https://github.com/login/oauth",
-        "authorization_endpoint": "https://github.com/login/oauth/authorize",
-        "token_endpoint": "https://github.com/login/oauth/access_token",
-        "device_authorization_endpoint": "https://github.com/login/device/code",
-        "response_types_supported": ["code"],
-        "grant_types_supported": ["authorization_code", "refresh_token", _DEVICE],
-        "code_challenge_methods_supported": ["S256"],
-        "authorization_response_iss_parameter_supported": True,
-        "scopes_supported": ["offline_access"],
-    }
+    recorded = METADATA["GitHub"]
     origins = ("https://github.com", "https://api.github.com")
     paths = UpstreamSite.paths
     urls = {
@@ -168,28 +162,7 @@ class Google(_OpenIdProvider):
     # A copy of 2026-06-20: github.com/api-evangelist/google-cloud-platform,
     # well-known/google-cloud-platform-openid-configuration.json at 05803a539ad4a42e5052eb2024c1900fab357277
     published_at = "https://accounts.google.com/.well-known/openid-configuration"
-    recorded = {
-        "issuer": "https://accounts.google.com",
-        "authorization_endpoint": "https://accounts.google.com/o/oauth2/v2/auth",
-        "token_endpoint": "https://oauth2.googleapis.com/token",
-        "userinfo_endpoint": "https://openidconnect.googleapis.com/v1/userinfo",
-        "revocation_endpoint": "https://oauth2.googleapis.com/revoke",
-        "jwks_uri": "https://www.googleapis.com/oauth2/v3/certs",
-        "response_types_supported": [
-            "code", "token", "id_token", "code token", "code id_token", "token id_token",
-            "code token id_token", "none",
-        ],
-        "response_modes_supported": ["query", "fragment", "form_post"],
-        "grant_types_supported": [
-            "authorization_code", "refresh_token", _DEVICE, "urn:ietf:params:oauth:grant-type:jwt-bearer",
-        ],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["RS256"],
-        "scopes_supported": ["openid", "email", "profile"],
-        "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
-        "code_challenge_methods_supported": ["plain", "S256"],
-        "authorization_response_iss_parameter_supported": True,
-    }  # fmt: skip
+    recorded = METADATA["Google"]
     origins = (
         *("https://accounts.google.com", "https://oauth2.googleapis.com"),
         *("https://openidconnect.googleapis.com", "https://www.googleapis.com"),
@@ -197,13 +170,9 @@ class Google(_OpenIdProvider):
     scope = "openid https://www.googleapis.com/auth/userinfo.email https://www.googleapis.com/auth/userinfo.profile"
     lifetime = 3_599
     person = {
-        "sub": "110169484474386276334",
-        "name": "Ada Lovelace",
-        "azp": CLIENT_ID,
-        "email": "ada@example.com",
-        "email_verified": True,
-        "hd": "example.com",
-    }
+        "sub": "110169484474386276334", "name": "Ada Lovelace", "azp": CLIENT_ID, "email": "ada@example.com",
+        "email_verified": True, "hd": "example.com",
+    }  # fmt: skip
 
     def issue(self, login: IdpLogin) -> dict[str, Any]:
         is_offline = (login.asked.get("access_type"), login.asked.get("prompt")) == ("offline", "consent")
@@ -220,34 +189,14 @@ class Entra(_OpenIdProvider):
     # A copy of 2024-10-01: github.com/panva/wellknown,
     # issuers/entra-organizations/entra-organizations.mjs at e88dd5e2d1c5cf40ee6358147c7b1117c4049a50
     published_at = f"{_ENTRA}/v2.0/.well-known/openid-configuration"
-    recorded = {
-        "issuer": f"{_ENTRA}/v2.0",
-        "authorization_endpoint": f"{_ENTRA}/oauth2/v2.0/authorize",
-        "token_endpoint": f"{_ENTRA}/oauth2/v2.0/token",
-        "userinfo_endpoint": "https://graph.microsoft.com/oidc/userinfo",
-        "jwks_uri": f"{_ENTRA}/discovery/v2.0/keys",
-        "end_session_endpoint": f"{_ENTRA}/oauth2/v2.0/logout",
-        "response_types_supported": ["code", "id_token", "code id_token", "id_token token"],
-        "response_modes_supported": ["query", "fragment", "form_post"],
-        "subject_types_supported": ["pairwise"],
-        "id_token_signing_alg_values_supported": ["RS256"],
-        "scopes_supported": ["openid", "profile", "email", "offline_access"],
-        "token_endpoint_auth_methods_supported": [
-            "client_secret_post", "private_key_jwt", "client_secret_basic",
-        ],
-        "request_uri_parameter_supported": False,
-    }  # fmt: skip
+    recorded = METADATA["Entra"]
     origins = ("https://login.microsoftonline.com", "https://graph.microsoft.com")
     scope = "openid profile email User.Read"
     lifetime = 4_000
     person = {
-        "sub": "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
-        "name": "Ada Lovelace",
-        "tid": TENANT,
-        "oid": "690222be-ff1a-4d56-abd1-7e4f7d38e474",
-        "preferred_username": "ada@example.com",
-        "ver": "2.0",
-    }
+        "sub": "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", "name": "Ada Lovelace", "tid": TENANT,
+        "oid": "690222be-ff1a-4d56-abd1-7e4f7d38e474", "preferred_username": "ada@example.com", "ver": "2.0",
+    }  # fmt: skip
 
     def code_parameters(self) -> dict[str, str]:
         return {}

@@ -303,12 +303,8 @@ class Answer:
 
 
 _SCOPE = {
-    "type": "http",
-    "asgi": {"version": "3.0"},
-    "http_version": "1.1",
-    "scheme": "http",
-    "root_path": "",
-}
+    "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "root_path": "",
+}  # fmt: skip
 _SCOPE |= {"client": ("127.0.0.1", 50000), "server": ("127.0.0.1", 8000)}
 
 

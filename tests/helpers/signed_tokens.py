@@ -66,15 +66,9 @@ class Signer:
 
 def claims_of(**changes: Any) -> dict[str, Any]:
     claims = {
-        "iss": ISSUER,
-        "sub": "ada",
-        "aud": AUDIENCE,
-        "exp": NOW + 600,
-        "iat": NOW - 60,
-        "client_id": "editor",
-        "scope": "notes:read notes:write",
-        **changes,
-    }
+        "iss": ISSUER, "sub": "ada", "aud": AUDIENCE, "exp": NOW + 600, "iat": NOW - 60,
+        "client_id": "editor", "scope": "notes:read notes:write", **changes,
+    }  # fmt: skip
     return {name: value for name, value in claims.items() if value is not None}
 
 
@@ -227,19 +221,8 @@ class HostileTokens:
         head, body, tail = self.good(chance).split(".")
         whole = {"protected": head, "payload": body, "signature": tail}
         patterns = [
-            "",
-            ".",
-            "..",
-            "....",
-            "h",
-            "h.b",
-            "h.b.",
-            ".b.t",
-            "h..t",
-            "h.b.t.",
-            "h.b.t.t",
-            "h.b.t.t.t",
-        ]
+            "", ".", "..", "....", "h", "h.b", "h.b.", ".b.t", "h..t", "h.b.t.", "h.b.t.t", "h.b.t.t.t",
+        ]  # fmt: skip
         patterns += ["b.h.t", "h.h.t", "hbt"]
         texts = ["".join({"h": head, "b": body, "t": tail}.get(c, c) for c in each) for each in patterns]
         texts += [json.dumps(whole), json.dumps({"payload": body, "signatures": [whole]}), "x" * 5000]
@@ -249,12 +232,8 @@ class HostileTokens:
         signer = chance.choice(self.signers)
         claims = json.dumps(self.claims())[1:-1].encode()
         twice = [
-            b'"iss":"https://evil.example"',
-            b'"aud":"evil"',
-            b'"exp":1',
-            b'"sub":"eve"',
-            b'"scope":"admin"',
-        ]
+            b'"iss":"https://evil.example"', b'"aud":"evil"', b'"exp":1', b'"sub":"eve"', b'"scope":"admin"',
+        ]  # fmt: skip
         pair, header = [claims, chance.choice([*twice, b'"\\u0073ub":"eve"'])], None
         if chance.random() < 0.3:
             head = json.dumps({"alg": signer.algorithm, "kid": signer.key_id, "typ": "at+jwt"})[1:-1].encode()
@@ -270,16 +249,8 @@ class HostileTokens:
         text = json.dumps(self.claims())
         good, start = text.encode(), text[:-1].encode() + b","
         bodies = [
-            b"",
-            b"null",
-            b"[]",
-            b'"text"',
-            b"7",
-            b"[" + good + b"]",
-            good + b"x",
-            good + good,
-            good[:-1],
-        ]
+            b"", b"null", b"[]", b'"text"', b"7", b"[" + good + b"]", good + b"x", good + good, good[:-1],
+        ]  # fmt: skip
         bodies += [text.replace('"', "'").encode(), text.encode("utf-16"), text.encode("utf-16-le")]
         bodies += [b"\xef\xbb\xbf" + good, start + b"}", start[:-1] + b"/* comment */}"]
         values = [b'"\xff\xfe"', b'"\\ud800"', b'"\xed\xa0\x80"', b"9" * 5000, b"1e999", b'"\0"', *DEEP]
@@ -292,15 +263,8 @@ class HostileTokens:
         real = base64.urlsafe_b64decode(tail + "==")
         size = len(real)
         wrong = [
-            bytes(size),
-            b"\xff" * size,
-            real[:-1],
-            real + b"\0",
-            real[::-1],
-            b"\0" + real,
-            real * 2,
-            b"0",
-        ]
+            bytes(size), b"\xff" * size, real[:-1], real + b"\0", real[::-1], b"\0" + real, real * 2, b"0",
+        ]  # fmt: skip
         other = signer.token(self.claims(sub="eve")).rpartition(".")[2]
         return f"{signed}.{chance.choice([*(encoded(each).decode() for each in wrong), other])}"
 
@@ -323,14 +287,12 @@ class CertificateAuthority:
         self.file = folder / "authority.pem"
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
-    def certificate(self, name: str, password: str | None = None) -> tuple[Path, Path]:
+    def certificate(self, name: str) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName(name)])
         signed = self._signed(subject, key, names)
-        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
-        if password is not None:
-            encryption = serialization.BestAvailableEncryption(password.encode())
+        encryption = serialization.NoEncryption()
         files = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(

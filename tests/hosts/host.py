@@ -64,14 +64,9 @@ class Host:
     def environment(self, home: str) -> dict[str, str]:
         """The environment of its commands, which holds nothing of this machine's user."""
         return {
-            "PATH": node_search_path(),
-            "HOME": home,
-            "USERPROFILE": home,
-            "LANG": "C.UTF-8",
-            "NO_COLOR": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
+            "PATH": node_search_path(), "HOME": home, "USERPROFILE": home, "LANG": "C.UTF-8", "NO_COLOR": "1",
+            "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }  # fmt: skip
 
     def command(self, *arguments: str) -> list[str]:
         """One of its commands."""

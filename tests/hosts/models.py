@@ -52,13 +52,8 @@ def message(model: str, text: str | Call) -> Response:
     usage = {"input_tokens": 1, "output_tokens": 1}
     stop = {"stop_reason": None, "stop_sequence": None}
     begun = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "usage": usage,
-    }
+        "id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "usage": usage,
+    }  # fmt: skip
     events = [
         {"type": "message_start", "message": {**begun, **stop}},
         {"type": "content_block_start", "index": 0, "content_block": block},

@@ -175,18 +175,11 @@ def after_the_import() -> set[str]:
 
 RARE = (
     *(
-        build_chain,
-        Ask,
-        BaseTool,
-        ElicitRequest,
-        Injection,
-        LogHandler,
-        Root,
-        SamplingRequest,
+        build_chain, Ask, BaseTool, ElicitRequest, Injection, LogHandler, Root, SamplingRequest,
         SubscriptionTopic,
     ),
     *(UriTemplate, json_type, resource_dir),
-)
+)  # fmt: skip
 
 
 def packages(modules: set[str], depth: int) -> set[str]:

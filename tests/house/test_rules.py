@@ -59,25 +59,15 @@ def test_public_api_is_as_recorded() -> None:
 
 _SUBMODULES: Final = (
     *(
-        "auth",
-        "client",
-        "compat",
-        "compat.agent_sdk",
-        "compat.fastmcp",
-        "compat.lowlevel",
+        "auth", "client", "compat", "compat.agent_sdk", "compat.fastmcp", "compat.lowlevel",
         "compat.standalone",
     ),
     *(
-        "compat.types",
-        "doctor",
-        "elicitation",
-        "exceptions",
-        "extensions",
-        "middleware",
+        "compat.types", "doctor", "elicitation", "exceptions", "extensions", "middleware",
         "protocol.revisions",
     ),
     *("storage", "testing", "transports", "transports.stdio", "types"),
-)
+)  # fmt: skip
 PUBLIC: Final = ("mcpkit", *(f"mcpkit.{name}" for name in _SUBMODULES))
 """The modules that authors import."""
 

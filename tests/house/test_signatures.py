@@ -26,14 +26,10 @@ OPTIONS: dict[Any, tuple[type, ...]] = {
 }
 CALLED = {
     **{f"Server.{name}": getattr(Server, name) for name in ("tool", "resource", "prompt", "method")},
-    **{f"mcpkit.{name}": decorator for name, decorator in FREE.items()},
-    "Server": Server,
-    "Server.run": Server.run,
-    "Server.asgi": Server.asgi,
-    "Server.include": Server.include,
-    "Server.extension": Server.extension,
-    "Extension.method": Extension.method,
-}
+    **{f"mcpkit.{name}": decorator for name, decorator in FREE.items()}, "Server": Server,
+    "Server.run": Server.run, "Server.asgi": Server.asgi, "Server.include": Server.include,
+    "Server.extension": Server.extension, "Extension.method": Extension.method,
+}  # fmt: skip
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -192,23 +192,11 @@ HOSTS = [
 """Values of Host (RFC 3986, section 3.2), with their name and port."""
 NO_HOSTS = [
     *(
-        "",
-        ":80",
-        "a:65536",
-        "a:x",
-        "a:80:80",
-        "a:\u00b2",
-        "a b",
-        "a/b",
-        "a@b",
-        "%2",
-        "\u00e9",
-        "[::1",
-        "::1",
-        "[a]",
+        "", ":80", "a:65536", "a:x", "a:80:80", "a:\u00b2", "a b", "a/b", "a@b", "%2", "\u00e9", "[::1",
+        "::1", "[a]",
     ),
     *("[fe80::1%eth0]", "[::1]a", " a", "a\n"),
-]
+]  # fmt: skip
 
 
 @each_row(("value", "name", "port"), HOSTS)

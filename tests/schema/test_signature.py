@@ -173,13 +173,8 @@ def test_docstring_other_result_sections(text: str, description: str) -> None:
 
 
 NAMES = {
-    "query": "query",
-    "limit": "limit",
-    "_hint": "_hint",
-    "$from": "start",
-    "start": "start",
-    "ctx": None,
-}
+    "query": "query", "limit": "limit", "_hint": "_hint", "$from": "start", "start": "start", "ctx": None,
+}  # fmt: skip
 
 
 @each_row(

@@ -47,14 +47,10 @@ class Level(enum.IntEnum):
 @each_row(
     "annotation",
     [
-        typing.Callable[[], int],
-        type,
-        complex,
-        Literal[b"x"],
-        dict[tuple[int, int], int],
+        typing.Callable[[], int], type, complex, Literal[b"x"], dict[tuple[int, int], int],
         dict[frozenset[int], int],
     ],
-)
+)  # fmt: skip
 def test_type_without_json_form_is_refused_naming_argument(annotation: Any) -> None:
     with pytest.raises(RegistrationError, match=r"f: argument 'value': "):
         arguments_of(annotation)

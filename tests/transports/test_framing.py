@@ -36,18 +36,12 @@ def cut(stream: bytes, *, max_line: int = MAX_LINE, size: int | None = None) -> 
 
 SIZES = (None, 1, 2, 3, 7)
 STREAMS: list[tuple[bytes, list[bytes]]] = [
-    (b"", []),
-    (b"{}\n", [b"{}"]),
-    (b'{"a": 1}\n{"b": 2}\n', [b'{"a": 1}', b'{"b": 2}']),
-    (b"{}\r\n[]\r\n", [b"{}", b"[]"]),
-    (b"\n\r\n \t\n{}\n\n", [b"{}"]),
-    (b"{}", [b"{}"]),
-    (b"\r\n", []),
-    (b"a\rb\n", [b"a\rb"]),
-    (b"\0\n\xff\xfe\n", [b"\0", b"\xff\xfe"]),
+    (b"", []), (b"{}\n", [b"{}"]), (b'{"a": 1}\n{"b": 2}\n', [b'{"a": 1}', b'{"b": 2}']),
+    (b"{}\r\n[]\r\n", [b"{}", b"[]"]), (b"\n\r\n \t\n{}\n\n", [b"{}"]), (b"{}", [b"{}"]), (b"\r\n", []),
+    (b"a\rb\n", [b"a\rb"]), (b"\0\n\xff\xfe\n", [b"\0", b"\xff\xfe"]),
     ('"\u2028 \u2029 \x85 \x0b \x0c \x1c"\n'.encode(), ['"\u2028 \u2029 \x85 \x0b \x0c \x1c"'.encode()]),
     (MARK + b"\n" + MARK + b"\r\n" + b"{}\n", [b"{}"]),
-]
+]  # fmt: skip
 
 
 def test_framing_splits_only_on_newline() -> None:

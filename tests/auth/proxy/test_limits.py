@@ -91,14 +91,10 @@ async def test_limit_is_off_for_loopback_and_store_failure(shared, address):
 @each_row(
     ("method", "path"),
     [
-        ("GET", "/.well-known/oauth-authorization-server"),
-        ("GET", "/.well-known/openid-configuration"),
-        ("GET", "/jwks.json"),
-        ("POST", "/register"),
-        ("POST", "/token"),
-        ("POST", "/revoke"),
+        ("GET", "/.well-known/oauth-authorization-server"), ("GET", "/.well-known/openid-configuration"),
+        ("GET", "/jwks.json"), ("POST", "/register"), ("POST", "/token"), ("POST", "/revoke"),
     ],
-)
+)  # fmt: skip
 async def test_cors_allows_program_endpoints(proxy, method, path):
     headers = {"Origin": "https://client.example"}
     preflight_headers = {

@@ -176,12 +176,8 @@ def tool_call(name: str, token: str | None = None, **headers: str) -> dict[str, 
     }
     params = {"name": name, "arguments": {}, "_meta": meta}
     sent = {
-        "accept": "application/json, text/event-stream",
-        "content-type": "application/json",
-        "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": name,
-        **({"authorization": f"Bearer {token}"} if token else {}),
-        **headers,
-    }
+        "accept": "application/json, text/event-stream", "content-type": "application/json",
+        "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name,
+        **({"authorization": f"Bearer {token}"} if token else {}), **headers,
+    }  # fmt: skip
     return {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, "headers": sent}

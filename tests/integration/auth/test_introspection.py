@@ -28,16 +28,9 @@ CLIENT = {"client_id": "notes server", "client_secret": SECRET}
 
 def introspected(**changes: Any) -> dict[str, Any]:
     members = {
-        "active": True,
-        "sub": "ada",
-        "client_id": "editor",
-        "scope": "notes:read notes:write",
-        "aud": AUDIENCE,
-        "token_type": "Bearer",
-        "exp": NOW + 600,
-        "iat": NOW - 60,
-        **changes,
-    }
+        "active": True, "sub": "ada", "client_id": "editor", "scope": "notes:read notes:write",
+        "aud": AUDIENCE, "token_type": "Bearer", "exp": NOW + 600, "iat": NOW - 60, **changes,
+    }  # fmt: skip
     return {name: value for name, value in members.items() if value is not None}
 
 

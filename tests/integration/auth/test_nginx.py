@@ -89,14 +89,10 @@ def test_prefix_metadata_and_calls(prefixed, identity_provider):
 
 
 FORGED = {
-    "x-forwarded-host": "evil.example",
-    "x-forwarded-proto": "gopher",
-    "x-forwarded-port": "1",
-    "x-forwarded-prefix": "/evil",
-    "x-original-url": "/evil",
-    "x-forwarded-server": "evil.example",
+    "x-forwarded-host": "evil.example", "x-forwarded-proto": "gopher", "x-forwarded-port": "1",
+    "x-forwarded-prefix": "/evil", "x-original-url": "/evil", "x-forwarded-server": "evil.example",
     "forwarded": "for=203.0.113.9;host=evil.example;proto=gopher",
-}
+}  # fmt: skip
 
 
 def test_forged_forwarded_headers_are_ignored(prefixed, identity_provider):

@@ -11,12 +11,8 @@ FAULTS = set(sys.argv[1:])
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 TOOL = {"name": "now", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 CAPABILITIES = {
-    "tools": {},
-    "prompts": {},
-    "resources": {"subscribe": True},
-    "logging": {},
-    "completions": {},
-}
+    "tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {},
+}  # fmt: skip
 LISTS = {
     "tools/list": ("tools", [{**TOOL, "outputSchema": {"type": "object", "required": ["time"]}}]),
     "resources/list": ("resources", [{"uri": "note://1", "name": "one"}]),

@@ -251,14 +251,10 @@ def test_findings_of_malformed_surfaces_do_not_raise(key: str) -> None:
 @each_row(
     ("text", "count"),
     [
-        ("", 0),
-        ("hello world", 2),
-        ('{"type": "object", "properties": {"city": {"type": "string"}}}', 19),
-        ("Ärzte für 東京", 5),
-        ("<|endoftext|>", 7),
-        ("\ud800", 1),
+        ("", 0), ("hello world", 2), ('{"type": "object", "properties": {"city": {"type": "string"}}}', 19),
+        ("Ärzte für 東京", 5), ("<|endoftext|>", 7), ("\ud800", 1),
     ],
-)
+)  # fmt: skip
 def test_tokens_equal_o200k_base(text: str, count: int) -> None:
     assert tokens(text) == count
 

@@ -131,13 +131,8 @@ def test_bundle_vendor_starts_without_installed_packages(folder: Path, mcpkit: R
 def test_bundle_registry_writes_server_json(folder: Path, mcpkit: Run) -> None:
     (folder / "pyproject.toml").write_text(PROJECT)
     registry = (
-        "--registry",
-        "io.github.ada/tea",
-        "--pypi",
-        "tea-shop",
-        "--remote",
-        "https://example.com/mcp",
-    )
+        "--registry", "io.github.ada/tea", "--pypi", "tea-shop", "--remote", "https://example.com/mcp",
+    )  # fmt: skip
     download = ("--download", "https://example.com/tea.mcpb", "--secret", "API_KEY")
     assert mcpkit("bundle", "server.py", *registry, *download)[0] == 0
     written = json.loads((folder / "server.json").read_text())

@@ -28,20 +28,13 @@ URLS_SINCE = TOOL_USE_SINCE = "2025-11-25"
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated")
 
 FORMS: dict[str, list[Any]] = {
-    "Which city?": [{"name": "Paris"}],
-    "How warm is Paris?": [{"value": 21.5}],
-    "Which table?": [{"value": 7}],
-    "With sugar?": [{"value": True}],
-    "Which colour?": [{"value": "blue"}],
-    "Who sits on the left?": [{"value": "Ada"}],
-    "Who sits on the right?": [{"value": "Bob"}],
-    "How many, in pairs?": [{"value": 3}, {"value": 4}],
-    "Your salary?": ["decline"],
-    "Your shoe size?": ["cancel"],
-    "Greet which user?": [{"value": "Ada"}],
-    "How is Ada?": [{"value": "warmly"}],
-    "Notes of which user?": [{"value": "Bob"}],
-}
+    "Which city?": [{"name": "Paris"}], "How warm is Paris?": [{"value": 21.5}],
+    "Which table?": [{"value": 7}], "With sugar?": [{"value": True}], "Which colour?": [{"value": "blue"}],
+    "Who sits on the left?": [{"value": "Ada"}], "Who sits on the right?": [{"value": "Bob"}],
+    "How many, in pairs?": [{"value": 3}, {"value": 4}], "Your salary?": ["decline"],
+    "Your shoe size?": ["cancel"], "Greet which user?": [{"value": "Ada"}],
+    "How is Ada?": [{"value": "warmly"}], "Notes of which user?": [{"value": "Bob"}],
+}  # fmt: skip
 """The entries of a form by its message; a string is another action. The last entry is repeated."""
 
 SAMPLES: dict[str, Any] = {
@@ -245,17 +238,13 @@ async def run_in_memory(version: str, user: User | None) -> dict[str, Any]:
 
 
 PEERS = [
-    ("python", "legacy", "stdio", HANDSHAKE),
-    ("python", "auto", "http", STATELESS),
-    ("python", STATELESS, "sse", STATELESS),
-    ("typescript 2", "legacy", "http", HANDSHAKE),
-    ("typescript 2", "auto", "sse", STATELESS),
-    ("typescript 2", STATELESS, "stdio", STATELESS),
+    ("python", "legacy", "stdio", HANDSHAKE), ("python", "auto", "http", STATELESS),
+    ("python", STATELESS, "sse", STATELESS), ("typescript 2", "legacy", "http", HANDSHAKE),
+    ("typescript 2", "auto", "sse", STATELESS), ("typescript 2", STATELESS, "stdio", STATELESS),
     ("typescript 2", "legacy:2025-06-18", "stdio", "2025-06-18"),
-    ("typescript 2", "legacy:2025-03-26", "http", "2025-03-26"),
-    ("typescript 1", "", "http", HANDSHAKE),
+    ("typescript 2", "legacy:2025-03-26", "http", "2025-03-26"), ("typescript 1", "", "http", HANDSHAKE),
     ("typescript 1", "", "sse", HANDSHAKE),
-]
+]  # fmt: skip
 """Client, mode of negotiation, transport, and the version that results."""
 
 

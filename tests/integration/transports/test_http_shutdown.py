@@ -270,17 +270,13 @@ def make_waiting_server(begun: threading.Event, released: threading.Event) -> Se
 
 
 STATES: dict[str, tuple[bytes, int]] = {
-    "no request": (b"", 0),
-    "half a head": (b"POST /mcp HTTP/1.1\r\nHost: loc", 0),
+    "no request": (b"", 0), "half a head": (b"POST /mcp HTTP/1.1\r\nHost: loc", 0),
     "half a body": (raw_request("POST", "/mcp", {}, size=100), 0),
     "kept alive": (raw_request("POST", "/mcp", initialize()), 65536),
-    "sse": (raw_request("GET", "/sse"), 65536),
-    "listen": (raw_post(LISTEN), 65536),
-    "get": (b"", 65536),
-    "wait": (raw_post(call("wait")), 0),
-    "block": (raw_post(call("block")), 0),
+    "sse": (raw_request("GET", "/sse"), 65536), "listen": (raw_post(LISTEN), 65536), "get": (b"", 65536),
+    "wait": (raw_post(call("wait")), 0), "block": (raw_post(call("block")), 0),
     "unread": (raw_post(call("large")), 1),
-}
+}  # fmt: skip
 """Requests of open connections, and how much of the response the client reads."""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-import anyio
+from common import add_components
 from fastmcp import Context, FastMCP
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolListChangedNotification
 
 server = FastMCP("fastmcp 4", version="1.0.0")
-stopped: list[float] = []
+add_components(server, Context)
 
 
 @dataclass
@@ -19,33 +19,8 @@ class Person:
 
 
 @server.tool
-async def add(first: int, second: int) -> int:
-    """Add two numbers."""
-    return first + second
-
-
-@server.tool
-async def wait(seconds: float, ctx: Context) -> str:
-    """Wait, and say so thrice before."""
-    try:
-        for step in (1, 2, 3):
-            await ctx.report_progress(step, 3)
-        await anyio.sleep(seconds)
-    except anyio.get_cancelled_exc_class():
-        stopped.append(seconds)
-        raise
-    return "waited"
-
-
-@server.tool
-async def count_stopped() -> int:
-    """Say how many calls have been cancelled."""
-    return len(stopped)
-
-
-@server.tool
 async def change(ctx: Context) -> str:
-    """Tell of a change."""
+    """Notify the client of a change."""
     await ctx.send_notification(ToolListChangedNotification())
     return "told"
 
@@ -61,18 +36,6 @@ async def ask_name(ctx: Context) -> str | InputRequiredResult:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     params = ElicitRequestFormParams(message="Who are you?", requested_schema=schema)
     return InputRequiredResult(input_requests={"who": ElicitRequest(params=params)}, request_state="asked")
-
-
-@server.resource("note://hello")
-def note() -> str:
-    """A note."""
-    return "Hello"
-
-
-@server.prompt
-def greet(name: str) -> str:
-    """Greet somebody."""
-    return f"Greet {name}"
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-import anyio
+from common import add_components
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
 from pydantic import BaseModel
 
 TRANSPORT, PORT = sys.argv[1], int((sys.argv[2:] or ["0"])[0])
 server = FastMCP("mcp 1", log_level="ERROR", port=PORT)
-stopped: list[float] = []
+add_components(server, Context)
 
 
 class Person(BaseModel):
@@ -19,33 +19,8 @@ class Person(BaseModel):
 
 
 @server.tool()
-async def add(first: int, second: int) -> int:
-    """Add two numbers."""
-    return first + second
-
-
-@server.tool()
-async def wait(seconds: float, ctx: Context) -> str:
-    """Wait, and say so thrice before."""
-    try:
-        for step in (1, 2, 3):
-            await ctx.report_progress(step, 3)
-        await anyio.sleep(seconds)
-    except anyio.get_cancelled_exc_class():
-        stopped.append(seconds)
-        raise
-    return "waited"
-
-
-@server.tool()
-async def count_stopped() -> int:
-    """Say how many calls have been cancelled."""
-    return len(stopped)
-
-
-@server.tool()
 async def change(ctx: Context) -> str:
-    """Tell of a change."""
+    """Notify the client of a change."""
     await ctx.session.send_tool_list_changed()
     return "told"
 
@@ -69,18 +44,6 @@ async def ask_model(ctx: Context) -> str:
 async def ask_roots(ctx: Context) -> str:
     """Ask for the roots."""
     return ", ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
-
-
-@server.resource("note://hello")
-def note() -> str:
-    """A note."""
-    return "Hello"
-
-
-@server.prompt()
-def greet(name: str) -> str:
-    """Greet somebody."""
-    return f"Greet {name}"
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import anyio
+from common import add_components
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
 from mcp_types import CreateMessageResult, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel
 
 server = MCPServer("mcp 2", version="1.0.0", log_level="ERROR")
-stopped: list[float] = []
+add_components(server, Context)
 
 
 class Person(BaseModel):
@@ -33,33 +33,8 @@ def roots() -> ListRoots:
 
 
 @server.tool()
-async def add(first: int, second: int) -> int:
-    """Add two numbers."""
-    return first + second
-
-
-@server.tool()
-async def wait(seconds: float, ctx: Context) -> str:
-    """Wait, and say so thrice before."""
-    try:
-        for step in (1, 2, 3):
-            await ctx.report_progress(step, 3)
-        await anyio.sleep(seconds)
-    except anyio.get_cancelled_exc_class():
-        stopped.append(seconds)
-        raise
-    return "waited"
-
-
-@server.tool()
-async def count_stopped() -> int:
-    """Say how many calls have been cancelled."""
-    return len(stopped)
-
-
-@server.tool()
 async def change(ctx: Context) -> str:
-    """Tell of a change."""
+    """Notify the client of a change."""
     await ctx.notify_tools_changed()
     return "told"
 
@@ -80,18 +55,6 @@ async def ask_model(answer: Annotated[CreateMessageResult, Resolve(capital)]) ->
 async def ask_roots(answer: Annotated[ListRootsResult, Resolve(roots)]) -> str:
     """Ask for the roots."""
     return ", ".join(str(root.uri) for root in answer.roots)
-
-
-@server.resource("note://hello")
-def note() -> str:
-    """A note."""
-    return "Hello"
-
-
-@server.prompt()
-def greet(name: str) -> str:
-    """Greet somebody."""
-    return f"Greet {name}"
 
 
 if __name__ == "__main__":

@@ -94,18 +94,13 @@ async def test_post_requires_json_without_encoding(
 
 REFUSED = [
     ("POST", "/mcp", {"origin": "https://evil.example"}, 403),
-    ("POST", "/mcp", {"host": "evil.example"}, 421),
-    ("PUT", "/mcp", {}, 405),
-    ("GET", "/mcp", {"accept": "text/html"}, 406),
-    ("DELETE", "/mcp", {}, 400),
-    ("POST", "/mcp", {"accept": "text/html"}, 406),
-    ("POST", "/mcp", {"content-type": "text/plain"}, 415),
+    ("POST", "/mcp", {"host": "evil.example"}, 421), ("PUT", "/mcp", {}, 405),
+    ("GET", "/mcp", {"accept": "text/html"}, 406), ("DELETE", "/mcp", {}, 400),
+    ("POST", "/mcp", {"accept": "text/html"}, 406), ("POST", "/mcp", {"content-type": "text/plain"}, 415),
     ("POST", "/mcp", {"origin": "http://localhost", "content-type": "text/plain"}, 415),
-    ("POST", "/sse", {}, 405),
-    ("POST", "/messages", {}, 404),
-    ("POST", "/own", {"host": "evil.example"}, 421),
-    ("POST", "/nothing", {}, 404),
-]
+    ("POST", "/sse", {}, 405), ("POST", "/messages", {}, 404),
+    ("POST", "/own", {"host": "evil.example"}, 421), ("POST", "/nothing", {}, 404),
+]  # fmt: skip
 JSON = {"content-type": "application/json"}
 LONG, CHUNKED = {"content-length": str(64 * 1024 + 1)}, {"transfer-encoding": "chunked"}
 

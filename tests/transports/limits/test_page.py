@@ -36,15 +36,10 @@ for line in (Path(__file__).parent / "bounds.txt").read_text().splitlines():
 
 
 OWNERS: dict[str, Any] = {
-    "Limits({}=)": Limits,
-    "Timeouts({}=)": Timeouts,
-    "HttpOptions({}=)": HttpOptions,
-    "Jwt({}=)": Jwt,
-    "Introspection({}=)": Introspection,
-    "Server(tasks=TaskOptions({}=))": TaskOptions,
-    "@server.tool(task=Task({}=))": Task,
-    "resource_dir({}=)": resource_dir,
-}
+    "Limits({}=)": Limits, "Timeouts({}=)": Timeouts, "HttpOptions({}=)": HttpOptions, "Jwt({}=)": Jwt,
+    "Introspection({}=)": Introspection, "Server(tasks=TaskOptions({}=))": TaskOptions,
+    "@server.tool(task=Task({}=))": Task, "resource_dir({}=)": resource_dir,
+}  # fmt: skip
 IN_OTHER_ROWS = {"Jwt(clock=)", "Introspection(clock=)", "Introspection(timeout=)", "Introspection(leeway=)"}
 SETTINGS: dict[str, Any] = {
     form.format(name): parameter.default

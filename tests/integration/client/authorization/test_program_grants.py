@@ -31,13 +31,9 @@ def granting(**changes: Any) -> Callable[[TokenRequest], Response]:
 
 def managed(site: TokenSite, **options: Any) -> EnterpriseManaged:
     defaults: dict[str, Any] = {
-        "secret": "the-secret",
-        "issuer": site.origin,
-        "idp": f"{site.origin}/idp",
-        "idp_client_id": "our-client",
-        "identity": "the-identity",
-        "storage": MemoryTokens(),
-    }
+        "secret": "the-secret", "issuer": site.origin, "idp": f"{site.origin}/idp",
+        "idp_client_id": "our-client", "identity": "the-identity", "storage": MemoryTokens(),
+    }  # fmt: skip
     return EnterpriseManaged("notes-client", **{**defaults, **options})
 
 

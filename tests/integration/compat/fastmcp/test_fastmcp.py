@@ -177,16 +177,12 @@ CAPABILITIES = {"elicitation": {"form": {}, "url": {}}}
 URIS = [
     *(f"config://{name}" for name in ("app", "text", "bytes", "nothing", "broken", "unknown")),
     *(
-        "greeting://Ada",
-        "greeting://Ada%20Lovelace",
-        "greeting://a/b",
-        "sum://1/2",
-        "sum://one/2",
+        "greeting://Ada", "greeting://Ada%20Lovelace", "greeting://a/b", "sum://1/2", "sum://one/2",
         "sum://1/2/3",
     ),
     *("broken://door", *(f"plain://{name}" for name in ("text", "unnamed", "bytes", "lambda"))),
     *("file:///notes", "file:///data", "file:///none", "no uri", ""),
-]
+]  # fmt: skip
 
 
 PROMPTS: dict[str, list[Message]] = {

@@ -245,34 +245,23 @@ VALUES: list[Any] = [
     *(Point(x=1), dt.date(2020, 1, 2), IMAGE, Audio(data=b"a", format="mp3"), *FILES, ["a", IMAGE, {"b": 1}]),
 ]
 RETURNED: dict[str, tuple[Any, Any]] = {
-    "model": (Point, Point(x=1, label="a")),
-    "models": (list[Point], [Point(x=1), Point(x=2)]),
+    "model": (Point, Point(x=1, label="a")), "models": (list[Point], [Point(x=1), Point(x=2)]),
     "tree": (Tree, Tree(value=1, children=[Tree(value=2)])),
     "row": (Row, {"name": "a", "amount": decimal.Decimal("1.5")}),
     "person": (Person, Person("Ada", dt.date(1815, 12, 10))),
-    "dict": (dict, {"a": None, "b": [1, {"c": None}]}),
-    "dict_of": (dict[str, int], {"a": 1}),
-    "list": (list, [1, {"a": 2}]),
-    "strings": (list[str], ["a", "b"]),
-    "tuple": (tuple[int, str], (1, "a")),
-    "enum": (Color, Color.BLUE),
-    "date": (dt.datetime, dt.datetime(2020, 1, 2, 3, 4)),
-    "bytes": (bytes, b"abc"),
-    "image": (Image, Image(data=PIXEL)),
-    "none": (None, None),
+    "dict": (dict, {"a": None, "b": [1, {"c": None}]}), "dict_of": (dict[str, int], {"a": 1}),
+    "list": (list, [1, {"a": 2}]), "strings": (list[str], ["a", "b"]), "tuple": (tuple[int, str], (1, "a")),
+    "enum": (Color, Color.BLUE), "date": (dt.datetime, dt.datetime(2020, 1, 2, 3, 4)),
+    "bytes": (bytes, b"abc"), "image": (Image, Image(data=PIXEL)), "none": (None, None),
     "sequence": (Sequence[Any], [1]),
     "discriminated": (Annotated[Cat | Dog, Field(discriminator="kind")], Cat(lives=9)),
     "structured": (ToolResult, ToolResult(structured_content={"a": [1, Point(x=1)]})),
     "result": (ToolResult, ToolResult(content="short", structured_content={"a": 1}, meta={"m": 2})),
     "error": (ToolResult, ToolResult(content="short", structured_content={"a": 1}, is_error=True)),
-    "untyped": (UNTYPED, {"a": Point(x=1)}),
-    "optional": (int | None, 1),
-    "optional_none": (int | None, None),
-    "union": (int | str, 1),
-    "union_text": (int | str, "a"),
-    "wrong": (int, "no number"),
+    "untyped": (UNTYPED, {"a": Point(x=1)}), "optional": (int | None, 1), "optional_none": (int | None, None),
+    "union": (int | str, 1), "union_text": (int | str, "a"), "wrong": (int, "no number"),
     **{f"any_{number}": (Any, value) for number, value in enumerate(VALUES)},
-}
+}  # fmt: skip
 """The return type and the value of tools without parameters."""
 
 
@@ -384,18 +373,11 @@ class Form:
 
 
 KINDS: dict[str, Any] = {
-    **{kind.__name__: kind for kind in (str, int, bool)},
-    "choices": ["a", "b"],
-    "titled": {"a": {"title": "The A"}, "b": {"title": "The B"}},
-    "several": [["a", "b"]],
-    "several titled": [{"a": {"title": "The A"}, "b": {"title": "The B"}}],
-    "literal": Literal["a", "b"],
-    "enum": Color,
-    "form": Form,
-    "model": Point,
-    "list": list[Literal["a", "b"]],
-    "nested": Line,
-}
+    **{kind.__name__: kind for kind in (str, int, bool)}, "choices": ["a", "b"],
+    "titled": {"a": {"title": "The A"}, "b": {"title": "The B"}}, "several": [["a", "b"]],
+    "several titled": [{"a": {"title": "The A"}, "b": {"title": "The B"}}], "literal": Literal["a", "b"],
+    "enum": Color, "form": Form, "model": Point, "list": list[Literal["a", "b"]], "nested": Line,
+}  # fmt: skip
 
 
 @mcp.tool

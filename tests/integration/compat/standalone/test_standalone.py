@@ -68,15 +68,10 @@ PROMPTS: dict[str, list[dict[str, str]]] = {
     **{name: [{}] for name in ("result", "wrong_prompt", "failing_prompt", "sub_inner_prompt", "nowhere")},
 }
 FORMS: dict[str, dict[str, Any]] = {
-    **{kind: {"value": "b"} for kind in ("str", "choices", "titled", "literal")},
-    "int": {"value": 3},
-    "bool": {"value": True},
-    "several": {"value": ["a"]},
-    "several titled": {"value": ["a", "b"]},
-    "enum": {"value": "red"},
-    "form": {"name": "Ada"},
-    "list": {"value": ["a"]},
-}
+    **{kind: {"value": "b"} for kind in ("str", "choices", "titled", "literal")}, "int": {"value": 3},
+    "bool": {"value": True}, "several": {"value": ["a"]}, "several titled": {"value": ["a", "b"]},
+    "enum": {"value": "red"}, "form": {"name": "Ada"}, "list": {"value": ["a"]},
+}  # fmt: skip
 """The entries of a form by its kind."""
 
 
