@@ -27,8 +27,8 @@ from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Routes
 from .service import Service
-from .sessions.environment import Environment
 from .sessions.legacy_sse import Pipe
+from .sessions.loop_state import LoopState
 from .shutdown import end_on_signals
 from .stateless import is_stateless, serve_stateless, unknown_revision
 from .uvicorn_server import connect
@@ -219,7 +219,7 @@ class Door:
     async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "GET":
             raise UnreadError(405, "use GET to open the event stream", ((b"allow", b"GET"),))
-        pipe = Pipe(service.environment, service.pipes, exchange, mount_point(scope) + MESSAGES_PATH)
+        pipe = Pipe(service.loop_state, service.pipes, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
         finally:
@@ -296,8 +296,8 @@ class Door:
         loop = require_loop("the ASGI app of mcpkit")
         service = self._services.get(loop)
         if service is None:
-            environment = Environment(self._engine, self._settings)
-            service = self._services[loop] = Service(environment, self._keys, lambda: self._end(loop))
+            state = LoopState(self._engine, self._settings)
+            service = self._services[loop] = Service(state, self._keys, lambda: self._end(loop))
             if self._protection is not None and (revocations := self._engine.revocations) is not None:
                 self._deaf[loop] = revocations.listen(partial(self._revoke, self._protection, service, loop))
             end_on_signals(service.ending)

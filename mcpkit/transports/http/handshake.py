@@ -1,6 +1,6 @@
-"""The handshake era over HTTP: sessions, and the requests that belong to them.
+"""Requests of the handshake protocol versions over HTTP: initialize, requests with and without a session, GET, DELETE.
 
-Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two revisions before.
+Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two versions before.
 """
 
 from __future__ import annotations
@@ -22,21 +22,19 @@ from ...requests.channel import Channel, OpenQuestions
 from ...requests.running import Calls, Reply
 from .exchange import ANSWERED, Exchange, Source
 from .service import Service
-from .sessions.relay import take_up
-from .sessions.response import IN_SESSION
-from .sessions.session import Session
-from .sessions.token import Minted
+from .sessions.http_session import SESSION_STATUSES, HttpSession
+from .sessions.session_id import NewSessionId
 from .statuses import headers_of, status_of
 
-_IS_EAGER = sys.version_info >= (3, 12)
+_STARTS_EAGERLY = sys.version_info >= (3, 12)
 
-_WITHOUT_HEADER = "2025-03-26"
-"""The revision of a client that names none, as the specification has it ("Protocol Version Header")."""
+_VERSION_WITHOUT_HEADER = "2025-03-26"
+"""Version of a client that sends no version (basic/transports, "Protocol Version Header")."""
 
-_SESSION = b"mcp-session-id"
+_SESSION_ID = b"mcp-session-id"
 
-_GUESTS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
-"""What is known of clients that have no session; nothing of it changes."""
+_SESSIONLESS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
+"""Assumed results of the handshake for clients without a session, by version."""
 
 
 async def serve_handshake(service: Service, message: Any, exchange: Exchange) -> None:
@@ -54,22 +52,23 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
         await _initialize(service, message, exchange)
         return
     if service.settings.stateless:
-        await _serve_guest(service, message, exchange)
+        await _serve_sessionless(service, message, exchange)
         return
     session = await _find_session(service, exchange)
     if session is None:
         return
-    if session.may_lack(message):
-        await service.sessions.look_again(session)
+    if session.may_need_record(message):
+        await service.sessions.read_record(session)
     session.post(message, exchange)
+    # A call may change the record, and through middleware it does so in its first step or later.
     has_middleware = service.engine.has_middleware
     if has_middleware:
-        await _first_steps(exchange)  # what middleware lets through at once is done then
+        await _start_calls(exchange)
     await session.save()
-    await _first_steps(exchange)
+    await _start_calls(exchange)
     await service.send(exchange, service.settings.sse_after_in_session)
     if has_middleware:
-        await session.save_rest()  # what it has let through later
+        await session.save_or_log()
 
 
 async def serve_get(service: Service, exchange: Exchange) -> None:
@@ -85,20 +84,17 @@ async def serve_get(service: Service, exchange: Exchange) -> None:
     session = await _find_session(service, exchange)
     if session is None:
         return
-    service.environment.check_room(exchange.caller)
-    last = _header(exchange, b"last-event-id")
+    service.loop_state.check_stream_room(exchange.caller)
     try:
-        problem = await take_up(session, service.environment, last, exchange) if last else False
-        if problem is False:
-            problem = session.get(exchange, last)
+        problem = await session.get(exchange, _header(exchange, b"last-event-id"))
         if problem is not None:
             exchange.answer(jsonrpc.error(None, problem), 400)
-        elif (listening := service.environment.changes.listening()) is not None:
+        elif (listening := service.loop_state.hub.listening()) is not None:
             await listening
         await session.save()
         await service.send(exchange)
     finally:
-        exchange.hang_up()  # whatever came between, the session must not wait for it
+        exchange.hang_up()  # after an exception the session must not keep the exchange
 
 
 async def serve_delete(service: Service, exchange: Exchange) -> None:
@@ -123,12 +119,12 @@ async def fail_question(service: Service, exchange: Exchange, body: bytes, probl
     """
     from ...protocol.messages import id_of_answer, is_call
 
-    if _SESSION not in exchange.request_headers or is_call(body):
+    if _SESSION_ID not in exchange.request_headers or is_call(body):
         return
     id_ = id_of_answer(body, body)
     if id_ is None:
         return
-    session = await service.sessions.find(_header(exchange, _SESSION), exchange)
+    session = await service.sessions.find(_header(exchange, _SESSION_ID), exchange)
     if session is not None:
         session.questions.fail(id_, problem)
 
@@ -137,12 +133,12 @@ def _header(exchange: Exchange, name: bytes) -> str:
     return exchange.request_headers.get(name, b"").strip().decode("latin-1")
 
 
-async def _find_session(service: Service, exchange: Exchange) -> Session | None:
+async def _find_session(service: Service, exchange: Exchange) -> HttpSession | None:
     """Return the session of a request. If there is none, refuse the request and return None."""
-    session = await service.sessions.find(_header(exchange, _SESSION), exchange)
+    session = await service.sessions.find(_header(exchange, _SESSION_ID), exchange)
     if session is not None:
         return session
-    if _SESSION not in exchange.request_headers:
+    if _SESSION_ID not in exchange.request_headers:
         problem = invalid(
             "the Mcp-Session-Id header is missing. Send initialize first, then the id that it returns"
         )
@@ -155,23 +151,23 @@ async def _find_session(service: Service, exchange: Exchange) -> Session | None:
 
 
 @types.coroutine
-def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
+def _start_calls(exchange: Exchange) -> Generator[None, None, None]:
     """Let calls make their first step, after which most have ended: before Python 3.12, in the next loop iteration."""
-    if exchange.state != ANSWERED and not _IS_EAGER:
+    if exchange.state != ANSWERED and not _STARTS_EAGERLY:
         yield
 
 
 _NO_QUESTIONS = OpenQuestions()
-"""Those of everybody who cannot be asked, as there is no session to answer in."""
+"""Without a session the server sends no requests, as there is nowhere to respond."""
 
 
-class Guest(BaseSession):
+class SessionlessClient(BaseSession):
     """A client of the handshake era without a session: each POST is independent.
 
     Args:
         service: The service.
         calls: Running requests: a separate object for a batch, because its ids are.
-        known: Assumed result of the handshake; None before the first message.
+        assumed: Assumed result of the handshake; None for `initialize`.
         exchange: Response to its POST.
 
     Attributes:
@@ -180,9 +176,9 @@ class Guest(BaseSession):
 
     _ignores_strange_answers = False
 
-    def __init__(self, service: Service, calls: Calls, known: Handshake | None, exchange: Exchange) -> None:
+    def __init__(self, service: Service, calls: Calls, assumed: Handshake | None, exchange: Exchange) -> None:
         super().__init__(service.engine, calls, _NO_QUESTIONS)
-        self.session = known
+        self.session = assumed
         self.request: Request | None = None
         self._exchange = exchange
         self._has_batch = False
@@ -198,7 +194,7 @@ class Guest(BaseSession):
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Answer the POST."""
         self._exchange.answer(
-            message, 202 if message is None else status_of(problem, IN_SESSION), headers_of(problem)
+            message, 202 if message is None else status_of(problem, SESSION_STATUSES), headers_of(problem)
         )
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
@@ -221,30 +217,31 @@ class Guest(BaseSession):
         """Do nothing: there is no stream for notifications."""
 
 
-async def _serve_guest(service: Service, message: Any, exchange: Exchange) -> None:
-    named = _header(exchange, b"mcp-protocol-version")
+async def _serve_sessionless(service: Service, message: Any, exchange: Exchange) -> None:
+    version = _header(exchange, b"mcp-protocol-version")
+    assumed = _SESSIONLESS[version if version in HANDSHAKE else _VERSION_WITHOUT_HEADER]
     is_batch = is_array(message)
     calls = Calls() if is_batch else service.calls
-    guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)
-    guest.receive(message)
-    if guest.request is not None:
-        await service.call(exchange, guest.request, guest.reply, service.settings.sse_after_in_session)
+    client = SessionlessClient(service, calls, assumed, exchange)
+    client.receive(message)
+    if client.request is not None:
+        await service.call(exchange, client.request, client.reply, service.settings.sse_after_in_session)
     elif not is_batch:
         await service.send(exchange)
     else:
         service.batches.add(calls)
         try:
-            await _first_steps(exchange)
+            await _start_calls(exchange)
             await service.send(exchange, service.settings.sse_after_in_session)
         finally:
             service.batches.discard(calls)
-            calls.cancel_all()  # nobody can come back for what runs
+            calls.cancel_all()  # the client has disconnected, and cannot resume the stream
 
 
-class Newcomer(Guest, Source):
-    """A client that sends `initialize`. It gets a session if the response is a result.
+class InitializeResponse(SessionlessClient, Source):
+    """Response to `initialize`, which opens a session if it is a result.
 
-    The session id is created before the first byte of the response: an event stream needs it before the result.
+    The session id is created before the first byte of the response, because an event stream has it in its headers.
 
     Args:
         service: The service.
@@ -256,7 +253,7 @@ class Newcomer(Guest, Source):
         self._service = service
         self._has_sessions = not service.settings.stateless
         self._has_failed = False
-        self._minted: Minted | None = None
+        self._new_session_id: NewSessionId | None = None
         exchange.attach(self)
 
     def envelope(self, method: str, params: Json, meta: Json) -> Handshake:
@@ -271,8 +268,8 @@ class Newcomer(Guest, Source):
             return _without_session(result)
         if isinstance(result, dict):
             result = jsonrpc.encode(result)
-        session = await self._service.sessions.open(self._mint(), self._exchange)
-        if self._has_failed:  # it was cancelled, and the shared store has not minded
+        session = await self._service.sessions.open(self._new_id(), self._exchange)
+        if self._has_failed:  # it was cancelled meanwhile
             await self._service.sessions.end(session)
         return result
 
@@ -288,35 +285,36 @@ class Newcomer(Guest, Source):
         """Return the header with the id of the session; empty if there is no session."""
         if self._has_failed or not self._has_sessions:
             return ()
-        return ((_SESSION, self._mint().id.encode()),)
+        return ((_SESSION_ID, self._new_id().id.encode()),)
 
     def lost(self, exchange: Exchange) -> None:
         """Cancel the running request."""
         self._service.calls.cancel(exchange)
 
-    def _mint(self) -> Minted:
-        if self._minted is None:
+    def _new_id(self) -> NewSessionId:
+        if self._new_session_id is None:
             assert self.session is not None, "the session must be negotiated"
-            may_come = self._engine.startup.is_closed  # what a lifespan registers is declared by the answer
-            self._minted = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
-        return self._minted
+            self._new_session_id = self._service.sessions.new_id(
+                self.session, self._exchange, may_register=self._engine.startup.is_closed
+            )
+        return self._new_session_id
 
 
 async def _initialize(service: Service, message: Json, exchange: Exchange) -> None:
-    newcomer = Newcomer(service, exchange)
-    newcomer.receive(message)
-    if newcomer.request is None:
+    response = InitializeResponse(service, exchange)
+    response.receive(message)
+    if response.request is None:
         await service.send(exchange)
     else:
         stream_after = service.settings.sse_after_in_session
-        await service.call(exchange, newcomer.request, newcomer.reply, stream_after, newcomer.finish)
+        await service.call(exchange, response.request, response.reply, stream_after, response.finish)
 
 
 def _without_session(result: Outcome) -> Outcome:
     """Return a result without the declared capabilities that need a stream beyond the request."""
     declared = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not is_object(declared):
-        return result  # it is a middleware's own
+        return result  # a middleware has replaced it
     capabilities = {
         name: {
             key: value

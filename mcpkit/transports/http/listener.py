@@ -8,14 +8,14 @@ from ...engine.subscription_filters_and_delivery import LOST, Listen
 from ...identity.principal import Change, Principal
 from ...protocol import jsonrpc
 from .exchange import Exchange, Source, event
-from .sessions.environment import Environment
+from .sessions.loop_state import LoopState
 
 
 class Listener(Source):
     """One `subscriptions/listen` stream.
 
     Args:
-        environment: Shared objects of the event loop.
+        state: State of the app in the event loop.
         listeners: The open streams. This one is in the set until it ends.
         listen: The request.
         exchange: The exchange of the request.
@@ -31,15 +31,15 @@ class Listener(Source):
     is_local = False
 
     def __init__(
-        self, environment: Environment, listeners: set[Listener], listen: Listen, exchange: Exchange
+        self, state: LoopState, listeners: set[Listener], listen: Listen, exchange: Exchange
     ) -> None:
         if not exchange.may_stream:
             raise MalformedError(
                 "the response to subscriptions/listen is an event stream. Send the header Accept: "
                 "text/event-stream"
             )
-        environment.check_room(exchange.caller)
-        self._environment = environment
+        state.check_stream_room(exchange.caller)
+        self._state = state
         self._listeners = listeners
         self._listen = listen
         self._exchange = exchange
@@ -47,11 +47,11 @@ class Listener(Source):
         self._is_acknowledged = False
         exchange.attach(self)
         listeners.add(self)
-        environment.streams.take(exchange.caller)
+        state.stream_shares.take(exchange.caller)
         for change in listen.changes:
-            environment.changes.subscribe(self, change)
-        self._let_go = environment.hold(exchange, self.end)
-        environment.changes.when_listening(self._acknowledge, self._refuse)
+            state.hub.subscribe(self, change)
+        self._let_go = state.end_with_token(exchange, self.end)
+        state.hub.when_listening(self._acknowledge, self._refuse)
 
     def _acknowledge(self) -> None:
         if self in self._listeners:
@@ -97,8 +97,8 @@ class Listener(Source):
         if self in self._listeners:
             self._listeners.remove(self)
             self._let_go()
-            self._environment.streams.release(exchange.caller)
-            self._environment.changes.unsubscribe_all(self)
+            self._state.stream_shares.release(exchange.caller)
+            self._state.hub.unsubscribe_all(self)
 
     def refill(self) -> list[bytes]:
         """Return the events of queued changes."""

@@ -19,9 +19,9 @@ from .exchange import ANSWERED, Exchange, Source
 from .intake.body import Bodies
 from .listener import Listener
 from .readiness import Readiness
-from .sessions.environment import Environment
 from .sessions.legacy_sse import Pipe
-from .sessions.registry import Sessions
+from .sessions.loop_state import LoopState
+from .sessions.manager import SessionManager
 from .shutdown import Ending
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class Service(Source):
     """One server in one event loop, behind one app.
 
     Args:
-        environment: Shared objects of the event loop.
+        state: State of the app in the event loop.
         keys: Keys that sign session IDs.
         on_end: Called when the service has ended.
 
     Attributes:
         engine: Engine of the server.
         settings: Options of the app.
-        environment: Shared objects of the event loop.
+        loop_state: State of the app in the event loop.
         calls: Calls without a session, by their exchange.
         bodies: Reader of request bodies.
         sessions: Sessions of handshake clients.
@@ -75,20 +75,20 @@ class Service(Source):
         ending: Shutdown on signals.
     """
 
-    def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
-        self.environment = environment
-        self.engine = environment.engine
-        self.settings = settings = environment.settings
-        self._loop = loop = environment.loop
+    def __init__(self, state: LoopState, keys: Keys, on_end: Callable[[], None]) -> None:
+        self.loop_state = state
+        self.engine = state.engine
+        self.settings = settings = state.settings
+        self._loop = loop = state.loop
         self.calls = Calls()
-        self.sessions = Sessions(environment, keys)
+        self.sessions = SessionManager(state, keys)
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(settings)
         self._readiness: Readiness | None = None
-        if environment.is_shared:
-            self._readiness = Readiness(environment.broker, self.engine.runtime.name)
+        if state.is_shared:
+            self._readiness = Readiness(state.storage, self.engine.runtime.name)
         self.stage: int = _STARTING
         self.is_open = False
         self.ending = Ending(loop, settings.timeouts.shutdown, self.close)
@@ -207,8 +207,8 @@ class Service(Source):
         self.sessions.revoke(revocation, problem)
         for pipe in tuple(self.pipes.values()):
             pipe.revoke(revocation, problem)
-        if self.environment.leases is not None:
-            self.environment.leases.revoke(revocation)
+        if self.loop_state.leases is not None:
+            self.loop_state.leases.revoke(revocation)
 
     def close(self, in_haste: bool = False) -> None:
         """Start to end: accept no more requests, and end the streams.
@@ -247,7 +247,7 @@ class Service(Source):
 
     async def _keep(self) -> None:
         try:
-            async with self.engine.running(), self.environment.noted():
+            async with self.engine.running(), self.loop_state.announced():
                 self._enter(OPEN)
                 self._started.set_result(None)
                 readying = self._loop.create_task(self._note_ready())
@@ -318,9 +318,9 @@ class Service(Source):
 
     def _end(self) -> None:
         self._enter(_OVER)
-        if self.environment.leases is not None:
-            self.environment.leases.close()
-        self.sessions.forget_all()
+        if self.loop_state.leases is not None:
+            self.loop_state.leases.close()
+        self.sessions.close()
         self.bodies.close()
         for task in tuple(self._waiting):
             task.cancel()

@@ -68,7 +68,7 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
             return service.call(exchange, request, exchange.reply, service.settings.sse_after)
         call = Call(service.engine.runtime, request, exchange)
         try:
-            Listener(service.environment, service.listeners, service.engine.listen(call), exchange)
+            Listener(service.loop_state, service.listeners, service.engine.listen(call), exchange)
         except Exception as error:  # noqa: BLE001 - every request is answered
             exchange.reply(error_response(call, error), error)
     elif isinstance(request, Notification):

@@ -90,7 +90,7 @@ class Run:
         else:
             service.end_streams()
             for pipe in tuple(service.pipes.values()):
-                service.environment.begin(pipe.aclose())
+                service.loop_state.start_task(pipe.aclose())
 
     async def _shutdown(
         self, shutdown: _Shutdown, state: ServerState, sockets: list[socket.socket] | None = None

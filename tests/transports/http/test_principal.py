@@ -12,7 +12,7 @@ from mcpkit import Access, Context, Depends, HttpOptions, Principal, ProtocolErr
 from mcpkit.exceptions import ChallengeError
 from mcpkit.extensions import ParamHeader
 from mcpkit.transports.http.intake.authenticated import principal_of
-from mcpkit.transports.http.sessions.token import read
+from mcpkit.transports.http.sessions.session_id import read_token
 from tests.helpers.raw_client import Serve, text_of
 from tests.helpers.servers.protected import old_of, session_of
 from tests.helpers.tables import each_row
@@ -79,7 +79,7 @@ async def test_session_refuses_other_principal(users_server: Server, serve: Serv
             for answer in (session.ask("ping", headers=other), session.listen(headers=other), ended):
                 assert (await answer.whole()).status == 404
         assert (await session.ask("ping", headers=ADA).whole()).status == 200
-        token = read(users_server.engine.runtime.keys, session.id or "", 0)
+        token = read_token(users_server.engine.runtime.keys, session.id or "", 0)
         assert token is not None
         assert token.principal is not None
         assert "ada" not in token.principal

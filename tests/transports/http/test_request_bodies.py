@@ -256,7 +256,7 @@ async def test_streams_of_one_client_leave_places_for_others(limited: Server, se
             assert b"(4 from address 203.0.113.7; one client" in (await streams[-1].whole()).body
             assert (await listen(client, **ADA)).status == 200
             await client.aclose()
-        assert client.app.door()._begin().environment.streams.taken == 0  # type: ignore[attr-defined]
+        assert client.app.door()._begin().loop_state.stream_shares.taken == 0  # type: ignore[attr-defined]
 
 
 async def test_sessions_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ....engine.message_dispatch import Connection
 from ..exchange import Exchange, Source, event
-from .environment import Environment
+from .loop_state import LoopState
 
 if TYPE_CHECKING:
     from ...._utils.exceptions import ProtocolError
@@ -24,7 +24,7 @@ class Pipe(Source):
     """One session: it receives messages by POST, and sends all messages on its stream.
 
     Args:
-        environment: Shared objects of the app.
+        state: State of the app in the event loop.
         pipes: Open pipes by id, including this one until it ends.
         exchange: The stream.
         messages: Path for POSTs, as the client sees it.
@@ -39,17 +39,15 @@ class Pipe(Source):
         BusyError: Too many streams are open.
     """
 
-    def __init__(
-        self, environment: Environment, pipes: dict[str, Pipe], exchange: Exchange, messages: str
-    ) -> None:
+    def __init__(self, state: LoopState, pipes: dict[str, Pipe], exchange: Exchange, messages: str) -> None:
         caller = exchange.caller
         self._pipes = pipes
-        self._environment = environment
+        self._state = state
         self.caller = caller
         self.take()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
-            environment,
+            state,
             self._send,
             ready=exchange.ready,
             request_headers=exchange.request_headers,
@@ -63,7 +61,7 @@ class Pipe(Source):
         self._token = exchange.request_headers.get(b"authorization")
         self._grant = exchange.grant
         self._ending: asyncio.Task[None] | None = None
-        self._let_go = environment.hold(exchange, self._end)
+        self._let_go = state.end_with_token(exchange, self._end)
         pipes[self.id] = self
         exchange.attach(self)
         endpoint = f"{quote(messages)}?session_id={self.id}"
@@ -80,12 +78,12 @@ class Pipe(Source):
         Raises:
             BusyError: Too many streams are open.
         """
-        self._environment.check_room(self.caller)
-        self._environment.streams.take(self.caller)
+        self._state.check_stream_room(self.caller)
+        self._state.stream_shares.take(self.caller)
 
     def release(self) -> None:
         """Uncount a listening stream."""
-        self._environment.streams.release(self.caller)
+        self._state.stream_shares.release(self.caller)
 
     def renew(self, exchange: Exchange) -> None:
         """Use the access token of a new message: the stream lasts as long as the latest token."""
@@ -94,13 +92,13 @@ class Pipe(Source):
             return
         self._let_go()
         self._token, self._grant = token, exchange.grant
-        self._let_go = self._environment.hold(exchange, self._end)
+        self._let_go = self._state.end_with_token(exchange, self._end)
 
     def _end(self) -> None:
         """Stop listening, and end the session when the running requests have been answered."""
         self._let_go()
         self.connection.end_listening()
-        self._ending = self._environment.loop.create_task(self._end_after_calls())
+        self._ending = self._state.loop.create_task(self._end_after_calls())
 
     async def _end_after_calls(self) -> None:
         await self.connection.drain()
@@ -112,7 +110,7 @@ class Pipe(Source):
             return
         self._leave()
         self.connection.cancel_all(problem)
-        self._environment.begin(self.aclose())
+        self._state.start_task(self.aclose())
 
     async def aclose(self) -> None:
         """End the stream, and cancel running requests."""
@@ -136,7 +134,7 @@ class Pipe(Source):
     def lost(self, exchange: Exchange) -> None:
         """Cancel running requests, because the client has disconnected."""
         if self._leave():
-            self._environment.begin(self.connection.aclose())
+            self._state.start_task(self.connection.aclose())
 
 
 def _lasts(grant: AccessToken | None, other: AccessToken | None) -> bool:

@@ -235,7 +235,7 @@ async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixtur
 
 
 def leases_of(client: Client) -> Leases:
-    found = client.app.door()._begin().environment.leases
+    found = client.app.door()._begin().loop_state.leases
     assert found is not None
     return found
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from mcpkit import Server
 from mcpkit.storage import Memory
 from mcpkit.storage.process_heartbeats import MISSED
-from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
+from mcpkit.transports.http.sessions.event_streams import (
+    _EVENT_OVERHEAD,
+    MAX_EVENTS,
+    SESSION_SHARE,
+    EventBuffer,
+    EventStream,
+    EventStreams,
+)
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import (
     Answer,
@@ -150,10 +158,10 @@ async def test_stored_events_are_bounded_and_latest(client: Client) -> None:
 
 
 LIMIT = 1_600_000
-MOST = LIMIT // SHARE
+MOST = LIMIT // SESSION_SHARE
 SIZES = st.one_of(
     st.integers(0, 3000),
-    st.builds(lambda off: MOST - _BESIDES + off, st.integers(-2, 2)),
+    st.builds(lambda off: MOST - _EVENT_OVERHEAD + off, st.integers(-2, 2)),
     st.integers(MOST, 3 * LIMIT),
 )
 
@@ -162,31 +170,34 @@ SIZES = st.one_of(
 @given(st.lists(st.tuples(st.integers(0, 40), SIZES, st.integers(1, 300)), max_size=40))
 @pytest.mark.limit("events kept for a client that comes back")
 def test_event_store_keeps_latest_within_limits(steps: list[tuple[int, int, int]]) -> None:
-    shelf = Shelf(LIMIT)
-    sessions: dict[int, Events] = {}
+    buffer = EventBuffer(LIMIT)
+    state: Any = SimpleNamespace(process="0123abcd", event_store=None)
+    sessions: dict[int, EventStream] = {}
     kept: dict[int, deque[tuple[int, int]]] = {}  # number and bytes of the events of each session
     for number, (index, size, times) in enumerate(steps):
-        events = sessions.setdefault(index, Events("0123abcd", shelf))
+        if index not in sessions:
+            sessions[index] = EventStream(EventStreams(buffer, state, str(index), has_ids=True))
+        stream = sessions[index]
         for each in range(times if size < MOST else 1):
-            is_kept = events.keep("s", number * 1000 + each, b"x" * size)
-            assert is_kept == (size + _BESIDES <= MOST)
+            is_kept = stream.streams.keep(stream, number * 1000 + each, b"x" * size)
+            assert is_kept == (size + _EVENT_OVERHEAD <= MOST)
             if is_kept:
-                kept.setdefault(index, deque()).append((number * 1000 + each, size + _BESIDES))
-        assert shelf.size <= LIMIT
+                kept.setdefault(index, deque()).append((number * 1000 + each, size + _EVENT_OVERHEAD))
+        assert buffer.size <= LIMIT
     total = 0
-    for index, events in sessions.items():
-        numbers = [each.number for each in events.after("s", -1)]
+    for index, stream in sessions.items():
+        numbers = [number for number, _ in stream.events_after(-1)]
         own = list(kept.get(index, ()))
         latest = own[len(own) - len(numbers) :]
         assert numbers == [number for number, _ in latest]
-        assert len(numbers) <= MOST_EVENTS
+        assert len(numbers) <= MAX_EVENTS
         size = sum(size for _, size in latest)
         assert size <= MOST
         total += size
-    assert total == shelf.size
-    for events in sessions.values():
-        events.clear()
-    assert (shelf.size, len(shelf._owners)) == (0, 0)
+    assert total == buffer.size
+    for stream in sessions.values():
+        stream.streams.close(is_over=True)
+    assert (buffer.size, len(buffer.events)) == (0, 0)
 
 
 @asynccontextmanager
@@ -214,21 +225,21 @@ async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) ->
             assert texts_of(await again.messages()) == ["one", "two", "three", "the end"]
 
 
-def environment_of(session: Session) -> Any:
-    return session.client.app.door()._begin().environment
+def loop_state_of(session: Session) -> Any:
+    return session.client.app.door()._begin().loop_state
 
 
 async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None:
     async with three_processes(serve, steps) as (here, there, third):
-        journal, presence = environment_of(here).journal, environment_of(there).presence
+        store, membership = loop_state_of(here).event_store, loop_state_of(there).membership
         call = here.call_tool("step", id="lost")
         await steps.take("one")
         first = await first_event(call)
-        await until(lambda: not journal._dirty and journal._task is None)
+        await store.flush()
         back = there.listen(after=first.id)
         assert texts_of([await back.message()]) == ["one"]
-        presence._changed[environment_of(here).process] = presence._polls - MISSED  # seen as dead
-        presence._first_poll = min(presence._first_poll, presence._polls - MISSED)
+        membership._changed[loop_state_of(here).process] = membership._polls - MISSED  # seen as dead
+        membership._first_poll = min(membership._first_poll, membership._polls - MISSED)
         last = await back.message()
         assert (last["id"], last["error"]["code"]) == ("lost", -32603)
         assert "has ended" in last["error"]["message"]
@@ -236,5 +247,5 @@ async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None
         assert await back.message() is None
         assert [last] == (await third.listen(after=first.id).messages())[1:], "the same in all processes"
         await steps.take("two", "end")  # the process lives after all: its response comes too late
-        await until(lambda: not journal._dirty and journal._task is None)
+        await store.flush()
         assert (await third.listen(after=first.id).messages())[-1] == last

@@ -18,8 +18,8 @@ from mcpkit.protocol.eras import Client
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.storage.base import Storage
 from mcpkit.storage.encryption_keys import Keys
-from mcpkit.transports.http.sessions.record import TOKEN, key_of
-from mcpkit.transports.http.sessions.token import SessionToken, issue, read
+from mcpkit.transports.http.sessions.session_id import SessionToken, read_token, sign_token
+from mcpkit.transports.http.sessions.session_store import TOKEN
 from tests.helpers.raw_client import Serve
 
 SECRET = "the secret of the weather station"
@@ -44,41 +44,41 @@ def test_token_round_trip(principal: str | None) -> None:
     info = {"name": "inspector", "version": "0.17", "title": "Der Prüfer"}
     capabilities = {"elicitation": {"form": {}, "url": {}}, "experimental": {"x": {"y": [1, 2.5, None]}}}
     original = token(Client(info, capabilities), principal=principal)
-    found = read(Keys(SECRET, "weather"), issue(KEYS, original), NOW)
+    found = read_token(Keys(SECRET, "weather"), sign_token(KEYS, original), NOW)
     assert found is not None
     assert (found.client.info, found.client.capabilities) == (info, capabilities)
     assert found._replace(client=original.client) == original
 
 
 def test_token_expires_exactly():
-    text = issue(KEYS, token(expires=NOW + 0.5))
-    assert [read(KEYS, text, NOW + later) is None for later in (0.499, 0.5, 1e9)] == [False, True, True]
+    text = sign_token(KEYS, token(expires=NOW + 0.5))
+    assert [read_token(KEYS, text, NOW + later) is None for later in (0.499, 0.5, 1e9)] == [False, True, True]
 
 
 def test_token_of_other_secret_server_or_purpose_is_refused():
-    text = issue(KEYS, token())
+    text = sign_token(KEYS, token())
     for secret, name in (
         ("another secret of the station", "weather"),
         (["another secret of the station", SECRET + "!"], "weather"),
         (SECRET, "Weather"),
         (SECRET, ""),
     ):
-        assert read(Keys(secret, name), text, NOW) is None, (secret, name)
+        assert read_token(Keys(secret, name), text, NOW) is None, (secret, name)
     payload = base64.urlsafe_b64decode(text)[32:]
     for purpose in ("", "session id", "session id 2", "requestState"):
         signed = base64.urlsafe_b64encode(KEYS.sign(purpose, payload) + payload).decode()
-        assert read(KEYS, signed, NOW) is None, purpose
+        assert read_token(KEYS, signed, NOW) is None, purpose
 
 
 @given(st.data())
 def test_token_with_changed_character_is_refused(data):
     name = data.draw(st.sampled_from(["a", "ab", "abc"]))
-    text = issue(KEYS, token(Client({"name": name, "version": "1"}, {})))
+    text = sign_token(KEYS, token(Client({"name": name, "version": "1"}, {})))
     place = data.draw(st.integers(0, len(text) - 1))
     alphabet = string.ascii_letters + string.digits + "-_+/=. \n\0\x7f\xa0é\u0661"
     other = data.draw(st.sampled_from(alphabet) | st.characters())
     assume(other != text[place])
-    assert read(KEYS, text[:place] + other + text[place + 1 :], NOW) is None
+    assert read_token(KEYS, text[:place] + other + text[place + 1 :], NOW) is None
 
 
 def make_server(storage: Storage | None, *secrets: str) -> Server:
@@ -107,6 +107,10 @@ async def test_session_id_is_short_with_lasting_store(tmp_path: Path, serve: Ser
                 assert (await there.call_tool("who").whole()).status == 404
 
 
+def record_key(session_id: str) -> str:
+    return f"weather/session/{session_id}"
+
+
 class Lasting(Memory):
     is_persistent = True
 
@@ -117,9 +121,9 @@ async def test_record_without_signed_token_is_no_session(serve: Serve) -> None:
         session, other = await client.initialize(), await client.initialize()
         assert session.id is not None
         assert other.id is not None
-    signed = (await store.read(key_of("weather", other.id)))[TOKEN]
+    signed = (await store.read(record_key(other.id)))[TOKEN]
     for written in (signed, f"{'A' * 44}{signed[44:]}", None):  # another session's, not signed, none
-        await store.write(key_of("weather", session.id), {TOKEN: written}, 60)
+        await store.write(record_key(session.id), {TOKEN: written}, 60)
         async with serve(make_server(store)) as client:
             assert (await session.at(client).call_tool("who").whole()).status == 404, written
             assert (await other.at(client).call_tool("who").whole()).status == 200
@@ -140,15 +144,16 @@ async def test_session_outlives_replaced_secrets(serve: Serve) -> None:
         assert (await session.at(client).call_tool("who").whole()).status == 404
 
 
-async def test_successor_record_must_be_signed(serve: Serve) -> None:
+async def test_token_signed_again_must_be_valid(serve: Serve) -> None:
     store = Lasting()
     async with serve(make_server(store, OLD)) as client:
         session = await client.initialize()
+    assert session.id is not None
     async with serve(make_server(store, NEW, OLD)) as client:
         assert await session.at(client).text("who") == "test False"
-    (key,) = (key for key in store._records._entries if "/session-id/" in key)
-    mac = (await store.read(key))["mac"]
-    for other in ("", "00" * 32, mac[:-2] + ("00" if mac[-2:] != "00" else "01")):
-        await store.write(key, {"mac": other}, 60)
+    signed = (await store.read(record_key(session.id)))[TOKEN]
+    other = ("A" if signed[0] != "A" else "B") + signed[1:]
+    for written, status in (("", 404), ("A" * 44 + signed[44:], 404), (other, 404), (signed, 200)):
+        await store.write(record_key(session.id), {TOKEN: written}, 60)
         async with serve(make_server(store, NEW)) as client:
-            assert (await session.at(client).call_tool("who").whole()).status == 404
+            assert (await session.at(client).call_tool("who").whole()).status == status

@@ -1,4 +1,4 @@
-"""Token of a session with the negotiated values, signed, so that any process with the same secret can read it.
+"""Session ids: signed tokens with the negotiated values, which every process with the same secret can read.
 
 The token is the session id, unless there is a shared store that outlives the processes. Then the token is in the record
 of the session, and the session id is only `SessionToken.id`: gateways reject ids of more than 128 or 255 characters, or
@@ -25,10 +25,12 @@ from ....storage.encryption_keys import Keys
 MAX_LENGTH = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""
 
-_PURPOSE = "session id 1"  # the number goes up with the format
-_MAC = 32
-_ROOM = MAX_LENGTH // 4 * 3 - _MAC
-_HEAD = 400  # bytes for all but the client, so that a principal fits or not whoever the client is
+_PURPOSE = "session id 1"  # the number is raised with the format
+_MAC_SIZE = 32  # bytes of the signature
+_MAX_PAYLOAD = MAX_LENGTH // 4 * 3 - _MAC_SIZE
+_MAX_HEAD = (
+    400  # bytes of all but the client, so that it does not depend on the client whether a principal fits
+)
 
 _TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
@@ -69,20 +71,20 @@ class SessionToken(NamedTuple):
     principal: str | None = None
 
 
-class Minted(NamedTuple):
-    """The id of a session to come.
+class NewSessionId(NamedTuple):
+    """Id of a session that will be opened.
 
     Attributes:
-        id: The id, as the client gets it.
-        text: The signed token, which is the id itself unless a lasting store is shared.
+        id: The id that the client gets.
+        token_text: The signed token: the id itself, or the content of the record for a short id.
     """
 
     id: str
-    text: str
+    token_text: str
 
 
-def issue(keys: Keys, token: SessionToken) -> str:
-    """Return the session id, at most 1024 characters of visible ASCII.
+def sign_token(keys: Keys, token: SessionToken) -> str:
+    """Return a token as text, at most 1024 characters of visible ASCII.
 
     Content that does not fit is left out in this order: information about the client other than name and version,
     capabilities that no protocol version defines, the end of the version and of the name.
@@ -91,44 +93,19 @@ def issue(keys: Keys, token: SessionToken) -> str:
         ValueError: `home` and `principal` are too long, about 300 bytes of UTF-8 together.
     """
     payload = _payload(token)
-    payload += b" " * (-(len(payload) + _MAC) % 3)
+    payload += b" " * (-(len(payload) + _MAC_SIZE) % 3)
     signed = keys.sign(_PURPOSE, payload) + payload
     return binascii.b2a_base64(signed, newline=False).translate(_FROM_BASE64).decode("ascii")
 
 
-def read(keys: Keys, text: str, now: float) -> SessionToken | None:
-    """Return the token of a session id; None if it was not signed by this server, or has expired.
+def read_token(keys: Keys, text: str, now: float) -> SessionToken | None:
+    """Return the token in a text; None if this server did not sign it, or it has expired.
 
     Args:
         keys: The keys of the server.
-        text: The session id that a client sent; any text.
+        text: Any text, such as the session id that a client sent.
         now: The time, in Unix seconds.
     """
-    signed = _signed(text)
-    if signed is None or not keys.verify(_PURPOSE, signed[_MAC:], signed[:_MAC]):
-        return None
-    return _said(signed, now)
-
-
-def is_short(text: str) -> bool:
-    """Return True if a text has the form of `SessionToken.id`, which no signed token has."""
-    return re.fullmatch("[0-9a-f]{32}", text) is not None
-
-
-def read_known(text: str, now: float) -> SessionToken | None:
-    """Return the token of an id with a signature that was verified before; None if it has expired."""
-    signed = _signed(text)
-    return None if signed is None else _said(signed, now)
-
-
-def is_newest(keys: Keys, text: str) -> bool:
-    """Return True if a valid id was signed under the newest secret."""
-    signed = _signed(text)
-    return signed is not None and keys.sign(_PURPOSE, signed[_MAC:]) == signed[:_MAC]
-
-
-def _signed(text: str) -> bytes | None:
-    """Return the signature and the signed content; None for a text of another form."""
     if len(text) > MAX_LENGTH or not text.isascii():
         return None
     try:
@@ -136,56 +113,61 @@ def _signed(text: str) -> bytes | None:
     except binascii.Error:
         return None
     # The decoder skips characters that are not of its alphabet: then there are fewer bytes.
-    return signed if len(signed) * 4 == len(text) * 3 else None
-
-
-def _said(signed: bytes, now: float) -> SessionToken | None:
-    # Strings of tokens do not come again: kept in the parser's cache, they would hold memory all over the heap.
-    parts = from_json(signed[_MAC:], cache_strings="none")
+    if len(signed) * 4 != len(text) * 3 or not keys.verify(_PURPOSE, signed[_MAC_SIZE:], signed[:_MAC_SIZE]):
+        return None
+    # Strings of tokens do not repeat: in the cache of the parser they would only hold memory.
+    parts = from_json(signed[_MAC_SIZE:], cache_strings="none")
     id_, home, revision, lists, expires, principal, info, capabilities = parts
     if now >= expires:
         return None
     return SessionToken(id_, home, revision, Client(info, capabilities), frozenset(lists), expires, principal)
 
 
+def is_short_id(text: str) -> bool:
+    """Return True if a text has the form of `SessionToken.id`, which no signed token has."""
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
+
+
 def _payload(token: SessionToken) -> bytes:
     head = [token.id, token.home, token.revision, sorted(token.lists), token.expires, token.principal]
-    if len(to_json(head)) > _HEAD:
+    if len(to_json(head)) > _MAX_HEAD:
         raise ValueError(
             "the session id would be too long: home and principal together may have about 300 bytes "
             "of UTF-8. Shorten them"
         )
     info, capabilities = token.client.info, token.client.capabilities
     name, version = info["name"], info["version"]
-    identity = {"name": name, "version": version}
-    standard = _standard(capabilities, _STANDARD)
-    for client in ([info, capabilities], [identity, capabilities], [identity, standard]):
+    standard = _without_unknown(capabilities, _STANDARD)
+    names = {"name": name, "version": version}
+    for client in ([info, capabilities], [names, capabilities], [names, standard]):
         payload = to_json(head + client)
-        if len(payload) <= _ROOM:
+        if len(payload) <= _MAX_PAYLOAD:
             return payload
-    room = _ROOM - len(to_json([*head, {"name": "", "version": ""}, standard]))
-    version = _cut(version, max(room // 3, room - _size(name)))
-    name = _cut(name, room - _size(version))
+    room = _MAX_PAYLOAD - len(to_json([*head, {"name": "", "version": ""}, standard]))
+    version = _shorten(version, max(room // 3, room - _json_length(name)))
+    name = _shorten(name, room - _json_length(version))
     return to_json([*head, {"name": name, "version": version}, standard])
 
 
-def _standard(declared: Json, known: Json) -> Json:
-    kept: Json = {}
-    for name, below in known.items():
+def _without_unknown(declared: Json, known: Json) -> Json:
+    """Return the declared capabilities that are known, with their known settings."""
+    found: Json = {}
+    for name, settings in known.items():
         value: Json | bool | None = declared.get(name)
         if isinstance(value, dict):
-            kept[name] = _standard(value, below)
+            found[name] = _without_unknown(value, settings)
         elif isinstance(value, bool):
-            kept[name] = value
-    return kept
+            found[name] = value
+    return found
 
 
-def _cut(text: str, room: int) -> str:
+def _shorten(text: str, room: int) -> str:
+    """Return the beginning of a text that takes at most `room` bytes in JSON."""
     text = text[:room]
-    while (excess := _size(text) - room) > 0:
+    while (excess := _json_length(text) - room) > 0:
         text = text[: -max(1, excess // 6)]  # a character takes six bytes at most, so this is never too much
     return text
 
 
-def _size(text: str) -> int:
+def _json_length(text: str) -> int:
     return len(to_json(text)) - 2

@@ -1,0 +1,556 @@
+"""Event streams in the shared storage, so that a client can resume a stream at any process.
+
+A process writes the events that it keeps for its own clients, so the same limits apply. If another process seems to
+have died, the process at which the client resumes the stream writes its end, by compare-and-set: the next write of the
+first process fails, so the stream has one end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pydantic_core import from_json, to_json
+
+from ...._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
+from ....execution.coroutines import within
+from ....protocol import jsonrpc
+from ....protocol.jsonrpc import RequestId
+from ....protocol.types import Json
+from ..exchange import Exchange, Source, event
+from .session_store import EVENTS_STORED, STREAM_RESUMED, SessionBus
+
+if TYPE_CHECKING:
+    from ....storage.base import Storage
+    from ....storage.encryption_keys import Keys
+
+logger = logging.getLogger(__name__)
+
+Event = tuple[int, bytes]
+"""Number and message of an event in its stream."""
+
+_WRITE_DELAY = 0.02  # seconds for which events are collected, so that a short response is one write
+_RETRY_DELAY = 1.0
+_MAX_TRIES = 3
+_CONCURRENT_WRITES = 16
+_PART_SIZE = (
+    16 * 1024
+)  # bytes of messages from which on they are a record of their own, and not written again
+
+_POLL_INTERVAL = 2.0  # seconds between two reads without a message from the other process
+_FIRST_WRITE_TIMEOUT = 3.0  # seconds for another process to write a stream that is not in the store
+_RELEASE_TIMEOUT = 1.0  # seconds for another process to end its connection of a standalone stream
+
+
+class StoredStream(ABC):
+    """A stream of this process that is written to the event store.
+
+    Args:
+        session_id: Id of its session, as in the token.
+        name: Prefix of its event ids.
+
+    Attributes:
+        session_id: Id of its session, as in the token.
+        name: Prefix of its event ids.
+        request_id: Id of the request that it answers; None if it answers none.
+        sent: Number of its latest event.
+        is_finished: Whether it has ended.
+        is_detached: Whether the client has disconnected before the end, and may reconnect to another process.
+        version: Version of its record; None before the first write.
+        parts: Versions of the records with some of its events, by the numbers of the first and the last of them.
+        is_ended_elsewhere: Whether another process has ended it, so that no more is written.
+    """
+
+    __slots__ = (
+        "is_detached",
+        "is_ended_elsewhere",
+        "is_finished",
+        "name",
+        "parts",
+        "request_id",
+        "sent",
+        "session_id",
+        "version",
+    )
+
+    def __init__(self, session_id: str, name: str) -> None:
+        self.session_id = session_id
+        self.name = name
+        self.request_id: RequestId | None = None
+        self.sent = 0
+        self.is_finished = self.is_detached = self.is_ended_elsewhere = False
+        self.version: str | None = None
+        self.parts: dict[tuple[int, int], str] = {}
+
+    @abstractmethod
+    def events_after(self, number: int) -> list[Event]:
+        """Return its events after the one with this number, as far as they are kept."""
+
+
+class StreamRecord(NamedTuple):
+    """Stored state of a stream.
+
+    Attributes:
+        sent: Number of the latest event.
+        is_over: Whether the stream has ended.
+        request_id: Id of the request that the stream answers.
+        parts: Numbers of the first and the last event of each record with some of its events.
+        events: The other events, as far as they are kept.
+        version: Version of the record.
+    """
+
+    sent: int
+    is_over: bool
+    request_id: RequestId | None
+    parts: list[tuple[int, int]]
+    events: list[Event]
+    version: str
+
+
+class _Records(Protocol):
+    async def get(self, key: str) -> tuple[Json, str] | None: ...
+    async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None: ...
+    async def delete(self, key: str, *, version: str) -> bool: ...
+
+
+class EventStore:
+    """Writes event streams to the shared storage, with a short delay, and reads those of other processes.
+
+    Args:
+        storage: The storage.
+        keys: Keys for encryption, if the storage outlives the process.
+        bus: Notifies other processes of new events.
+        ttl: Seconds for which records are kept after the latest change.
+    """
+
+    def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float) -> None:
+        self._records: _Records
+        if storage.is_persistent:
+            from ....storage.encryption_keys import EncryptedRecords
+
+            self._records = EncryptedRecords(storage, keys, "events")
+        else:
+            self._records = _PlainRecords(storage, f"{keys.name}/events/")
+        self.storage = storage
+        self.bus = bus
+        self._ttl = ttl
+        self._changed: dict[StoredStream, None] = {}
+        self._removed: list[StoredStream] = []
+        self._open_calls: dict[StoredStream, None] = {}
+        self._wake = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._is_failing = False
+
+    # Writing
+
+    def write(self, stream: StoredStream) -> None:
+        """Write a changed stream soon."""
+        if self._is_closed or stream.is_ended_elsewhere:
+            return
+        self._changed[stream] = None
+        if stream.is_finished:
+            self._open_calls.pop(stream, None)
+        elif stream.request_id is not None:
+            self._open_calls[stream] = None
+        self._begin()
+
+    def remove(self, stream: StoredStream) -> None:
+        """Remove a stream, because no client may resume it any more."""
+        self._changed.pop(stream, None)
+        self._open_calls.pop(stream, None)
+        if not (self._is_closed or stream.is_ended_elsewhere):
+            self._removed.append(stream)
+        self._begin()
+
+    async def flush(self) -> None:
+        """Write everything now, if the storage answers."""
+        if not self._is_failing:
+            await self._write_all()
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._wake.set()
+        if self._task is None and not self._is_closed:
+            loop = asyncio.get_running_loop()
+            # The task belongs to no request, so it has an empty context.
+            self._task = contextvars.Context().run(loop.create_task, self._run())
+
+    async def _run(self) -> None:
+        """Write until nothing is left, and extend the lifetime of the records of calls that send nothing."""
+        try:
+            while self._changed or self._removed or self._open_calls:
+                self._wake.clear()
+                if not (self._changed or self._removed):
+                    try:
+                        await within(self._ttl / 3, self._wake.wait())
+                    except TimeoutError:
+                        self._changed.update(self._open_calls)
+                await asyncio.sleep(_RETRY_DELAY if self._is_failing else _WRITE_DELAY)
+                await self._write_all()
+        finally:
+            self._task = None
+
+    async def _write_all(self) -> None:
+        async with self._lock:
+            self._is_failing = False
+            while (self._changed or self._removed) and not (self._is_failing or self._is_closed):
+                changed = list(islice(self._changed, _CONCURRENT_WRITES))
+                removed = self._removed[:_CONCURRENT_WRITES]
+                del self._removed[: len(removed)]
+                for stream in changed:
+                    del self._changed[stream]
+                try:
+                    await asyncio.gather(*map(self._write, changed), *map(self._delete, removed))
+                except ImportError as error:
+                    self._is_closed = True
+                    self._changed.clear()
+                    self._open_calls.clear()
+                    logger.warning(
+                        "events are not stored for other processes, so clients can only resume a stream at the "
+                        "process that served it: %s",
+                        error,
+                    )
+
+    async def _write(self, stream: StoredStream) -> None:
+        key = f"{stream.session_id}/{stream.name}"
+        parts = stream.parts
+        try:
+            events = stream.events_after(max((last for _, last in parts), default=0))
+            if sum(len(message) for _, message in events) > _PART_SIZE:
+                first, last = events[0][0], events[-1][0]
+                version = await self._replace(f"{key}/{first}", {"events": _encode(events)}, None)
+                assert version is not None, "only this process writes parts"
+                parts[first, last] = version
+                events = []
+            oldest = next((number for number, _ in stream.events_after(0)), stream.sent + 1)
+            for first, last in [part for part in parts if part[1] < oldest]:
+                await self._records.delete(f"{key}/{first}", version=parts.pop((first, last)))
+            record: Json = {
+                "sent": stream.sent,
+                "over": stream.is_finished,
+                "id": stream.request_id,
+                "parts": list(map(list, parts)),
+                "events": _encode(events),
+            }
+            version = await self._replace(key, record, stream.version)
+            if version is None:
+                stream.is_ended_elsewhere = True
+                self._open_calls.pop(stream, None)
+            else:
+                stream.version = version
+            if stream.is_detached:
+                await self.bus.publish(stream.session_id, EVENTS_STORED, stream.name)
+        except OSError:
+            if not self._is_failing:
+                logger.exception(
+                    "the shared store does not answer: events are stored later, and until then other "
+                    "processes cannot resume the streams of this one"
+                )
+            self._is_failing = True
+            if not stream.is_ended_elsewhere:
+                self._changed[stream] = None
+
+    async def _replace(self, key: str, value: Json, version: str | None) -> str | None:
+        """Write a record of a stream of this process, also if the answer to an earlier write was lost.
+
+        Returns:
+            The new version; None if another process has ended the stream.
+        """
+        for _ in range(_MAX_TRIES):
+            new = await self._records.put(key, value, version=version, ttl=self._ttl)
+            if new is not None:
+                return new
+            found = await self._get(key)
+            if found is not None and "by" in found[0]:
+                return None
+            version = None if found is None else found[1]
+        raise ConnectionError(
+            "the record of a stream could not be replaced, as it was changed meanwhile. mcpkit tries again"
+        )
+
+    async def _delete(self, stream: StoredStream) -> None:
+        key = f"{stream.session_id}/{stream.name}"
+        try:
+            for (first, _), version in stream.parts.items():
+                await self._records.delete(f"{key}/{first}", version=version)
+            if stream.version is not None:
+                await self._records.delete(key, version=stream.version)
+        except OSError:
+            logger.debug(
+                "the events of a stream could not be deleted; they expire by themselves", exc_info=True
+            )
+
+    # Reading
+
+    async def read(self, session_id: str, name: str) -> StreamRecord | None:
+        """Return the record of a stream; None if there is none, or it is unreadable.
+
+        Raises:
+            OSError: The storage does not answer.
+        """
+        found = await self._get(f"{session_id}/{name}")
+        if found is None:
+            return None
+        value, version = found
+        parts = [(first, last) for first, last in value["parts"]]
+        return StreamRecord(
+            value["sent"], value["over"], value["id"], parts, _decode(value["events"]), version
+        )
+
+    async def events_after(
+        self, session_id: str, name: str, record: StreamRecord, number: int
+    ) -> list[Event]:
+        """Return the stored events of a stream after one of them.
+
+        Raises:
+            OSError: The storage does not answer.
+        """
+        events: list[Event] = []
+        for first, last in record.parts:
+            if last > number and (found := await self._get(f"{session_id}/{name}/{first}")) is not None:
+                events += _decode(found[0]["events"])
+        return [each for each in (*events, *record.events) if each[0] > number]
+
+    async def end(self, session_id: str, name: str, record: StreamRecord, message: bytes | None) -> None:
+        """End the stream of another process, unless that has sent more meanwhile.
+
+        Args:
+            session_id: Its session.
+            name: Its name.
+            record: Its record as read.
+            message: The last message; None for none.
+
+        Raises:
+            OSError: The storage does not answer.
+        """
+        sent = record.sent + (message is not None)
+        last = [] if message is None else [(sent, message)]
+        value: Json = {
+            "sent": sent,
+            "over": True,
+            "id": record.request_id,
+            "parts": list(map(list, record.parts)),
+            "events": _encode((*record.events, *last)),
+            "by": self.bus.process,
+        }
+        await self._records.put(f"{session_id}/{name}", value, version=record.version, ttl=self._ttl)
+
+    async def _get(self, key: str) -> tuple[Json, str] | None:
+        from ....storage.encryption_keys import UnreadableRecordError
+
+        try:
+            return await self._records.get(key)
+        except (UnreadableRecordError, ImportError) as error:
+            logger.warning(
+                "the events of a stream of another process cannot be read, so a client cannot resume "
+                "it here: %s",
+                error,
+            )
+            return None
+
+
+class _PlainRecords:
+    """Records of JSON in a storage that ends with the process."""
+
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        self._storage = storage
+        self._prefix = prefix
+
+    async def get(self, key: str) -> tuple[Json, str] | None:
+        stored = await self._storage.get(self._prefix + key)
+        return None if stored is None else (from_json(stored.value, cache_strings="none"), stored.version)
+
+    async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None:
+        return await self._storage.put(self._prefix + key, to_json(value), version=version, ttl=ttl)
+
+    async def delete(self, key: str, *, version: str) -> bool:
+        return await self._storage.delete(self._prefix + key, version=version)
+
+
+def _encode(events: Iterable[Event]) -> list[list[object]]:
+    return [[number, message.decode()] for number, message in events]
+
+
+def _decode(events: list[tuple[int, str]]) -> list[Event]:
+    return [(number, text.encode()) for number, text in events]
+
+
+class RemoteStream(Source):
+    """A stream of another process, which a client has resumed at this one.
+
+    The other process ends its own connection to the client, and notifies this one of new events. If it has ended, the
+    stream ends with an error, unless its response was stored before.
+
+    Args:
+        store: The event store.
+        session_id: Id of the session, as in the token.
+        name: Name of the stream.
+        number: Number of the last event that the client has received.
+        is_gone: Returns True if the other process has ended.
+        forget: Called with this object when it ends.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        session_id: str,
+        name: str,
+        number: int,
+        is_gone: Callable[[], bool],
+        forget: Callable[[RemoteStream], None],
+    ) -> None:
+        self.name = name
+        self._store = store
+        self._session_id = session_id
+        self._number = number
+        self._is_gone = is_gone
+        self._forget = forget
+        self._has_news = asyncio.Event()
+        self._exchange: Exchange | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self, *, is_own: bool) -> StreamRecord | None:
+        """Make the other process release the stream, and return its record, if there is one.
+
+        Args:
+            is_own: Whether the stream belongs to this process, which has dropped it to make room.
+
+        Raises:
+            BusyError: The storage does not answer.
+        """
+        try:
+            await self._store.storage.listening()
+            await self._store.bus.publish(self._session_id, STREAM_RESUMED, self.name)
+            record = await self._read()
+            if record is None and not is_own:
+                await self._wait(_FIRST_WRITE_TIMEOUT)
+                record = await self._read()
+        except OSError:
+            raise BusyError("The events of the stream are not available. Try again later") from None
+        return record
+
+    def notify(self) -> None:
+        """Read new events."""
+        self._has_news.set()
+
+    async def _read(self) -> StreamRecord | None:
+        self._has_news.clear()
+        return await self._store.read(self._session_id, self.name)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await within(seconds, self._has_news.wait())
+        except TimeoutError:
+            logger.debug(
+                "no notification of new events from the process of a stream; the store is read again"
+            )
+
+    def _event(self, number: int, message: bytes) -> bytes:
+        return event(message, f"{self.name}-{number}")
+
+    # A standalone stream: it ends, and another one begins in this process
+
+    async def take_over(self, record: StreamRecord | None) -> tuple[list[bytes], bool]:
+        """End a standalone stream of the other process.
+
+        Returns:
+            The events that the client has missed; and False if there may have been others.
+
+        Raises:
+            BusyError: The storage does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _RELEASE_TIMEOUT
+        is_complete = True
+        try:
+            while record is not None and not record.is_over:
+                if self._is_gone() or loop.time() >= deadline:
+                    is_complete = False
+                    await self._store.end(self._session_id, self.name, record, None)
+                else:
+                    await self._wait(deadline - loop.time())
+                record = await self._read()
+            if record is None:
+                return [], False
+            events = await self._store.events_after(self._session_id, self.name, record, self._number)
+        except OSError:
+            raise BusyError("The events of the stream are not available. Try again later") from None
+        return [self._event(*each) for each in events], is_complete
+
+    # The response to a request: the other process goes on, and its events are sent here
+
+    def relay(self, record: StreamRecord, exchange: Exchange) -> None:
+        """Send the past and future events of the other process on a connection."""
+        self._exchange = exchange
+        self._task = asyncio.get_running_loop().create_task(self._relay(record, exchange))
+        exchange.attach(self)
+        exchange.open_stream()
+
+    async def _relay(self, record: StreamRecord, exchange: Exchange) -> None:
+        while True:
+            try:
+                for number, message in await self._store.events_after(
+                    self._session_id, self.name, record, self._number
+                ):
+                    self._number = number
+                    exchange.push(self._event(number, message))
+                if record.is_over:
+                    break
+                if self._is_gone():
+                    problem = _error(record, "is lost, as the process that served the request has ended")
+                    await self._store.end(self._session_id, self.name, record, problem)
+                else:
+                    await self._wait(_POLL_INTERVAL)
+                found = await self._read()
+                if found is None:
+                    break
+                record = found
+            except OSError:
+                logger.exception(
+                    "the shared store does not answer: a client waits for the events of a stream of "
+                    "another process until it answers"
+                )
+                await asyncio.sleep(_RETRY_DELAY)
+        if not record.is_over or self._number < record.sent:
+            number = record.sent + (not record.is_over)
+            if (problem := _error(record, "is no longer stored")) is not None:
+                exchange.push(self._event(number, problem))
+        self._forget(self)
+        exchange.finish()
+
+    def leave(self) -> None:
+        """End the connection after the queued events."""
+        self._end()
+        if self._exchange is not None:
+            self._exchange.finish()
+
+    def lost(self, exchange: Exchange) -> None:
+        """Stop reading, because the client has disconnected."""
+        self._end()
+
+    def _end(self) -> None:
+        self._forget(self)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+
+def _error(record: StreamRecord, reason: str) -> bytes | None:
+    if record.request_id is None:
+        return None
+    problem = ProtocolError(
+        INTERNAL_ERROR,
+        f"The response {reason}. The request may or may not have been executed: check before you repeat it",
+    )
+    return jsonrpc.error(record.request_id, problem)

@@ -1,0 +1,574 @@
+"""Event streams of a session: responses that clients can resume, and standalone streams for notifications.
+
+Follows "Resumability and Redelivery" of basic/transports (2025-11-25): an event id contains the name of its stream and
+its number in it, so only events of that stream are sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
+from ....engine.changes_between_processes import ChangeQueue
+from ....engine.subscription_filters_and_delivery import ChangeListener, notification
+from ....identity.principal import Change
+from ....protocol import jsonrpc
+from ....protocol.eras import Handshake
+from ....protocol.jsonrpc import RequestId
+from ....protocol.messages import invalid
+from ....requests.channel import OpenQuestions
+from ..exchange import Exchange, Source, event
+from .event_store import Event, StoredStream
+from .loop_state import LoopState
+from .session_store import NOTIFIER, STANDALONE_MESSAGE, SessionRecord
+
+MAX_EVENTS = 256
+"""Events that one session keeps for clients that resume a stream; the oldest is dropped first."""
+
+SESSION_SHARE = 16
+"""One session keeps at most this part of the bytes that all sessions may keep."""
+
+_EVENT_OVERHEAD = 400
+"""Bytes of memory that an event takes beside its message."""
+
+_RETRY = 1000
+"""Milliseconds after which a client reconnects to a closed stream."""
+
+_EVENT_ID = re.compile(r"(?P<stream>(?P<process>[0-9a-f]{8})(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
+
+
+class EventId(NamedTuple):
+    """Parts of an event id.
+
+    Attributes:
+        stream: Name of the stream.
+        process: Process of the stream.
+        is_of_response: Whether the stream answers a POST.
+        number: Number of the event in the stream.
+    """
+
+    stream: str
+    process: str
+    is_of_response: bool
+    number: int
+
+
+def read_event_id(text: str) -> EventId:
+    """Return the parts of an event id. An id of another form has empty parts."""
+    found = _EVENT_ID.fullmatch(text)
+    if found is None:
+        return EventId("", "", False, 0)
+    return EventId(found["stream"], found["process"], found["kind"] == "c", int(found["number"]))
+
+
+def stream_not_stored() -> ProtocolError:
+    """Return the error for a client that resumes a stream which is not stored."""
+    return invalid(
+        "the stream of this Last-Event-ID is no longer stored. Send the request again, unless its "
+        "response has arrived"
+    )
+
+
+# Stored events
+
+
+class BufferedEvent(NamedTuple):
+    """An event that is kept for a client that resumes its stream."""
+
+    serial: int
+    stream: EventStream
+    number: int
+    message: bytes
+
+    @property
+    def size(self) -> int:
+        """Size in memory, in bytes."""
+        return len(self.message) + _EVENT_OVERHEAD
+
+
+class EventBuffer:
+    """The kept events of all sessions of an app in one process, within a limit.
+
+    Args:
+        limit: Maximum number of bytes.
+
+    Attributes:
+        session_limit: Maximum number of bytes of one session. A larger event is not kept.
+        size: Number of bytes.
+        events: The events by serial number, the oldest first.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.session_limit = limit // SESSION_SHARE
+        self.size = 0
+        self.events: OrderedDict[int, BufferedEvent] = OrderedDict()
+        self._limit = limit
+        self._serial = 0
+
+    def add(self, stream: EventStream, number: int, message: bytes) -> BufferedEvent:
+        """Add an event, and drop the oldest events of all sessions to make room."""
+        self._serial += 1
+        added = BufferedEvent(self._serial, stream, number, message)
+        self.size += added.size
+        while self.size > self._limit:
+            next(iter(self.events.values())).stream.streams.drop_oldest()
+        self.events[added.serial] = added
+        return added
+
+    def remove(self, removed: BufferedEvent) -> None:
+        """Remove an event that its session has dropped."""
+        del self.events[removed.serial]
+        self.size -= removed.size
+
+
+class EventStreams:
+    """The streams of one session in this process by name, and their latest events.
+
+    Args:
+        buffer: Events of all sessions.
+        state: State of the app.
+        session_id: Id of the session, as in the token.
+        has_ids: Whether events have ids: from 2025-11-25 on. Older clients take the event without data that makes a
+            stream resumable for a broken message.
+    """
+
+    def __init__(self, buffer: EventBuffer, state: LoopState, session_id: str, *, has_ids: bool) -> None:
+        self.session_id = session_id
+        self.has_ids = has_ids
+        self._buffer = buffer
+        self._process = state.process
+        self._store = state.event_store if has_ids else None
+        self._by_name: dict[str, EventStream] = {}
+        self._events: deque[BufferedEvent] = deque()
+        self._bytes = 0
+        self._opened = 0
+
+    def new_name(self, kind: str) -> str:
+        """Return a name that no stream of the session has had."""
+        self._opened += 1
+        return f"{self._process}{kind}{self._opened}"
+
+    def get(self, name: str) -> EventStream | None:
+        """Return the stream of a name, if it is kept."""
+        return self._by_name.get(name)
+
+    def open(self, exchange: Exchange, request_id: RequestId | None) -> EventStream:
+        """Make the response to a POST a stream.
+
+        Args:
+            exchange: The connection.
+            request_id: Id of the request.
+        """
+        stream = EventStream(self)
+        stream.request_id = request_id
+        stream.attach(exchange)
+        self.add(stream)
+        exchange.push(stream.first_event())
+        self.write(stream)
+        return stream
+
+    def add(self, stream: EventStream) -> None:
+        """Keep a stream for clients that resume it. Ended streams are dropped first."""
+        if self.has_ids:
+            self._by_name[stream.name] = stream
+            if len(self._by_name) > MAX_EVENTS:
+                self._by_name = {name: each for name, each in self._by_name.items() if each.is_open}
+
+    def write(self, stream: EventStream) -> None:
+        """Write the new events of a stream to the event store, if there are other processes."""
+        if self._store is not None:
+            self._store.write(stream)
+
+    def release(self, stream: EventStream) -> None:
+        """Leave a stream to another process, at which its client has resumed it. A running call goes on here."""
+        stream.detach()
+        if stream.kind != "c" and self._by_name.pop(stream.name, None) is not None:
+            stream.is_finished = True
+        stream.is_detached = True
+        self.write(stream)
+
+    def close(self, *, is_over: bool) -> None:
+        """Drop all events.
+
+        Args:
+            is_over: Whether the session has ended, so that no client resumes a stream at another process either.
+        """
+        store, self._store = self._store, None
+        if store is not None and is_over:
+            for stream in self._by_name.values():
+                store.remove(stream)
+        while self._events:
+            self.drop_oldest()
+
+    # Events
+
+    @property
+    def max_message(self) -> int:
+        """Bytes of the largest message that is kept."""
+        return max(0, self._buffer.session_limit - _EVENT_OVERHEAD)
+
+    def keep(self, stream: EventStream, number: int, message: bytes) -> bool:
+        """Keep an event, and drop the oldest ones to make room.
+
+        Returns:
+            Whether it is kept: an event that is too large is not, and no other is dropped for it.
+        """
+        limit = self._buffer.session_limit
+        if len(message) + _EVENT_OVERHEAD > limit:
+            return False
+        added = self._buffer.add(stream, number, message)
+        self._events.append(added)
+        self._bytes += added.size
+        while len(self._events) > MAX_EVENTS or self._bytes > limit:
+            self.drop_oldest()
+        return True
+
+    def drop_oldest(self) -> None:
+        """Drop the oldest event, and the stored stream if it has ended and has no other event."""
+        dropped = self._events.popleft()
+        self._bytes -= dropped.size
+        self._buffer.remove(dropped)
+        stream = dropped.stream
+        if self._store is not None and stream.is_finished and not self.events_after(stream, 0):
+            self._store.remove(stream)
+
+    def events_after(self, stream: EventStream, number: int) -> list[Event]:
+        """Return the kept events of a stream after one of them."""
+        return [
+            (each.number, each.message)
+            for each in self._events
+            if each.stream is stream and each.number > number
+        ]
+
+
+# Streams
+
+
+class EventStream(StoredStream, Source):
+    """The event stream that answers a POST, and outlives its connection.
+
+    Args:
+        streams: Streams of its session.
+
+    Attributes:
+        kind: The letter in its name.
+        streams: Streams of its session.
+        exchange: Current connection for its events, or None.
+    """
+
+    __slots__ = ("exchange", "streams")
+    kind = "c"
+
+    def __init__(self, streams: EventStreams) -> None:
+        super().__init__(streams.session_id, streams.new_name(self.kind))
+        self.streams = streams
+        self.exchange: Exchange | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if it has not ended, with a connection or without."""
+        return not self.is_finished
+
+    def events_after(self, number: int) -> list[Event]:
+        """Return its kept events after the one with this number."""
+        return self.streams.events_after(self, number)
+
+    def chunks_after(self, number: int) -> list[bytes]:
+        """Return its kept events after the one with this number, as they are sent."""
+        return [event(message, f"{self.name}-{each}") for each, message in self.events_after(number)]
+
+    def attach(self, exchange: Exchange) -> None:
+        """Send its events on a connection from now on."""
+        self.exchange = exchange
+        self.is_detached = False
+        exchange.attach(self)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Go on without the connection, if it is still its own."""
+        if self.exchange is exchange:
+            self.exchange = None
+            self.is_detached = not self.is_finished
+
+    def detach(self) -> None:
+        """End the connection after the queued events. The stream goes on without it."""
+        exchange = self.exchange
+        if exchange is not None:
+            self.lost(exchange)
+            exchange.finish()
+
+    def finish(self) -> None:
+        """End the stream after the queued events."""
+        self.is_finished = True
+        self.detach()
+        self.streams.write(self)
+
+    def send(self, message: bytes, request_id: RequestId | None = None) -> None:
+        """Send a message on the connection, if there is one; see `event`."""
+        chunk = self.event(message, request_id)
+        if self.exchange is not None:
+            self.exchange.push(chunk)
+
+    def first_event(self) -> bytes:
+        """Return the first event, with which a client can resume the stream; a comment for clients without ids."""
+        if not self.streams.has_ids:
+            return b":\n\n"
+        return b"id: %s-%d\nretry: %d\ndata: \n\n" % (self.name.encode(), self.sent, _RETRY)
+
+    def event(self, message: bytes, request_id: RequestId | None = None) -> bytes:
+        """Return a message as the next event of the stream, kept for clients that resume it.
+
+        Args:
+            message: The message.
+            request_id: Id of the request that it answers. If the message is too large to be kept, an error is kept.
+        """
+        streams = self.streams
+        if not streams.has_ids:
+            return event(message)
+        self.sent += 1
+        if not streams.keep(self, self.sent, message) and request_id is not None:
+            problem = ProtocolError(
+                INTERNAL_ERROR,
+                "The response could not be delivered: the connection was lost, and the response is too "
+                f"large to be stored ({len(message):,} bytes, the limit is {streams.max_message:,}). Send the "
+                "request again",
+            )
+            streams.keep(self, self.sent, jsonrpc.error(request_id, problem))
+        streams.write(self)
+        return event(message, f"{self.name}-{self.sent}")
+
+
+class StandaloneStream(EventStream):
+    """A GET stream of a session, for messages that belong to no request.
+
+    Args:
+        streams: Streams of its session.
+        standalone: Standalone streams of its session.
+
+    Attributes:
+        release_token: Stops watching the access token of the connection.
+    """
+
+    __slots__ = ("_standalone", "release_token")
+    kind = "g"
+
+    def __init__(self, streams: EventStreams, standalone: StandaloneStreams) -> None:
+        super().__init__(streams)
+        self._standalone = standalone
+        self.release_token: Callable[[], None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if a client is connected."""
+        return self.exchange is not None
+
+    def refill(self) -> list[bytes]:
+        """Return pending notifications."""
+        return self._standalone.take_notifications(self)
+
+    def lost(self, exchange: Exchange) -> None:
+        """End the stream, unless the client has reconnected already."""
+        if self.exchange is exchange:
+            self.exchange = None
+            self.is_detached = True
+            if self.release_token is not None:
+                self.release_token()
+            self._standalone.remove(self, exchange.caller)
+
+
+class StandaloneStreams:
+    """The standalone streams of a session in this process, and pending notifications; see `StandaloneChannel`.
+
+    The newest stream, in any process, gets the messages. The record of the session names its process, the notifier.
+
+    Args:
+        state: State of the app.
+        session: The session, as a listener for changes.
+        negotiated: Negotiated values of the session.
+        record: Record of the session.
+        questions: Open requests to the client.
+        save_later: Saves the record in the background.
+
+    Attributes:
+        streams: The streams, the newest one last.
+        questions: Open requests to the client.
+        has_ended: Whether the session has ended.
+    """
+
+    __slots__ = (
+        "_attending",
+        "_negotiated",
+        "_notifier",
+        "_overflow",
+        "_pending",
+        "_record",
+        "_save_later",
+        "_session",
+        "_state",
+        "has_ended",
+        "questions",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        state: LoopState,
+        session: ChangeListener,
+        negotiated: Handshake,
+        record: SessionRecord,
+        questions: OpenQuestions,
+        save_later: Callable[[], None],
+    ) -> None:
+        self.streams: list[StandaloneStream] = []
+        self.questions: OpenQuestions | None = questions
+        self.has_ended = False
+        self._state = state
+        self._session = session
+        self._negotiated = negotiated
+        self._record = record
+        self._save_later = save_later
+        self._attending: dict[object, Callable[[], None]] = {}
+        self._pending = ChangeQueue()
+        self._overflow: dict[Change, None] = {}
+        self._notifier: str | None = None
+
+    # The notifier
+
+    @property
+    def is_notifier(self) -> bool:
+        """True if the newest stream is in this process."""
+        return self._notifier == self._state.process
+
+    @property
+    def has_other_notifier(self) -> bool:
+        """True if the newest stream is in another process, which has not ended."""
+        return not (self._notifier is None or self.is_notifier or self._state.is_gone(self._notifier))
+
+    def load(self, fields: Mapping[str, str]) -> None:
+        """Process the fields of the session's record."""
+        was_open = self.is_open
+        self._notifier = fields.get(NOTIFIER)
+        if self.is_open and not was_open:
+            self._call_attending()
+        if self.streams:
+            if self.has_other_notifier:
+                self._pending.take()
+                self._overflow.clear()
+            elif self._notifier is None:
+                self._become_notifier()
+                self._save_later()
+
+    def replace_dead_notifier(self) -> None:
+        """Send the notifications in place of a process that has ended."""
+        if self.streams and self._notifier is not None and self._state.is_gone(self._notifier):
+            self._become_notifier()
+            self._save_later()
+            self.notify_all()
+
+    def _become_notifier(self) -> None:
+        if not self.is_notifier:
+            self._notifier = self._record.changes[NOTIFIER] = self._state.process
+
+    # Streams
+
+    def add(self, stream: StandaloneStream, exchange: Exchange) -> None:
+        """Send messages on a stream from now on. The caller must save the record."""
+        self.streams.append(stream)
+        self._state.stream_shares.take(exchange.caller)
+        stream.release_token = self._state.end_with_token(exchange, stream.detach)
+        self._become_notifier()
+        self._call_attending()
+
+    def remove(self, stream: StandaloneStream, caller: str | None) -> None:
+        """Send messages on another stream, if there is one."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+            self._state.stream_shares.release(caller)
+            if not self.streams and self.is_notifier:
+                self._notifier = self._record.changes[NOTIFIER] = None
+                self._save_later()
+            self.wake()
+
+    # The channel
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a stream in any process, as far as this one knows."""
+        return bool(self.streams) or self.has_other_notifier
+
+    @property
+    def is_attended(self) -> bool:
+        """True if a function is registered with `attend`."""
+        return bool(self._attending)
+
+    def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when a stream is opened, in any process. Return a function that ends it."""
+        key = object()
+        self._attending[key] = changed
+        return lambda: self._attending.pop(key, None) and None
+
+    def _call_attending(self) -> None:
+        for changed in tuple(self._attending.values()):
+            changed()
+
+    def send(self, message: bytes) -> None:
+        """Send a message on the newest stream, in any process; it is lost if no stream is open."""
+        if self.has_other_notifier:
+            self._state.start_task(self._record.try_publish(STANDALONE_MESSAGE, message.decode()))
+        else:
+            self.send_here(message)
+
+    def send_here(self, message: bytes) -> None:
+        """Send a message on the newest stream, if it is in this process."""
+        if self.streams and not self.has_other_notifier:
+            self.streams[-1].send(message)
+
+    async def ready(self) -> None:
+        """Wait until the client keeps up, if its stream is in this process."""
+        if self.streams and (exchange := self.streams[-1].exchange) is not None:
+            await exchange.ready()
+
+    # Notifications of changes
+
+    def add_change(self, change: Change) -> None:
+        """Queue a change. It is sent at once, or when there is a stream.
+
+        If too many changes are pending, the client is notified of its subscription, which may be a template, in place
+        of each resource. So the number of pending changes is limited by the subscriptions, and none is lost.
+        """
+        if self.streams and self.has_other_notifier:
+            return
+        if not self._pending.add(change):
+            assert change.uri is not None, "changes of lists always fit"
+            uris = self._negotiated.subscriptions
+            if change.uri in uris:
+                self._overflow[change] = None
+            else:
+                templates = self._state.engine.catalog.resource_templates
+                for uri in uris:
+                    template = templates.spelled(uri)
+                    if template is not None and template.template.match(change.uri) is not None:
+                        self._overflow[Change("resource", uri)] = None
+        self.wake()
+
+    def notify_all(self) -> None:
+        """Notify the client of all its subscriptions, because it may have missed notifications."""
+        self._overflow.update(dict.fromkeys(self._state.hub.subscriptions(self._session)))
+        self.wake()
+
+    def wake(self) -> None:
+        """Make the newest stream send pending notifications."""
+        if self.streams:
+            exchange = self.streams[-1].exchange
+            assert exchange is not None
+            exchange.wake()
+
+    def take_notifications(self, stream: StandaloneStream) -> list[bytes]:
+        """Return the pending notifications for a stream, if it is the newest one."""
+        if not self._negotiated.is_initialized or not self.streams or stream is not self.streams[-1]:
+            return []
+        changes = [*self._pending.take(), *self._overflow]
+        self._overflow.clear()
+        return [stream.event(notification(change)) for change in changes]

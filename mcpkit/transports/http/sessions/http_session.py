@@ -1,0 +1,621 @@
+"""One session of the handshake era over HTTP, in this process.
+
+Follows "Streamable HTTP" of basic/transports (2025-11-25), and the older versions where they differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...._utils.exceptions import INVALID_REQUEST, PARSE_ERROR, BusyError, ChallengeError, ProtocolError
+from ....engine.message_dispatch import BaseSession
+from ....identity.principal import Change, Principal, owner_of
+from ....protocol import jsonrpc
+from ....protocol.eras import Envelope, Handshake
+from ....protocol.jsonrpc import is_array, is_id, is_object
+from ....protocol.messages import invalid
+from ....protocol.revisions import RESUMABLE, SEVERITY
+from ....protocol.types import Json
+from ....requests.channel import OpenQuestions, StandaloneChannel
+from ....requests.running import Calls, Reply, server_ended
+from ..exchange import Exchange, Source
+from ..statuses import headers_of, status_of
+from .event_store import RemoteStream
+from .event_streams import (
+    EventBuffer,
+    EventId,
+    EventStream,
+    EventStreams,
+    StandaloneStream,
+    StandaloneStreams,
+    read_event_id,
+    stream_not_stored,
+)
+from .loop_state import LoopState
+from .session_store import (
+    CANCELLED,
+    CHANGED,
+    CONFIRM,
+    CONFIRMED,
+    EVENTS_STORED,
+    LEVEL,
+    OWNER,
+    QUESTION,
+    RESPONSE,
+    SESSION_ENDED,
+    STANDALONE_MESSAGE,
+    STREAM_RESUMED,
+    URI,
+    SessionRecord,
+)
+
+logger = logging.getLogger(__name__)
+
+SESSION_STATUSES = {PARSE_ERROR: 400, INVALID_REQUEST: 400}
+"""HTTP statuses of errors in the handshake era, by their codes."""
+
+_NO_STREAM = ((b"allow", b"POST, DELETE"),)
+
+_QUESTION_ID = re.compile(r"[0-9a-f]{8}-\d+")
+"""Id of a request to the client, of any process."""
+
+_SEVERAL_PROCESSES_HINT = (
+    ". If several processes serve clients, its answer may have reached another process; see the log of "
+    "that process"
+)
+
+_SAVE_RETRY_DELAY = 1.0
+
+
+class HttpSession(BaseSession):
+    """A session, its running requests and its streams.
+
+    Args:
+        state: State of the app.
+        buffer: Events that are kept for clients that resume a stream.
+        id_: Its id.
+        record: Its record in the storage, which has been read.
+        client: Its client.
+        forget: Called when another process has ended the session.
+        leave: Called when an anonymous session has been adopted.
+
+    Attributes:
+        id: Its id.
+        record: Its record in the storage.
+        principal: Principal of the client, with the scopes of its latest request.
+        owner: Its owner; see `owner_of`.
+        caller: Identifier of the client, for limits; see `Shares`.
+        used: Time of its latest request, by the loop's clock.
+        negotiated: Negotiated values, log level and subscriptions.
+        streams: Its streams in this process.
+        standalone: Its standalone streams, for notifications.
+        is_local: Always False; see `Channel`.
+    """
+
+    is_local = False
+    _ignores_strange_answers = False
+
+    def __init__(
+        self,
+        state: LoopState,
+        buffer: EventBuffer,
+        id_: str,
+        record: SessionRecord,
+        client: Exchange | HttpSession,
+        forget: Callable[[HttpSession], None],
+        leave: Callable[[HttpSession], None],
+    ) -> None:
+        token = record.token
+        questions = OpenQuestions(
+            f"{state.process}-",
+            self._open_question,
+            self._close_question,
+            timeout_hint="" if state.is_shared else _SEVERAL_PROCESSES_HINT,
+        )
+        super().__init__(state.engine, Calls(), questions)
+        self.session = self.negotiated = Handshake(token.revision, token.client, self._subscribed)
+        self.id = id_
+        self.record = record
+        self.principal: Principal = client.principal
+        self.owner = owner_of(client.principal)
+        self.caller: str | None = client.caller
+        self.used = state.loop.time()
+        self.streams = EventStreams(buffer, state, token.id, has_ids=token.revision in RESUMABLE)
+        self.standalone = StandaloneStreams(state, self, self.negotiated, record, questions, self.save_later)
+        self._state = state
+        self._forget = forget
+        self._leave = leave
+        self._adopted_by = record.fields.get(OWNER)
+        self._level = self.negotiated.log_level
+        self._remote_streams: dict[str, RemoteStream] = {}
+        self._unpublished: list[tuple[str, str]] = []  # messages to other processes
+        self._has_ended = False
+        self._is_retrying = False
+        self._must_refresh = False
+        self._refreshing: asyncio.Task[None] | None = None
+        for name in token.lists:
+            state.hub.subscribe(self, Change(name))
+        self._load()
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a request or a stream is active, so that the session is in use without new requests."""
+        return bool(self._calls or self.standalone.streams or self._remote_streams)
+
+    # The shared record
+
+    def load_changes(self) -> None:
+        """Process a new state of the record. If an anonymous session was adopted, leave it."""
+        if self.record.fields is self._loaded:
+            return
+        if self.record.fields.get(OWNER) == self._adopted_by:
+            self._load()
+        else:
+            self._leave(self)
+
+    def _load(self) -> None:
+        self._loaded: Mapping[str, str] = self.record.fields
+        fields, session, hub = self._loaded, self.negotiated, self._state.hub
+        level = fields.get(LEVEL)
+        if level in SEVERITY:
+            session.log_level = self._level = level
+        uris = {name[len(URI) :] for name in fields if name.startswith(URI)}
+        for uri in uris - session.subscriptions:
+            hub.subscribe(self, Change("resource", uri))
+        for uri in session.subscriptions - uris:
+            hub.unsubscribe(self, Change("resource", uri))
+        session.subscriptions.clear()
+        session.subscriptions.update(uris)
+        self.standalone.load(fields)
+
+    async def save(self) -> None:
+        """Save the changes of this process for others, if there are any, with retries in the background.
+
+        Raises:
+            BusyError: The storage does not answer, and a message of the client must reach other processes now.
+        """
+        record = self.record
+        if self.negotiated.log_level != self._level:
+            self._level = record.changes[LEVEL] = self.negotiated.log_level
+        if record.changes and not self._is_retrying:
+            # The process that sends notifications must know a new subscription before the client is answered.
+            has_subscribed = any(name.startswith(URI) and text for name, text in record.changes.items())
+            must_confirm = has_subscribed and self.standalone.has_other_notifier
+            try:
+                await record.save(CONFIRM if must_confirm else CHANGED)
+            except BusyError:  # it has been logged
+                self._is_retrying = True
+                self._state.start_retrying(self._retry_save())
+        if self._unpublished:
+            messages, self._unpublished = self._unpublished, []
+            for kind, text in messages:
+                await record.publish(kind, text)
+
+    async def _retry_save(self) -> None:
+        while self.record.changes and not self._has_ended:
+            await asyncio.sleep(_SAVE_RETRY_DELAY)
+            with suppress(OSError):
+                await self.record.try_save()
+                await self.record.announce(CHANGED)
+        self._is_retrying = False
+
+    async def save_or_log(self) -> None:
+        """Save changes when no request can report a failure, which is only logged."""
+        with suppress(BusyError):
+            await self.save()
+
+    def save_later(self) -> None:
+        """Save changes in the background."""
+        if not self._has_ended:
+            self._state.start_task(self.save_or_log())
+
+    def _subscribed(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
+        self.record.changes[URI + uri] = "1" if is_subscribed else None
+        hub = self._state.hub
+        (hub.subscribe if is_subscribed else hub.unsubscribe)(self, Change("resource", uri))
+        return hub.listening() if is_subscribed else None
+
+    # Messages of other processes
+
+    def receive(self, kind: str, text: str) -> None:
+        """Receive a message of another process about the session. Unknown kinds are ignored."""
+        if kind in {CHANGED, CONFIRM}:
+            self.record.is_stale = True
+            if kind == CONFIRM and self.standalone.is_notifier:
+                self._state.start_task(self._confirm(text))
+            elif self.is_busy or self.questions or self.standalone.is_attended:
+                self._refresh_later()
+        elif kind == SESSION_ENDED:
+            self._forget(self)
+        elif kind == RESPONSE:
+            self.questions.answer(jsonrpc.decode(text.encode()))
+        elif kind == STANDALONE_MESSAGE:
+            self.standalone.send_here(text.encode())
+        elif kind == CANCELLED:
+            id_: object = jsonrpc.decode(text.encode())
+            if is_id(id_) and self.has_request(id_):
+                self._cancel(id_)
+        elif kind == EVENTS_STORED and text in self._remote_streams:
+            self._remote_streams[text].notify()
+        elif kind == STREAM_RESUMED:
+            self._leave_stream(text)
+
+    def _leave_stream(self, name: str) -> None:
+        """Leave a stream to another process, at which the client has resumed it."""
+        if (stream := self.streams.get(name)) is not None:
+            self.streams.release(stream)
+        elif (remote := self._remote_streams.get(name)) is not None:
+            remote.leave()
+
+    def _refresh_later(self) -> None:
+        """Read the record, now or after a read in progress: an old read must not end after a new one."""
+        self._must_refresh = True
+        if self._refreshing is None and not self._has_ended:
+            self._refreshing = self._state.loop.create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        try:
+            while self._must_refresh:
+                self._must_refresh = False
+                await self._read_record()
+        except OSError:
+            logger.exception(
+                "the shared store does not answer: changes of a session by other processes take effect late"
+            )
+        finally:
+            self._refreshing = None
+
+    async def _read_record(self) -> None:
+        if await self.record.read():
+            self.load_changes()
+        else:
+            self._forget(self)
+
+    async def _confirm(self, text: str) -> None:
+        with suppress(OSError, BusyError):
+            await self._read_record()
+            await self.record.publish(CONFIRMED, text)
+
+    # Requests of the client
+
+    def post(self, message: Any, exchange: Exchange) -> None:
+        """Start to serve one POST."""
+        response = PostResponse(exchange, message, self.caller, self.standalone, self.questions, self.streams)
+        if is_array(message):
+            self._receive_batch(message, response.reply, response, where="a POST")
+        else:
+            self._receive(message, response.reply, response)
+
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
+        """Return the negotiated values; a session is initialized only once."""
+        if method == "initialize":
+            raise invalid("this session is already initialized")
+        return self.negotiated
+
+    def _receive_notification(self, method: str, params: object) -> None:
+        if method == "notifications/cancelled" and self._state.is_shared and is_object(params):
+            id_ = params.get("requestId")
+            if is_id(id_) and not self.has_request(id_):
+                self._unpublished.append((CANCELLED, jsonrpc.encode(id_).decode()))
+        super()._receive_notification(method, params)
+
+    def _initialized(self) -> None:
+        self.standalone.wake()
+
+    def changed(self, change: Change) -> None:
+        """Send a change on one standalone stream, at once or when there is one."""
+        self.standalone.add_change(change)
+
+    # Requests of the server to the client
+
+    async def _open_question(self, id_: str) -> None:
+        """Save a request to the client before it is sent, so that any process accepts the response."""
+        if (listening := self._state.hub.listening()) is not None:
+            await listening
+        self.record.changes[QUESTION + id_] = "1"
+        await self.record.save()
+
+    def _close_question(self, id_: str) -> None:
+        self.record.changes[QUESTION + id_] = None
+        self.save_later()
+
+    def may_need_record(self, message: object) -> bool:
+        """Return True if a message responds to a request of another process that may not be known here yet."""
+        if is_array(message):
+            return any(map(self.may_need_record, message))
+        id_ = message.get("id") if is_object(message) and "method" not in message else None
+        return (
+            isinstance(id_, str)
+            and _QUESTION_ID.fullmatch(id_) is not None
+            and not id_.startswith(f"{self._state.process}-")
+            and QUESTION + id_ not in self.record.fields
+        )
+
+    def _receive_response(self, message: Json, reply: Reply) -> None:
+        id_ = message.get("id")
+        if isinstance(id_, str) and not id_.startswith(f"{self._state.process}-"):
+            if QUESTION + id_ in self.record.fields:
+                self._unpublished.append((RESPONSE, jsonrpc.encode(message).decode()))
+                reply(None, None)
+                return
+            if _QUESTION_ID.fullmatch(id_):
+                self._state.log_unexpected_response()
+        super()._receive_response(message, reply)
+
+    # GET streams
+
+    async def get(self, exchange: Exchange, last_event_id: str) -> ProtocolError | None:
+        """Open a standalone stream, or resume a stream of this or another process.
+
+        Args:
+            exchange: The connection.
+            last_event_id: Id of the last event that a reconnecting client has received; else empty.
+
+        Returns:
+            The error if the stream cannot be resumed, or None.
+
+        Raises:
+            BusyError: The storage does not answer.
+        """
+        event_id = read_event_id(last_event_id)
+        stream = self.streams.get(event_id.stream)
+        if stream is not None:
+            missed = stream.chunks_after(event_id.number)
+            if stream.is_finished and not missed:
+                if event_id.number < stream.sent:
+                    return stream_not_stored()
+                # It was cancelled, or the client has all: for an empty stream, the client would reconnect for ever.
+                exchange.answer(None, 405, _NO_STREAM)
+                return None
+            if stream.is_detached and self._state.is_shared:  # another process may send its events
+                self._state.start_task(self.record.try_publish(STREAM_RESUMED, stream.name))
+            stream.detach()  # the client has lost the connection, or leaves it
+            self._attach(stream, exchange, missed)
+        elif event_id.stream and self.streams.has_ids and self._state.event_store is not None:
+            return await self._resume_remote(event_id, exchange)
+        elif event_id.is_of_response:
+            return stream_not_stored()
+        else:
+            self._open_standalone(exchange)
+            if (
+                event_id.stream
+            ):  # the process has been started again, so it does not know what the client missed
+                self.standalone.notify_all()
+        return None
+
+    async def _resume_remote(self, event_id: EventId, exchange: Exchange) -> ProtocolError | None:
+        name, state = event_id.stream, self._state
+        assert state.event_store is not None, "streams of other processes need the event store"
+        is_own = event_id.process == state.process  # it was here before the session made room
+        if (before := self._remote_streams.get(name)) is not None:
+            before.leave()
+        remote = self._remote_streams[name] = RemoteStream(
+            state.event_store,
+            self.record.token.id,
+            name,
+            event_id.number,
+            lambda: is_own or state.is_gone(event_id.process),
+            self._forget_remote,
+        )
+        is_relayed = False
+        try:
+            record = await remote.begin(is_own=is_own)
+            if not event_id.is_of_response:
+                missed, is_complete = await remote.take_over(record)
+                self._open_standalone(exchange, missed)
+                if not is_complete:
+                    self.standalone.notify_all()
+            elif record is None:
+                return stream_not_stored()
+            elif record.is_over and record.sent <= event_id.number:
+                exchange.answer(None, 405, _NO_STREAM)
+            else:
+                remote.relay(record, exchange)
+                is_relayed = True
+        finally:
+            if not is_relayed:
+                self._forget_remote(remote)
+        return None
+
+    def _forget_remote(self, remote: RemoteStream) -> None:
+        if self._remote_streams.get(remote.name) is remote:
+            del self._remote_streams[remote.name]
+
+    def _open_standalone(self, exchange: Exchange, missed: Sequence[bytes] = ()) -> None:
+        """Open a standalone stream, after events that the client has missed."""
+        stream = StandaloneStream(self.streams, self.standalone)
+        self._attach(stream, exchange, [*missed, stream.first_event()])
+
+    def _attach(self, stream: EventStream, exchange: Exchange, chunks: list[bytes]) -> None:
+        stream.attach(exchange)
+        exchange.open_stream()
+        for chunk in chunks:
+            exchange.push(chunk)
+        if stream.is_finished:
+            stream.detach()
+        elif isinstance(stream, StandaloneStream) and stream.exchange is not None:
+            if self._state.is_shared:  # another process may have received notifications/initialized
+                self.negotiated.is_initialized = True
+            self.streams.add(stream)
+            self.standalone.add(stream, exchange)
+
+    # Ends
+
+    def end_streams(self) -> None:
+        """End the standalone streams, and those of other processes, since the server or the session ends."""
+        for stream in tuple(self.standalone.streams):
+            stream.detach()
+        for remote in tuple(self._remote_streams.values()):
+            remote.leave()
+
+    def end(self, *, is_over: bool) -> None:
+        """Cancel running requests, end the streams, and unsubscribe from changes.
+
+        Args:
+            is_over: Whether the session has ended for all processes.
+        """
+        self._stop()
+        self._calls.cancel_all()
+        self.streams.close(is_over=is_over)
+
+    def revoke(self, problem: ProtocolError) -> None:
+        """Cancel running requests with an error, after a revocation of the client's access."""
+        self._calls.cancel_all(problem)
+
+    async def leave(self) -> None:
+        """Leave an anonymous session after its adoption, once the requests that have begun are answered."""
+        self._stop()
+        self.questions.close(
+            "The client cannot receive requests in this session any more, as it has authenticated"
+        )
+        try:
+            await self.drain()
+        finally:
+            self.end(is_over=False)
+
+    def _stop(self) -> None:
+        self._has_ended = self.standalone.has_ended = True
+        if self._refreshing is not None and self._refreshing is not asyncio.current_task():
+            self._refreshing.cancel()
+        self._state.hub.unsubscribe_all(self)
+        self.end_streams()
+
+    async def aclose(self) -> None:
+        """Cancel running requests with an error, because the server ends, and wait until they have stopped."""
+        self._state.hub.unsubscribe_all(self)
+        self.end_streams()
+        await self._calls.aclose(server_ended())
+
+
+class PostResponse(Source):
+    """Response to one POST of a session, and channel of its calls.
+
+    The calls go on when the client disconnects. Their messages are kept, and sent when it resumes the stream.
+
+    Args:
+        exchange: The connection.
+        message: The body of the POST.
+        caller: Identifier of the client, for limits.
+        standalone: Channel for messages that belong to no request.
+        questions: Open requests to the client.
+        streams: Streams of the session.
+
+    Attributes:
+        caller: Identifier of the client, for limits.
+        standalone: Channel for messages that belong to no request.
+        questions: Open requests to the client; None if it accepts no event stream.
+        is_local: Always False; see `Channel`.
+        request_headers: Headers of the POST.
+        principal: Principal of the POST.
+    """
+
+    __slots__ = (
+        "_exchange",
+        "_is_over",
+        "_message",
+        "_stream",
+        "_streams",
+        "caller",
+        "principal",
+        "questions",
+        "request_headers",
+        "standalone",
+    )
+    is_local = False
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        message: Any,
+        caller: str | None,
+        standalone: StandaloneChannel,
+        questions: OpenQuestions,
+        streams: EventStreams,
+    ) -> None:
+        self.caller = caller
+        self.standalone = standalone
+        self.questions: OpenQuestions | None = questions if exchange.may_stream else None
+        self.request_headers = exchange.request_headers
+        self.principal = exchange.principal
+        self._exchange = exchange
+        self._message = message
+        self._streams = streams
+        self._stream: EventStream | None = None
+        self._is_over = False
+        exchange.attach(self)
+
+    def send(self, message: bytes) -> None:
+        """Send a message of a call before its response."""
+        if self._exchange.may_stream and not self._is_over:
+            self._open().send(message)
+
+    async def ready(self) -> None:
+        """Wait until the client keeps up, if it is connected."""
+        if self._stream is not None and self._stream.exchange is not None:
+            await self._stream.exchange.ready()
+
+    async def close(self) -> None:
+        """End the connection, if the client can resume the stream for the rest (SEP-1699)."""
+        if not self._streams.has_ids:
+            return
+        self._exchange.open_stream()
+        if self._stream is not None:
+            self._stream.detach()
+
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Send the response, or end without one."""
+        if self.questions:
+            self.questions.cancel(self)
+        self._is_over = True
+        exchange, stream = self._exchange, self._stream
+        if stream is not None:
+            if message is not None:
+                # Versions with resumable streams have no batches.
+                stream.send(message, self._message["id"] if self._streams.has_ids else None)
+            stream.finish()
+        elif problem is not None and message is not None:
+            exchange.answer(message, status_of(problem, SESSION_STATUSES), headers_of(problem))
+        elif message is not None:
+            exchange.answer(message)
+        elif exchange.may_stream and _has_request(self._message):
+            exchange.finish()  # it was cancelled: an event stream may end without a response
+        else:
+            exchange.answer(None, 202)
+
+    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
+        """Return the challenge for missing scopes, if the status has not been sent yet."""
+        return None if self._has_status else self._exchange.challenge(scopes, revision)
+
+    def dismissal(self) -> ChallengeError | None:
+        """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
+        return None if self._has_status else self._exchange.dismissal()
+
+    @property
+    def _has_status(self) -> bool:
+        """True if this request cannot have an HTTP status of its own any more."""
+        # A batch has one status for all of its requests, of which others may have been served.
+        return self._is_over or self._stream is not None or is_array(self._message)
+
+    def defer_response(self) -> None:
+        """Do not become an event stream just because time passes."""
+        self._exchange.defer_response()
+
+    def opened(self) -> None:
+        """Continue as a stream of the session."""
+        self._open()
+
+    def _open(self) -> EventStream:
+        if self._stream is None:
+            id_ = self._message.get("id") if self._streams.has_ids else None
+            self._stream = self._streams.open(self._exchange, id_)
+        return self._stream
+
+
+def _has_request(message: Any) -> bool:
+    messages: list[Any] = message if is_array(message) else [message]
+    return any(is_object(each) and "id" in each and "method" in each for each in messages)

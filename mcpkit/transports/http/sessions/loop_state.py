@@ -1,0 +1,152 @@
+"""Objects that the sessions and streams of an app share in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ....engine.engine import Engine
+from ....requests.limits import Shares
+from ..options import Settings
+from ..workers import CURE
+from .event_store import EventStore
+from .session_store import SessionBus
+
+if TYPE_CHECKING:
+    from ....storage.process_heartbeats import Membership
+    from ..exchange import Exchange
+    from ..protection.leases import Leases
+
+logger = logging.getLogger(__name__)
+
+_LEAVE_TIMEOUT = 1.0  # seconds to record that this process stops serving
+
+
+class LoopState:
+    """State of an app in one event loop.
+
+    Args:
+        engine: Engine of the server.
+        settings: Options of the app.
+
+    Attributes:
+        engine: Engine of the server.
+        settings: Options of the app.
+        loop: The event loop.
+        hub: Delivers changes to listeners.
+        stream_shares: Number of open standalone and `subscriptions/listen` streams, by client.
+        storage: Storage of the server.
+        process: Unique id of this process and event loop.
+        is_shared: Whether other processes may use the same storage.
+        bus: Messages about sessions to and from other processes.
+        membership: Processes that serve the same server; None if nothing is shared.
+        event_store: Events of streams, stored for other processes; None if nothing is shared.
+        tasks: Background tasks.
+        retries: Background tasks that retry until they succeed or the server ends.
+        leases: Ends streams with an expired access token; None if no tokens are needed.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        runtime = engine.runtime
+        self.engine = engine
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.hub = engine.hubs.here()
+        self.stream_shares = Shares()
+        self.storage = runtime.storage
+        self.process = os.urandom(4).hex()
+        self.is_shared = not runtime.is_alone
+        self.bus = SessionBus(self.storage, runtime.name, self.process)
+        self.membership: Membership | None = None
+        self.event_store: EventStore | None = None
+        if self.is_shared:
+            from ....storage.process_heartbeats import Membership
+
+            self.membership = Membership(self.storage, runtime.name, self.process)
+            if not settings.stateless:
+                ttl = settings.timeouts.session_idle
+                self.event_store = EventStore(self.storage, runtime.keys, self.bus, ttl)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.retries: set[asyncio.Task[None]] = set()
+        self.leases: Leases | None = None
+        if engine.auth is not None:
+            from ..protection.leases import Leases
+
+            self.leases = Leases()
+        self._has_logged_response = False
+
+    @asynccontextmanager
+    async def announced(self) -> AsyncGenerator[None]:
+        """Announce this process to the others while it serves, if storage is shared."""
+        membership = self.membership
+        if membership is None:
+            yield
+            return
+        presences = self.engine.runtime.presences
+        presences.add(membership)
+        beating = self.loop.create_task(membership.run())
+        try:
+            yield
+        finally:
+            presences.discard(membership)
+            beating.cancel()
+            await asyncio.wait([beating])
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(membership.leave(), _LEAVE_TIMEOUT)
+
+    def is_gone(self, process: str) -> bool:
+        """Return True if another process has ended, as far as this one knows."""
+        return self.membership is not None and self.membership.is_gone(process)
+
+    def check_stream_room(self, caller: str | None) -> None:
+        """Check that one more standalone or `subscriptions/listen` stream is allowed, in total and for one client.
+
+        Raises:
+            BusyError: Too many streams are open.
+        """
+        limit = self.settings.limits.max_streams
+        self.stream_shares.check(limit, caller, "event streams are open", retry_after=10)
+
+    def end_with_token(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
+        """End a stream when its access token expires or is revoked.
+
+        Args:
+            exchange: The request that opened the stream.
+            end: Ends the stream.
+
+        Returns:
+            A function to call after the stream has ended.
+        """
+        if self.leases is None or exchange.principal.id is None:
+            return _do_nothing
+        return self.leases.hold(exchange, end)
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the background."""
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def start_retrying(self, work: Coroutine[object, object, None]) -> None:
+        """Run a coroutine that retries until it succeeds. The end of the server does not wait for it."""
+        task = self.loop.create_task(work)
+        self.retries.add(task)
+        task.add_done_callback(self.retries.discard)
+
+    def log_unexpected_response(self) -> None:
+        """Log once that a client sent a response to a request of another process without shared storage."""
+        if not (self.is_shared or self._has_logged_response):
+            self._has_logged_response = True
+            logger.warning(
+                "received the answer to a request that another process sent, or this one before it "
+                "restarted; the answer is lost. If several processes serve clients, %s",
+                CURE,
+            )
+
+
+def _do_nothing() -> None:
+    """Return at once, as there is no token to watch."""
