@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from mcpkit import Context, Provider, Server, Tool
-from mcpkit.providers.base import Kind, Prefix, Transform
+from mcpkit.providers.transforms import Kind, Prefix, Transform
 from mcpkit.transports import Connection
 
 TOOLS = 1000

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .client.group import ClientGroup
     from .client.options import Retries, Timeout
     from .client.sync import SyncClient
-    from .components.base import Access
     from .components.completion import Complete
+    from .components.component import Access
     from .components.decorators import prompt, resource, tool
     from .components.dependencies import Ask, Depends, FromHeader, FromState
     from .components.prompt import Prompt
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from .identity.principal import Principal
     from .identity.scopes import Scope
     from .options import HttpOptions, Limits, ServerOptions, TaskOptions, Timeouts
-    from .protocol.eras import CacheHint
-    from .protocol.types import Annotations, Icon, ToolAnnotations
-    from .providers.base import Provider
+    from .protocol.objects import Annotations, Icon, ToolAnnotations
+    from .protocol.revisions import CacheHint
     from .providers.directory import resource_dir
+    from .providers.provider import Provider
     from .requests.log_handler import LogHandler
     from .server import Server
 else:
@@ -66,7 +66,7 @@ else:
             "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",
             ".context": "Context current_context",
-            ".components.base": "Access",
+            ".components.component": "Access",
             ".components.dependencies": "Ask Depends FromHeader FromState",
             ".components.decorators": "prompt resource tool",
             ".components.prompt": "Prompt",
@@ -74,11 +74,11 @@ else:
             ".components.resource": "Resource ResourceTemplate",
             ".components.tool": "ResultOptions Task Tool",
             ".content.blocks": "Audio EmbeddedResource File Image Message ResourceLink Text ToolResult assistant user",
-            ".providers.base": "Provider",
+            ".providers.provider": "Provider",
             ".engine.included_providers_and_extensions": "Extension Registry",
             ".options": "HttpOptions Limits ServerOptions TaskOptions Timeouts",
-            ".protocol.eras": "CacheHint",
-            ".protocol.types": "Annotations Icon ToolAnnotations",
+            ".protocol.revisions": "CacheHint",
+            ".protocol.objects": "Annotations Icon ToolAnnotations",
             ".server": "Server",
             ".identity.principal": "Principal",
             ".identity.scopes": "Scope",

@@ -24,26 +24,26 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, cast, o
 from typing_extensions import ParamSpec, TypeVar
 
 from ._utils.concurrency import current
-from .components.catalog import ServerBase
+from .components.component_registry import ServerBase
 from .execution.coroutines import TIME_SLICE, finish_awaitable
 from .protocol import jsonrpc
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .requests.access import require, token_for
-from .requests.call import Call, CallContext, call_of
-from .requests.handlers import run_in_loop, worker_loop
-from .requests.notifications import Reports, as_text, log_message
+from .requests.handler_results import run_in_loop, worker_loop
+from .requests.progress_and_logging import Reports, as_text, log_message
+from .requests.request_record import Call, CallContext, call_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
     from .identity.principal import Principal
-    from .protocol.eras import Client
     from .protocol.jsonrpc import RequestId
-    from .requests.channel import Question
-    from .requests.client_requests import ElicitationResult, Root, SampleOptions, SamplingResult
+    from .protocol.revisions import Client
+    from .requests.elicitation_and_sampling import ElicitationResult, Root, SampleOptions, SamplingResult
+    from .requests.requests_to_client import Question
     from .storage.base import Store
 
-# `requests/client_requests.py` is imported on use: most handlers send no requests to the client.
+# `requests/elicitation_and_sampling.py` is imported on use: most handlers send no requests to the client.
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -356,7 +356,7 @@ class Context(CallContext, Generic[State]):
             ValueError: The key of a request was used before in this call.
             RuntimeError: The call has ended, or its method cannot send requests to the client.
         """
-        from .requests.client_requests import ask
+        from .requests.elicitation_and_sampling import ask
 
         return await ask(self._call, questions)
 
@@ -391,7 +391,7 @@ class Context(CallContext, Generic[State]):
             TypeError: A form cannot have this type.
             Exception: Those of `ask`.
         """
-        from .requests.client_requests import ElicitRequest
+        from .requests.elicitation_and_sampling import ElicitRequest
 
         answer: ElicitationResult[Any] = (await self.ask(ElicitRequest(message, type_, key=key)))[0]
         return answer
@@ -423,7 +423,7 @@ class Context(CallContext, Generic[State]):
             ClientResponseError: `done` still returns False at the end of the time.
             Exception: Those of `ask`.
         """
-        from .requests.client_requests import ask_url
+        from .requests.elicitation_and_sampling import ask_url
 
         return await ask_url(self._call, message, url, done, key)
 
@@ -443,7 +443,7 @@ class Context(CallContext, Generic[State]):
         Raises:
             Exception: Those of `ask`.
         """
-        from .requests.client_requests import SamplingRequest
+        from .requests.elicitation_and_sampling import SamplingRequest
 
         (answer,) = await self.ask(SamplingRequest(messages, max_tokens=max_tokens, **options))
         return answer
@@ -457,7 +457,7 @@ class Context(CallContext, Generic[State]):
         Raises:
             Exception: Those of `ask`.
         """
-        from .requests.client_requests import ListRootsRequest
+        from .requests.elicitation_and_sampling import ListRootsRequest
 
         (answer,) = await self.ask(ListRootsRequest(key=key))
         return answer
@@ -485,7 +485,7 @@ class Context(CallContext, Generic[State]):
             ValueError: The key is invalid, or was used before in this call.
             Exception: The exception of the function.
         """
-        from .requests.client_requests import dialogue_of
+        from .requests.elicitation_and_sampling import dialogue_of
 
         call = self._call
         dialogue = dialogue_of(call)
@@ -507,7 +507,7 @@ class Context(CallContext, Generic[State]):
     @property
     def idempotency_key(self) -> str:
         """String that is the same in all rounds and runs of this request, and differs for other requests."""
-        from .requests.client_requests import dialogue_of
+        from .requests.elicitation_and_sampling import dialogue_of
 
         return dialogue_of(self._call).call_id
 
@@ -700,7 +700,7 @@ class SyncContext:
 
     def once(self, key: str, function: Callable[[], T]) -> T:
         """Run a side effect, and repeat its result in later rounds; see `Context.once`. It runs in this thread."""
-        from .requests.client_requests import dialogue_of
+        from .requests.elicitation_and_sampling import dialogue_of
 
         call = self._call
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .requests.client_requests import (
+    from .requests.elicitation_and_sampling import (
         ElicitationResult,
         ElicitRequest,
         ListRootsRequest,
@@ -20,8 +20,9 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            ".requests.client_requests": "ElicitRequest ElicitationResult ListRootsRequest Root SamplingRequest "
-            "SamplingResult UrlElicitRequest",
+            ".requests.elicitation_and_sampling": (
+                "ElicitRequest ElicitationResult ListRootsRequest Root SamplingRequest SamplingResult UrlElicitRequest"
+            ),
         },
     )
 

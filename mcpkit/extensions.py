@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .engine.base_tool_and_topics import BaseTool, SubscriptionTopic
     from .engine.included_providers_and_extensions import Inclusion
     from .engine.on_error_hooks import ErrorEvent
-    from .protocol.types import ParamHeader
+    from .protocol.objects import ParamHeader
 else:
     from ._utils.package import late_names
 
@@ -22,7 +22,7 @@ else:
             ".content.blocks": "ExtensionResult",
             ".engine.base_tool_and_topics": "BaseTool SubscriptionTopic",
             ".engine.on_error_hooks": "ErrorEvent",
-            ".protocol.types": "ParamHeader",
+            ".protocol.objects": "ParamHeader",
         },
     )
 

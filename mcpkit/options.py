@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._utils.option_checks import check_count, check_seconds, unknown_option
 from .identity.principal import Principal
-from .protocol.eras import CacheHint
-from .protocol.revisions import CACHEABLE, SERVER_CAPABILITIES
+from .protocol.revisions import CACHEABLE, SERVER_CAPABILITIES, CacheHint
 
 MIB = 1024 * 1024
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ._utils.concurrency import run_shielded
 from ._utils.exceptions import RegistrationError
 from ._utils.option_checks import check_seconds, refuses_unknown
-from .components.base import check_icons, check_text, optional
-from .components.catalog import ServerBase
+from .components.component import check_icons, check_text, optional
+from .components.component_registry import ServerBase
 from .engine.capabilities import Capabilities
 from .engine.engine import CustomRoute, Engine
 from .engine.included_providers_and_extensions import Registry
@@ -24,17 +24,16 @@ from .identity.principal import Principal, checked_principal
 from .identity.scopes import Scope, Scopes, scope_names
 from .middleware.base import MiddlewareStack
 from .options import Limits, ServerOptions, TaskOptions, Timeouts, check_group, task_options
-from .protocol.eras import CacheHint
-from .protocol.revisions import CACHEABLE
-from .protocol.types import Icon
-from .requests.call import Runtime
+from .protocol.objects import Icon
+from .protocol.revisions import CACHEABLE, CacheHint
+from .requests.request_record import Runtime
 from .storage.base import TaskMeter
 from .storage.memory import Memory
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
-    from .components.base import Component
+    from .components.component import Component
     from .engine.request_handlers import Handler, TaskKeeper
     from .identity.audit import AuditLog
     from .storage.base import Storage

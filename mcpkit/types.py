@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .content.third_party_results import as_content
-    from .protocol.definitions import (
+    from .protocol.objects import (
         AudioBlock,
         ContentBlock,
         EmbeddedResourceBlock,
@@ -32,7 +32,7 @@ else:
         globals(),
         {
             ".content.third_party_results": "as_content",
-            ".protocol.definitions": (
+            ".protocol.objects": (
                 "AudioBlock ContentBlock EmbeddedResourceBlock ImageBlock Implementation PromptArgument "
                 "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "
                 "ResourceTemplateDefinition ServerCapabilities TextBlock ToolDefinition"

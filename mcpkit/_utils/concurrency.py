@@ -64,7 +64,7 @@ class Running:
         self.left = left
 
 
-current: Final[ContextVar[Running]] = ContextVar("mcpkit.requests.call")
+current: Final[ContextVar[Running]] = ContextVar("mcpkit.requests.request_record")
 """The request that is being served, known to all that runs for it; not set elsewhere, as in a worker process."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from .._utils.package import __version__
-from ..protocol import header_fields
+from ..protocol import http_headers
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 from .libraries import http_library
 from .strict_json import read_object
@@ -164,7 +164,7 @@ def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> d
 
 def _media_type(response: httpx2.Response) -> str | None:
     field = response.headers.get("content-type", "")
-    return None if not field else header_fields.media_type(field) or "another media type"
+    return None if not field else http_headers.media_type(field) or "another media type"
 
 
 def failure(error: Exception, url: str) -> str:

@@ -37,7 +37,7 @@ from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVe
 if TYPE_CHECKING:
     import httpx2
 
-    from ..protocol.types import Json
+    from ..protocol.jsonrpc import Json
 
 LEEWAY = 5.0
 """Default tolerance for clock differences, in seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..protocol.client import OutgoingMessage
+    from ..protocol.client_messages import OutgoingMessage
     from .asking.forms import FormChoice, FormField, FormRequest
     from .asking.sampling import SampleRequest, SamplingHandler
     from .asking.visits import UrlRequest
@@ -54,7 +54,7 @@ else:
             ".options": "Retries Timeout",
             ".sync": "SyncClient SyncSubscription SyncTool",
             ".tools.tools": "RemoteTool",
-            "..protocol.client": "OutgoingMessage",
+            "..protocol.client_messages": "OutgoingMessage",
         },
     )
 

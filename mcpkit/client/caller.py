@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._utils.exceptions import HEADER_MISMATCH, ProtocolError
+from ..protocol.jsonrpc import Json
 from ..protocol.revisions import STATELESS
-from ..protocol.types import Json
 from .asking.questions import Questions
 from .connected import Connected
 from .link.awaited import ProgressCallback
@@ -21,7 +21,7 @@ from .tools.tools import RemoteTool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    from ..protocol.definitions import ToolDefinition
+    from ..protocol.objects import ToolDefinition
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from .._utils.option_checks import unknown_option
 from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group
-from ..protocol.client import NO_HEADERS
+from ..protocol.client_messages import NO_HEADERS
+from ..protocol.jsonrpc import Json
 from ..protocol.revisions import STATELESS
-from ..protocol.types import Json
 from .asking.questions import ElicitationHandler, Questions, Roots, UrlElicitationHandler
 from .asking.rounds import answered
 from .asking.visits import URL_ELICITATION_REQUIRED, visited
@@ -48,7 +48,7 @@ from .targets.targets import (
 )
 
 if TYPE_CHECKING:
-    from ..protocol.definitions import (
+    from ..protocol.objects import (
         PromptDefinition,
         PromptMessage,
         ResourceContents,

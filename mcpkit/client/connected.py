@@ -16,7 +16,7 @@ from .link.errors import FOR_OTHERS, NOT_OPEN
 from .link.link import Link
 
 if TYPE_CHECKING:
-    from ..protocol.definitions import Implementation, ServerCapabilities
+    from ..protocol.objects import Implementation, ServerCapabilities
 
 
 class Connected:

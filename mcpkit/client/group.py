@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .._utils.option_checks import nearest
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 from .asking.questions import Roots
 from .changes.changes import Subscription, SubscriptionFilter
 from .client import Client
@@ -21,7 +21,7 @@ from .targets.meant import Target
 from .targets.targets import ServerEntry, TargetOptions, is_configuration, transports_of
 
 if TYPE_CHECKING:
-    from ..protocol.definitions import (
+    from ..protocol.objects import (
         Implementation,
         PromptDefinition,
         PromptMessage,

@@ -25,7 +25,7 @@ from .link.errors import CLOSED
 from .tools.tools import RemoteTool
 
 if TYPE_CHECKING:
-    from ..protocol.definitions import Implementation, ServerCapabilities
+    from ..protocol.objects import Implementation, ServerCapabilities
 
 P = ParamSpec("P")
 T = TypeVar("T")

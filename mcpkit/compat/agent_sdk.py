@@ -20,8 +20,7 @@ from typing_extensions import TypedDict
 from ..context import Context
 from ..engine.base_tool_and_topics import BaseTool
 from ..middleware.base import CallTool, ToolCall
-from ..protocol.jsonrpc import is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_object
 from ..server import Server
 from .agent_sdk_schemas import input_schema
 

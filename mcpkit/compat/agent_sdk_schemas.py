@@ -8,8 +8,7 @@ from typing import Annotated, Final, Union, get_args, get_origin
 
 from typing_extensions import NotRequired, ReadOnly, Required
 
-from ..protocol.jsonrpc import is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_object
 
 if sys.version_info >= (3, 11):  # as the SDKs do: what is a TypedDict to one is none to the other
     from typing import get_type_hints, is_typeddict

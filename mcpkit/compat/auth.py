@@ -8,7 +8,7 @@ from typing import Protocol
 from pydantic import AnyHttpUrl, BaseModel, model_validator
 from typing_extensions import Self
 
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 
 
 class AuthSettings(BaseModel, defer_build=True):

@@ -8,7 +8,7 @@ from typing import TypeGuard, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from ..protocol.types import Incomplete
+from ..protocol.objects import Incomplete
 from . import types
 
 INSTALLED = ("mcp.", "mcp_types.", "fastmcp.")

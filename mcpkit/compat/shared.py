@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from ..protocol.types import Incomplete, Json
+from ..protocol.jsonrpc import Json
+from ..protocol.objects import Incomplete
 from . import types
 
 SUPPORTED_PROTOCOL_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", types.LATEST_PROTOCOL_VERSION]

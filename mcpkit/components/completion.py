@@ -14,13 +14,12 @@ from typing_extensions import Unpack
 
 from .._utils.exceptions import RegistrationError
 from ..execution.coroutines import finish_awaitable
-from ..requests.call import Call, run_limited
-from ..requests.limits import CallLimits
+from ..requests.request_record import Call, run_limited
+from ..requests.timeouts_and_concurrency import CallLimits
 from ..schema import Arguments
 from ..schema.signature import empty, head
-from .base import FunctionOptions, Listed
-from .function import FunctionComponent
-from .hidden_parameters import is_hidden
+from .component import FunctionComponent, FunctionOptions, Listed
+from .dependencies import is_hidden
 
 if TYPE_CHECKING:
     from .dependency_runner import Injection

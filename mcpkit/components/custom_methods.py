@@ -11,15 +11,12 @@ from typing_extensions import Unpack
 from .._utils.exceptions import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..content.blocks import ExtensionResult, described
 from ..content.json_encoding import json_value
-from ..protocol.eras import CacheHint
-from ..protocol.jsonrpc import is_object
-from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
-from ..protocol.types import Json
-from ..requests.call import Call
+from ..protocol.jsonrpc import Json, is_object
+from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS, CacheHint
+from ..requests.request_record import Call
 from ..schema import Arguments, Output
 from ..schema.signature import empty
-from .base import FunctionOptions
-from .function import FunctionComponent
+from .component import FunctionComponent, FunctionOptions
 
 
 class CustomMethod(FunctionComponent):

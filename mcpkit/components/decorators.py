@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from typing_extensions import TypeVar, Unpack
 
 from .._utils.exceptions import RegistrationError
-from ..protocol.eras import CacheHint
-from ..protocol.types import Annotations, ToolAnnotations
-from .base import Component, FunctionOptions, is_template
+from ..protocol.objects import Annotations, ToolAnnotations
+from ..protocol.revisions import CacheHint
+from .component import Component, FunctionOptions, is_template
 
 if TYPE_CHECKING:
     from .completion import Completers

@@ -19,8 +19,8 @@ from ..execution.coroutines import (
     see_through,
 )
 from ..execution.worker_threads import end_child, log_late, loop_safe_error
-from ..requests.call import Call
-from ..requests.handlers import Make, finish_call, make_result, run_in_loop
+from ..requests.handler_results import Make, finish_call, make_result, run_in_loop
+from ..requests.request_record import Call
 from .dependencies import Fills, Hint, Overrides, Part, Plan, Step, identity
 
 

@@ -12,13 +12,11 @@ from .._utils.exceptions import OutputError, RegistrationError
 from ..content.blocks import BLOCKS, Message, check_block, quoted
 from ..content.json_encoding import json_value
 from ..content.results_to_blocks import to_content
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import narrow
-from ..protocol.types import Json
-from ..requests.call import Call
-from .base import FunctionOptions, optional
+from ..requests.request_record import Call
 from .completion import Completable, Completers
-from .function import function_name
+from .component import FunctionOptions, function_name, optional
 
 _ROLES = ("user", "assistant")
 

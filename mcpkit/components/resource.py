@@ -26,13 +26,21 @@ from typing_extensions import Self, Unpack, is_typeddict
 from .._utils.exceptions import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.results_to_blocks import to_contents
 from ..identity.principal import Principal
-from ..protocol.eras import CacheHint
-from ..protocol.types import Annotations, Json
-from ..requests.call import Call
-from .base import FunctionOptions, Listed, check_members, check_text, optional
+from ..protocol.jsonrpc import Json
+from ..protocol.objects import Annotations
+from ..protocol.revisions import CacheHint
+from ..requests.request_record import Call
 from .completion import Completable, Completers
-from .function import FunctionComponent, function_name
-from .hidden_parameters import parameters_of, takes_principal
+from .component import (
+    FunctionComponent,
+    FunctionOptions,
+    Listed,
+    check_members,
+    check_text,
+    function_name,
+    optional,
+)
+from .dependencies import parameters_of, takes_principal
 
 WatchFunction = Callable[..., AsyncGenerator[Any, None]]
 """Async generator function that yields at each update."""

@@ -17,14 +17,21 @@ from ..content.blocks import ExtensionResult, ToolResult, WholeResult, unreadabl
 from ..content.json_encoding import is_json, json_of, json_value, text_of
 from ..content.results_to_blocks import holds_content, to_content
 from ..options import Options, check_bool, check_group
-from ..protocol.jsonrpc import LONG, RepetitiveResult
+from ..protocol.jsonrpc import LONG, Json, RepetitiveResult
+from ..protocol.objects import ToolAnnotations
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
-from ..protocol.types import Json, ToolAnnotations
-from ..requests.call import Call
-from ..requests.handlers import check_name
+from ..requests.handler_results import check_name
+from ..requests.request_record import Call
 from ..schema import Arguments, MirroredParameter, Output
-from .base import Access, FunctionOptions, Listed, check_members, optional
-from .function import FunctionComponent, function_name
+from .component import (
+    Access,
+    FunctionComponent,
+    FunctionOptions,
+    Listed,
+    check_members,
+    function_name,
+    optional,
+)
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -23,8 +23,8 @@ from pydantic_core import to_json
 
 from .._utils.concurrency import running_loop
 from .._utils.exceptions import OutputError
-from ..protocol.jsonrpc import is_object
-from ..protocol.types import Annotations, Icon, Json
+from ..protocol.jsonrpc import Json, is_object
+from ..protocol.objects import Annotations, Icon
 from . import media_types
 
 Bytes = bytes | bytearray | memoryview

@@ -34,8 +34,7 @@ from .._utils.core_schema_traversal import (
     serializer,
 )
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError, exception_text
-from ..protocol.jsonrpc import SCALARS, is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import SCALARS, Json, is_object, without
 from .blocks import (
     ContentError,
     LeaveLoop,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from .._utils.exceptions import OutputError
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 from . import media_types
 from .blocks import Blob, Bytes, Content, Text, TypedText, may_block
 from .json_encoding import MAX_DEPTH, call_user_code, json_value, text_of, unrolled

@@ -22,7 +22,7 @@ from typing_extensions import Self
 
 from .._utils.concurrency import current
 from .._utils.exceptions import RegistrationError
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 from .blocks import Image, TypedText, may_block
 
 MAX_ITEMS = 100_000

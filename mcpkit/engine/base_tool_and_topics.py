@@ -10,18 +10,18 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from .._utils.exceptions import OutputError, RegistrationError
-from ..components.base import ComponentOptions, json_object
+from ..components.component import ComponentOptions, json_object
 from ..components.tool import AnyTool, check_tool
 from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
 from ..content.json_encoding import json_of, json_value
 from ..context import Context
 from ..identity.principal import LISTS, RESOURCES, Audience, Change, Principal
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.objects import ToolAnnotations
 from ..protocol.revisions import NOTIFICATIONS, OBJECTS_ONLY
-from ..protocol.types import Json, ToolAnnotations
-from ..requests.call import Call, run_limited
-from ..requests.failures import error_for_client
+from ..requests.error_responses import error_for_client
+from ..requests.request_record import Call, run_limited
 from ..schema import Arguments, MirroredParameter
 from ..schema.arguments import mirrored
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import chain
 
-from ..protocol.eras import Identity
-from ..protocol.revisions import SERVER_CAPABILITIES, TASKS, TASKS_IN_CORE, narrow
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
+from ..protocol.revisions import SERVER_CAPABILITIES, TASKS, TASKS_IN_CORE, Identity, narrow
 from .included_providers_and_extensions import CompositeCatalog
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}

@@ -15,8 +15,7 @@ from .._utils.concurrency import Listeners
 from .._utils.exceptions import ProtocolError
 from ..identity.principal import LIST_NAMES, Audience, Change, Principal
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_object
 
 if TYPE_CHECKING:
     from ..storage.base import PubSub

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
 from ..identity.principal import LIST_NAMES, Change
-from ..requests.call import Call, Runtime
+from ..requests.request_record import Call, Runtime
 from .capabilities import Capabilities
 from .included_providers_and_extensions import CompositeCatalog
 from .listing import Listing

@@ -13,33 +13,22 @@ from typing_extensions import Self
 
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
-from ..components.base import Component, access_of, capabilities, json_object
-from ..components.catalog import Catalog, CatalogOwner, Components
+from ..components.component import Component, access_of, capabilities, json_object
+from ..components.component_registry import Catalog, CatalogOwner, Components
 from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
 from ..execution.lifespan import Lifespans
 from ..identity.principal import Change
 from ..middleware.base import MiddlewareStack
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows, tree
-from ..protocol.types import Json
-from ..providers.base import (
-    KINDS,
-    HiddenTags,
-    Kind,
-    Prefix,
-    Provider,
-    ProviderWatch,
-    Transform,
-    check_kinds,
-    check_provided,
-    transformed,
-)
-from ..requests.call import call_of
+from ..providers.provider import Provider, ProviderWatch, check_kinds, check_provided
+from ..providers.transforms import KINDS, HiddenTags, Kind, Prefix, Transform, transformed
+from ..requests.request_record import call_of
 
 if TYPE_CHECKING:
     from ..content.blocks import ExtensionResult
-    from ..providers.lookup import Lookup
-    from ..requests.call import CallContext
+    from ..providers.provider import Lookup
+    from ..requests.request_record import CallContext
     from .base_tool_and_topics import Accept, SubscriptionTopic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -74,7 +63,7 @@ class _Included:
         self.lifespans = Lifespans(source.lifespan) if has_lifespan else None
         self.lookup: Lookup | None = None
         if dynamic:
-            from ..providers.lookup import Lookup
+            from ..providers.provider import Lookup
 
             self.lookup = Lookup(source, dynamic, transforms, home, self.lifespans)
 

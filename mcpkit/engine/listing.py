@@ -10,19 +10,20 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from .._utils.exceptions import INVALID_PARAMS, ProtocolError
-from ..components.base import Component, Listed, listed
+from ..components.component import Component, Listed, listed
 from ..execution.lifespan import Lifespans
 from ..identity.principal import ListName, Principal
+from ..protocol.jsonrpc import Json
 from ..protocol.revisions import narrow
-from ..protocol.types import Json
-from ..providers.base import Kind, lists_of
-from ..requests.call import Call, Runtime
+from ..providers.provider import lists_of
+from ..providers.transforms import Kind
+from ..requests.request_record import Call, Runtime
 from .included_providers_and_extensions import CompositeCatalog
 from .subscription_access import Visibility
 
 if TYPE_CHECKING:
     from ..components.resource import ResourceTemplate
-    from ..providers.lookup import Lookup, Offer
+    from ..providers.provider import Lookup, Offer
 
 logger = logging.getLogger(__name__)
 

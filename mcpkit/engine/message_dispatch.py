@@ -16,18 +16,10 @@ from typing import Any, ClassVar
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError, TooLongError
 from ..identity.principal import ANYONE, ListName, Principal
-from ..protocol import jsonrpc, messages
-from ..protocol.eras import (
-    CLIENT_CAPABILITIES,
-    PROTOCOL_VERSION,
-    Client,
-    Envelope,
-    Handshake,
-    Stateless,
-    not_initialized,
-)
-from ..protocol.jsonrpc import RequestId, is_array, is_id, is_object
-from ..protocol.messages import (
+from ..protocol import jsonrpc
+from ..protocol import message_validation as messages
+from ..protocol.jsonrpc import Json, RequestId, is_array, is_id, is_object
+from ..protocol.message_validation import (
     Notification,
     Request,
     Response,
@@ -36,12 +28,23 @@ from ..protocol.messages import (
     names_revision,
     readable_id,
 )
-from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT, LATEST_HANDSHAKE, SERVER_CAPABILITIES
-from ..protocol.types import Json
-from ..requests.call import Call
-from ..requests.channel import NO_HEADERS, Channel, OpenQuestions
-from ..requests.failures import error_response
-from ..requests.running import Calls, Reply, server_ended
+from ..protocol.revisions import (
+    BATCHES,
+    CLIENT_CAPABILITIES,
+    ERROR_ID_MAY_BE_ABSENT,
+    LATEST_HANDSHAKE,
+    PROTOCOL_VERSION,
+    SERVER_CAPABILITIES,
+    Client,
+    Envelope,
+    Handshake,
+    Stateless,
+    not_initialized,
+)
+from ..requests.error_responses import error_response
+from ..requests.request_record import Call
+from ..requests.requests_to_client import NO_HEADERS, Channel, OpenQuestions
+from ..requests.running_requests import Calls, Reply, server_ended
 from .engine import Engine, Served
 from .stdio_subscriptions import Places, Subscriptions
 
@@ -388,7 +391,7 @@ class Connection(BaseSession):
 
         If it is a response, the request to the client fails.
         """
-        from ..protocol.messages import id_of_answer, id_of_unreadable, is_call, looks_like_message
+        from ..protocol.message_validation import id_of_answer, id_of_unreadable, is_call, looks_like_message
 
         if len(self.questions) and looks_like_message(message) and not is_call(message):
             self.questions.fail(id_of_answer(message, message), problem)

@@ -9,11 +9,10 @@ from .._utils.exceptions import ProtocolError
 from ..context import Context
 from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import Outcome, Ready
+from ..protocol.jsonrpc import Json, Outcome, Ready
 from ..protocol.revisions import LATEST, narrow_tool_result
-from ..protocol.types import Json
-from ..requests.call import NO_STATE, Call, call_of
-from ..requests.failures import is_masked, ref_of, tool_error
+from ..requests.error_responses import is_masked, ref_of, tool_error
+from ..requests.request_record import NO_STATE, Call, call_of
 from .request_handlers import Handler, becomes_result, is_of_extension
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from .._utils.exceptions import HandlerError
 from .._utils.option_checks import check_hook
 from ..execution.worker_threads import is_fatal
-from ..requests.call import Call
-from ..requests.failures import is_masked, ref_of, single
+from ..requests.error_responses import is_masked, ref_of, single
+from ..requests.request_record import Call
 
 if TYPE_CHECKING:
     from ..context import Context

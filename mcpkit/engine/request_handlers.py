@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import TypeIs
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
-from ..components.base import Component, Listed, optional
+from ..components.component import Component, Listed, optional
 from ..content.uri_normalization import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.worker_threads import is_fatal
 from ..identity.principal import LIST_NAMES
-from ..protocol.eras import Handshake, check_log_level
-from ..protocol.jsonrpc import Outcome, Ready, RepetitiveResult
+from ..protocol.jsonrpc import Json, Outcome, Ready, RepetitiveResult
 from ..protocol.revisions import (
     LATEST,
     METHODS,
     ROUND_PARAMS,
     STATELESS,
     TASK_METHODS,
+    Handshake,
+    check_log_level,
     narrow,
     narrow_block,
     narrow_tool_result,
 )
-from ..protocol.types import Json
 from ..requests.access import check_access
-from ..requests.call import Call
-from ..requests.failures import is_protocol_error, not_found, tool_error
+from ..requests.error_responses import is_protocol_error, not_found, tool_error
+from ..requests.request_record import Call
 from .capabilities import Capabilities
 from .included_providers_and_extensions import CompositeCatalog, Extension
 from .listing import Listing
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..components.resource import Resource, ResourceTemplate
     from ..components.tool import AnyTool
     from ..content.blocks import ExtensionResult
-    from ..providers.base import Kind
+    from ..providers.transforms import Kind
 
 _MAX_URI_LENGTH = 8192
 """Maximum characters of a URI in `resources/read`, as it is matched against every template."""
@@ -331,7 +331,7 @@ class Methods:
         if found is not None:
             return found
         if catalog.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
-            from ..providers.lookup import find
+            from ..providers.provider import find
 
             found = await find(catalog.providers, self._lifespans, call, kind, key)
             if found is not None:
@@ -405,7 +405,7 @@ def _is_template(resource: Resource | ResourceTemplate) -> TypeIs[ResourceTempla
 
 
 async def _check_rounds(call: Call) -> None:
-    from ..requests.client_requests import check_rounds
+    from ..requests.elicitation_and_sampling import check_rounds
 
     await check_rounds(call)
 
@@ -431,7 +431,7 @@ def _check_parameters(call: Call, tool: AnyTool, arguments: Json) -> None:
     """
     headers = call.channel.request_headers
     if tool.mirrored and call.era == "stateless" and b"mcp-method" in headers:
-        from ..protocol.headers import check_mirrored  # which HTTP alone needs
+        from ..protocol.http_headers import check_mirrored  # which HTTP alone needs
 
         check_mirrored(headers, tool.mirrored, arguments)
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from ..execution.lifespan import Lifespan
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import SERVER_CAPABILITIES
-from ..requests.call import Call
+from ..requests.request_record import Call
 from .capabilities import Capabilities
 from .request_handlers import Handler
 

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from .._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ..identity.principal import LIST_NAMES, Change, ListName, Principal
 from ..protocol import jsonrpc
-from ..protocol.eras import Handshake
 from ..protocol.jsonrpc import RequestId
-from ..requests.channel import Channel
+from ..protocol.revisions import Handshake
+from ..requests.requests_to_client import Channel
 from .changes_between_processes import ChangeQueue
 from .subscription_filters_and_delivery import LOST, Listen, SubscriptionHub, notification
 

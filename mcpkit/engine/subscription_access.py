@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Protocol
 
-from ..components.base import Component
+from ..components.component import Component
 from ..identity.principal import Principal
 from ..requests.access import check_identified, shortfall
-from ..requests.call import Call
+from ..requests.request_record import Call
 from .included_providers_and_extensions import CompositeCatalog
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from .._utils.exceptions import INVALID_PARAMS, BusyError, MalformedError, ProtocolError
-from ..components.base import is_template
+from ..components.component import is_template
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..identity.principal import LISTS, RESOURCES, Change, ListName, Principal
 from ..protocol import jsonrpc
-from ..protocol.eras import SUBSCRIPTION_ID
 from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.revisions import SUBSCRIPTION_ID
 from ..requests.access import check_identified
-from ..requests.call import Call
+from ..requests.request_record import Call
 from .changes_between_processes import LoopQueue, Publisher, Receiver
 from .included_providers_and_extensions import CompositeCatalog, Extension
 from .subscription_access import Guards, Subscriber, Visibility, may_receive

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .._utils.exceptions import ArgumentsError
-from ..components.base import is_template
+from ..components.component import is_template
 from ..content.uri_normalization import normalized
 from ..identity.principal import Change, Principal
-from ..providers.base import ProviderWatch
+from ..providers.provider import ProviderWatch
 from .included_providers_and_extensions import CompositeCatalog
 
 if TYPE_CHECKING:

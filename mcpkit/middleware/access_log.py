@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ..execution.coroutines import is_cancelled_from_outside
-from ..requests.call import call_of
-from ..requests.failures import code_of, is_input_required, is_masked, ref_of, single
+from ..requests.error_responses import code_of, is_input_required, is_masked, ref_of, single
+from ..requests.request_record import call_of
 from .base import CallNext, Request, Result, ToolCallResult
 
 _MAX_LENGTH = 200  # characters of a value from a client

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from pydantic_core import from_json
 
 from .._utils.exceptions import ProtocolError, RegistrationError
-from ..components.base import Component
+from ..components.component import Component
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from ..protocol.revisions import METHODS
-from ..requests.call import BackgroundCall, Call, call_of
-from ..requests.channel import Channel
-from ..requests.running import Calls, server_ended
+from ..requests.request_record import BackgroundCall, Call, call_of
+from ..requests.requests_to_client import Channel
+from ..requests.running_requests import Calls, server_ended
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -98,7 +98,7 @@ class Request:
             RuntimeError: No event loop runs in this thread.
         """
         from ..context import Context
-        from ..requests.call import Dialogue
+        from ..requests.request_record import Dialogue
 
         call = call_of(self.ctx).copy_to(channel)
         call.dialogue = Dialogue(call)

@@ -17,12 +17,12 @@ from ..context import Context
 from ..execution.coroutines import within
 from ..identity.principal import digest_of
 from ..protocol.revisions import METHODS
-from ..requests.call import call_of
+from ..requests.request_record import call_of
 from ..storage.base import take_tokens
 from .base import UNWRAPPED, CallNext, MiddlewareStack, Request, Result
 
 if TYPE_CHECKING:
-    from ..requests.call import Runtime
+    from ..requests.request_record import Runtime
     from ..storage.base import PubSub
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from .._utils.package import install_command
 from ..context import Context
 from ..identity.audit import AuditMeter
 from ..protocol.revisions import METHODS
-from ..requests.failures import is_unexpected
+from ..requests.error_responses import is_unexpected
 from ..storage.base import TaskMeter
 from .access_log import RequestTiming, Timing
 from .base import CallNext, Request, Result

@@ -11,8 +11,8 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import from_json, to_json
 
 from .._utils.exceptions import PARSE_ERROR, ProtocolError
-from .types import Json
 
+Json = dict[str, Any]  # a JSON object with any members
 RequestId = str | int
 
 # U+FEFF in UTF-8, which some programs on Windows write first; a parser may ignore it (RFC 8259, 8.1).

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
     from watchfiles import Change as FileChange
 
-    from ..components.base import Access, ComponentOptions
+    from ..components.component import Access, ComponentOptions
 
 MAX_ENTRIES = 1000
 

@@ -10,7 +10,7 @@ from ..identity.scopes import scope_names
 
 if TYPE_CHECKING:
     from ..auth.verifier import VerifierContext
-    from .call import Call, Runtime
+    from .request_record import Call, Runtime
 
 
 class Guarded(Protocol):

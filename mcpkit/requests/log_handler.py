@@ -7,8 +7,8 @@ import logging
 
 from .._utils.concurrency import current
 from ..protocol.revisions import SEVERITY
-from .call import Call
-from .notifications import log_message
+from .progress_and_logging import log_message
+from .request_record import Call
 
 _LEVELS = (
     (70, "emergency"),

@@ -27,11 +27,10 @@ from .._utils.exceptions import (
     MalformedError,
     ProtocolError,
 )
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ASKING, ROUND_PARAMS
-from ..protocol.types import Json
-from .call import Call, Dialogue, Runtime
-from .channel import Question, repeat_form
+from .request_record import Call, Dialogue, Runtime
+from .requests_to_client import Question, repeat_form
 
 logger = logging.getLogger(__name__)
 

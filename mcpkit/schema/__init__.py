@@ -6,7 +6,7 @@ Internal: it may change at any time.
 from __future__ import annotations
 
 from .._utils.exceptions import UnresolvedHint
-from ..protocol.types import MirroredParameter
+from ..protocol.objects import MirroredParameter
 from .arguments import Arguments
 from .signature import Parameter, Signature
 from .structured_output import Output

@@ -13,8 +13,8 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from .._utils.core_schema_traversal import validator
 from .._utils.exceptions import ArgumentsError, Problem, ProtocolError, RegistrationError, UnresolvedHint
 from ..content.json_encoding import check_sendable
-from ..protocol.jsonrpc import decode, is_array, is_object, without
-from ..protocol.types import KEYWORD, Json, MirroredParameter
+from ..protocol.jsonrpc import Json, decode, is_array, is_object, without
+from ..protocol.objects import KEYWORD, MirroredParameter
 from .json_schema import Described, any_of, default_value, identity, published, subschemas
 from .plain_types import describe
 from .signature import Parameter, Signature, empty

@@ -14,8 +14,7 @@ from .._utils.exceptions import ArgumentsError, RegistrationError
 from .._utils.package import install_command
 from ..content.blocks import Steps, shown
 from ..content.json_encoding import check_sendable
-from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
 from . import json_schema
 from .arguments import Arguments, mirrored, repaired
 from .json_schema import Described, JsonType, identity, published, replaced, subschemas

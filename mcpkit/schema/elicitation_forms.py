@@ -22,8 +22,7 @@ from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, Unre
 from ..content.blocks import path
 from ..content.json_encoding import check_sendable
 from ..content.third_party_results import is_struct
-from ..protocol.jsonrpc import is_array, is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import patterns_and_formats
 from .arguments import Arguments, from_validator
 from .json_schema import inlined, published, target

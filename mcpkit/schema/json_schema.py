@@ -23,8 +23,7 @@ from .._utils.exceptions import OutputError, RegistrationError
 from ..content.blocks import base64, blocking_allowed, described
 from ..content.json_encoding import LONG, json_error, json_value, may_have_huge_number
 from ..content.third_party_results import encode_unknown
-from ..protocol.jsonrpc import SCALARS, is_array, is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
 from .patterns_and_formats import published_pattern
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
-from ..protocol.types import KEYWORD, Json, ParamHeader
+from ..protocol.jsonrpc import Json
+from ..protocol.objects import KEYWORD, ParamHeader
 from . import json_schema, patterns_and_formats, value_validators
 from .json_schema import Described, Mode
 from .signature import classes_of, empty, fields_of, is_bare, last_text

@@ -23,8 +23,7 @@ from .._utils.core_schema_traversal import copied, is_named_tuple, nodes
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
 from ..content.json_encoding import serializing
 from ..content.third_party_results import is_struct
-from ..protocol.jsonrpc import is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_object
 from . import json_schema, patterns_and_formats, third_party_types
 from .json_schema import Described, Mode
 from .pydantic_validators import TEMPORAL, decimal_pattern, encoding, key_schema, scheme_pattern, validating

@@ -30,8 +30,7 @@ from .._utils.core_schema_traversal import (
 )
 from ..content.blocks import shown
 from ..content.json_encoding import member_name
-from ..protocol.jsonrpc import is_array, is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import json_schema, patterns_and_formats, value_validators
 from .json_schema import Described, any_of
 

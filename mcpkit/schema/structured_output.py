@@ -18,8 +18,7 @@ from .._utils.exceptions import HandlerError, OutputError, ProtocolError, Regist
 from ..content.blocks import may_block
 from ..content.json_encoding import check_sendable, is_json, json_value
 from ..content.third_party_results import has_own_renderer, renderer
-from ..protocol.jsonrpc import is_object, without
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_object, without
 from . import json_schema
 from .json_schema import Described, published
 from .plain_types import describe

@@ -24,8 +24,7 @@ from typing_extensions import NotRequired, is_typeddict
 from .._utils.core_schema_traversal import copied
 from .._utils.exceptions import RegistrationError
 from ..content.third_party_results import attrs_fields, is_struct, struct_fields
-from ..protocol.jsonrpc import is_array, is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_array, is_object
 from . import patterns_and_formats
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
 from .pydantic_validators import core_of

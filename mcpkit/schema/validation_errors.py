@@ -15,8 +15,7 @@ from pydantic_core import SchemaError
 from .._utils.exceptions import Problem
 from .._utils.option_checks import nearest
 from ..content.blocks import Steps, path, shown
-from ..protocol.jsonrpc import is_array, is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, is_array, is_object
 from . import json_schema, patterns_and_formats, value_validators
 from .json_schema import identity, nodes, target
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from ..protocol.types import Json
+    from ..protocol.jsonrpc import Json
     from .base import Storage, Store
 
 logger = logging.getLogger(__name__)

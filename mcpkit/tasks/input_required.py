@@ -23,14 +23,14 @@ from .._utils.exceptions import (
 )
 from ..execution.coroutines import within
 from ..protocol import jsonrpc
-from ..protocol.types import Json
-from ..requests.call import Dialogue
-from ..requests.channel import OpenQuestions, Question, StandaloneChannel, repeat_form
+from ..protocol.jsonrpc import Json
+from ..requests.request_record import Dialogue
+from ..requests.requests_to_client import OpenQuestions, Question, StandaloneChannel, repeat_form
 from .task_records import LostError, TaskRecord, TaskWriter, TooLargeError
 
 if TYPE_CHECKING:
     from ..components.tool import Tool
-    from ..requests.call import Call
+    from ..requests.request_record import Call
 
 logger = logging.getLogger(__name__)
 

@@ -14,13 +14,12 @@ from pydantic_core import from_json
 from .._utils.exceptions import BusyError, OutputError
 from ..components.tool import Tool
 from ..execution.coroutines import see_through
-from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome
-from ..protocol.messages import Request
-from ..protocol.revisions import HANDSHAKE
-from ..requests.call import Call
-from ..requests.failures import tool_error
-from ..requests.running import Calls
+from ..protocol.message_validation import Request
+from ..protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless
+from ..requests.error_responses import tool_error
+from ..requests.request_record import Call
+from ..requests.running_requests import Calls
 from ..storage.job_queue import Job
 from .input_required import TaskChannel, TaskDialogue
 from .queue_worker import DRAINED, Lease

@@ -16,11 +16,10 @@ from ..components.tool import AnyTool, Tool
 from ..engine.included_providers_and_extensions import Extension
 from ..identity.principal import Change, digest_of, owner_of
 from ..options import TaskOptions
-from ..protocol.jsonrpc import Outcome, is_object
+from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS, tree
-from ..protocol.types import Json
 from ..requests.access import Guarded, check_access
-from ..requests.call import Call, call_of
+from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
 from .queue_worker import Runner
 from .status_notifications import TaskNotifications
@@ -227,7 +226,7 @@ class TaskService:
         tool.arguments.validate(arguments)
         responses: list[Json] = []
         if tool.questions:  # the client answers the requests of the function's parameters first
-            from ..requests.client_requests import dialogue_of
+            from ..requests.elicitation_and_sampling import dialogue_of
             from ..requests.multi_round_trip import Rounds
 
             for ask in tool.questions:

@@ -20,11 +20,11 @@ from weakref import WeakKeyDictionary
 from pydantic_core import from_json, to_json
 
 from .._utils.exceptions import INTERNAL_ERROR
-from ..components.base import optional
+from ..components.component import optional
 from ..components.tool import digest_of
 from ..identity.principal import Principal
 from ..options import TaskOptions
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 from ..storage.base import PubSub
 from ..storage.encryption_keys import Keys
 from ..storage.job_queue import Added, Job, Message, Queue, QueueStats

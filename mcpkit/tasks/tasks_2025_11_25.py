@@ -24,12 +24,11 @@ from ..components.tool import AnyTool, Tool
 from ..execution.coroutines import within
 from ..options import TaskOptions
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import Outcome, is_object
+from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS_IN_CORE, narrow_tool_result
-from ..protocol.types import Json
-from ..requests.call import Call, Dialogue
-from ..requests.channel import OpenQuestions, Question, Sender
 from ..requests.multi_round_trip import digest
+from ..requests.request_record import Call, Dialogue
+from ..requests.requests_to_client import OpenQuestions, Question, Sender
 from .task_methods import TaskService, owner_of_call, unavailable, unknown_task
 from .task_records import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
 

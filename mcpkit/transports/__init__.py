@@ -7,7 +7,7 @@ messages of the connection.
 from __future__ import annotations
 
 from ..engine.message_dispatch import Connection
-from ..requests.channel import Channel, OpenQuestions
+from ..requests.requests_to_client import Channel, OpenQuestions
 from .pipes import Framing
 
 __all__ = ["Channel", "Connection", "Framing", "OpenQuestions"]

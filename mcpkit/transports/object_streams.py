@@ -16,7 +16,7 @@ from ..engine.engine import Served
 from ..engine.message_dispatch import Connection
 from ..identity.principal import ANYONE, Principal
 from ..protocol import jsonrpc
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json
 
 _FULL = 1024 * 1024
 """Bytes waiting for the client above which input is not read, and handlers that wait for room are blocked."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from mcpkit import Client, Context, ProtocolError, Server
 from mcpkit.client import FormChoice, FormRequest, SampleRequest, SamplingHandler, UrlRequest
 from mcpkit.elicitation import ElicitationResult, Root
-from mcpkit.protocol.eras import CLIENT_CAPABILITIES
+from mcpkit.protocol.revisions import CLIENT_CAPABILITIES
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.scripted_transport import error as error_result
 from tests.helpers.scripted_transport import text as text_result

@@ -22,7 +22,7 @@ from mcpkit.client.transports.http.asgi import AsgiTransport
 from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
 from mcpkit.client.transports.http.sse import SseTransport
-from mcpkit.protocol.client import ClientWire
+from mcpkit.protocol.client_messages import ClientWire
 from tests.helpers.processes import Received
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row

@@ -18,7 +18,7 @@ from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Sub
 from mcpkit.client.link.transport import TransportListener
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.exceptions import TransportError
-from mcpkit.protocol.client import OutgoingMessage
+from mcpkit.protocol.client_messages import OutgoingMessage
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, over, until
 

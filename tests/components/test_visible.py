@@ -12,8 +12,8 @@ import pytest
 
 from mcpkit import Access, CacheHint, Complete, Context, Principal, ProtocolError, Server, ServerOptions
 from mcpkit.exceptions import MissingCapabilityError, RegistrationError
-from mcpkit.protocol.eras import Client as DeclaredClient
 from mcpkit.protocol.revisions import LATEST
+from mcpkit.protocol.revisions import Client as DeclaredClient
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Server, ToolError
-from mcpkit.requests.notifications import BURST, INTERVAL
+from mcpkit.requests.progress_and_logging import BURST, INTERVAL
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import META, Pipe, settle
 

@@ -9,7 +9,7 @@ from typing import Any
 from mcpkit.client.link.transport import TransportListener
 from mcpkit.exceptions import TransportError
 from mcpkit.middleware import ToolCall
-from mcpkit.protocol.client import OutgoingMessage
+from mcpkit.protocol.client_messages import OutgoingMessage
 from mcpkit.transports import OpenQuestions
 
 Message = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mcpkit
-import mcpkit.requests.running
+import mcpkit.requests.running_requests
 from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_templates import UriTemplate
@@ -88,9 +88,9 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
         hops.append(package_frames(sys._getframe()))
         return original(*args, **options)
 
-    original = mcpkit.requests.running._start
+    original = mcpkit.requests.running_requests._start
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        monkeypatch.setattr(mcpkit.requests.running, "_start", start)
+        monkeypatch.setattr(mcpkit.requests.running_requests, "_start", start)
     stacks.clear()
     hops.clear()
     connection.receive(json.dumps(message(method, params)).encode())
@@ -223,7 +223,7 @@ def test_client_does_not_import_the_server():
 def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(program) for program in (WITH_AN_APP, SERVER))
     http = {f"mcpkit.transports.http{name}" for name in ("", ".app", ".intake", ".intake.guard", ".options")}
-    assert with_an_app - without == {"mcpkit.storage.encryption_keys", "mcpkit.protocol.header_fields", *http}
+    assert with_an_app - without == {"mcpkit.storage.encryption_keys", "mcpkit.protocol.http_headers", *http}
 
 
 OPEN = """

@@ -13,7 +13,7 @@ import docstring_parser
 
 import mcpkit
 from mcpkit import Extension, Prompt, Resource, ResourceTemplate, Server, Tool
-from mcpkit.components.base import FunctionOptions
+from mcpkit.components.component import FunctionOptions
 from mcpkit.components.decorators import MethodOptions, PromptOptions, ResourceOptions, ToolOptions
 from mcpkit.extensions import CustomMethod
 

@@ -15,8 +15,8 @@ from mcpkit import Complete, Context, ProtocolError, Server, Timeouts, user
 from mcpkit.elicitation import ElicitRequest, ListRootsRequest, SamplingRequest
 from mcpkit.engine.message_dispatch import Connection
 from mcpkit.exceptions import ClientResponseError
-from mcpkit.requests.channel import MAX_OPEN
-from mcpkit.requests.client_requests import file_path
+from mcpkit.requests.elicitation_and_sampling import file_path
+from mcpkit.requests.requests_to_client import MAX_OPEN
 from mcpkit.testing import connect
 from tests.helpers.elicitation import (
     REVISIONS,
@@ -51,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of day; a page is looked at once for each acceptance."""
     clock = Clock()
     monkeypatch.setattr("time.time", clock)
-    monkeypatch.setattr("mcpkit.requests.client_requests._POLLS", ())
+    monkeypatch.setattr("mcpkit.requests.elicitation_and_sampling._POLLS", ())
     return clock
 
 

@@ -14,9 +14,9 @@ import pytest
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit._utils.concurrency import run_shielded
 from mcpkit._utils.exceptions import INTERNAL_ERROR, BusyError
-from mcpkit.protocol.header_fields import caller_at
-from mcpkit.requests.call import call_of
-from mcpkit.requests.limits import Anonymous, Shares, Slots
+from mcpkit.protocol.http_headers import caller_at
+from mcpkit.requests.request_record import call_of
+from mcpkit.requests.timeouts_and_concurrency import Anonymous, Shares, Slots
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, LogHandler, Server, ServerOptions
-from mcpkit.requests import notifications as reporting
+from mcpkit.requests import progress_and_logging as reporting
 from mcpkit.testing import connect
 from tests.helpers.log_records import CANCELLED, author_log, calling, heard, texts
 from tests.helpers.pipe import settle

@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 from mcpkit import Server, ToolError
-from mcpkit.requests.call import Call
+from mcpkit.requests.request_record import Call
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until

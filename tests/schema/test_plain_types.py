@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 from typing_extensions import NotRequired
 
-from mcpkit.protocol.types import ParamHeader
+from mcpkit.protocol.objects import ParamHeader
 from mcpkit.schema import pydantic_types
 from mcpkit.schema.plain_types import NotPlainError, describe_plain
 from mcpkit.types import Email, Uri

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ...identity.principal import Principal
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ...storage.encryption_keys import UnreadableRecordError
 from ..audiences import audiences_of
 from ..discovery import authorization_server_urls

@@ -7,7 +7,7 @@ import ipaddress
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from ...protocol.header_fields import caller_at
+from ...protocol.http_headers import caller_at
 
 _INSIDE = tuple(
     map(

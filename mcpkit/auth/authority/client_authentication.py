@@ -7,7 +7,7 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
-from ...protocol import header_fields
+from ...protocol import http_headers
 from .callers import caller_of
 from .client import Client
 from .clients import Clients
@@ -56,7 +56,7 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
 def _basic(header: str) -> tuple[str, str]:
     """Parse the client ID and secret in the header `Authorization`."""
     try:
-        credentials = header_fields.token68(header, "basic")
+        credentials = http_headers.token68(header, "basic")
         if credentials is None:
             raise ValueError
         text = base64.b64decode(credentials, validate=True).decode()

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...identity.principal import Principal
-from ...protocol import header_fields
+from ...protocol import http_headers
 from ...storage.encryption_keys import Keys
 from .asked import Asked, opened, sealed
 from .cookies import Cookies
@@ -98,7 +98,7 @@ class Consent:
             OAuthError: The form was not sent by the browser that received it.
         """
         origin = request.headers.get("origin")
-        if origin is not None and not header_fields.is_same_origin(origin, request.headers.get("host", "")):
+        if origin is not None and not http_headers.is_same_origin(origin, request.headers.get("host", "")):
             raise OAuthError(
                 "invalid_request",
                 "the form was sent by a page of another site; start the login again in the client",

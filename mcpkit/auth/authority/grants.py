@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
 from ...identity.principal import Principal
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ...storage.base import Store
 from ...storage.encryption_keys import EncryptedRecords, Keys, NewerRecordError
 from ..base64url import decode, encode

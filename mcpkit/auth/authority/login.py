@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...identity.principal import Principal
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .asked import Asked
 from .grants import GrantRecord
 

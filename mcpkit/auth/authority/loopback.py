@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...protocol import header_fields
+from ...protocol import http_headers
 from ..urls import is_loopback
 
 _FORWARDING = frozenset(
@@ -26,7 +26,7 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
     Args:
         headers: Headers of the request, by lower-case name.
     """
-    host = header_fields.host(headers.get(b"host", b"").decode("latin-1"))
+    host = http_headers.host(headers.get(b"host", b"").decode("latin-1"))
     if host is None or not is_loopback(host.name.strip("[]")):
         return f"{_BEGIN}the Host header is not localhost, 127.0.0.1 or [::1]. Use one of these in the URL"
     for header in headers:

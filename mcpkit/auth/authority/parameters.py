@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from ...protocol import header_fields
+from ...protocol import http_headers
 from .errors import OAuthError
 
 MAX_SIZE = 32 * 1024
@@ -119,7 +119,7 @@ def is_json(request: Request) -> bool:
 
 
 def _media_type(request: Request) -> str | None:
-    return header_fields.media_type(request.headers.get("content-type", ""))
+    return http_headers.media_type(request.headers.get("content-type", ""))
 
 
 def _parsed(data: bytes) -> Parameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..authority.grants import GrantRecord
 from ..upstream.tokens import UpstreamTokens
 

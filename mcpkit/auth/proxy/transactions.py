@@ -13,7 +13,7 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ...storage.encryption_keys import Keys
 from ..authority.asked import LIFETIME, Asked, dated_id
 from ..authority.cookies import MOST, Cookies

@@ -10,9 +10,8 @@ from ..._utils.exceptions import UNSUPPORTED_PROTOCOL_VERSION, AuthorizationErro
 from ...client.client import Client
 from ...client.group import servers_of
 from ...client.link.errors import InvalidResultError
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import ALL
-from ...protocol.types import Json
 from ..output.written import remark, write, write_json
 from ..statuses import CommandError, Status
 from .conversation import Conversation

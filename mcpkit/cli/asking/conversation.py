@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..output.progress import ProgressShown
 from ..output.written import remark
 from ..statuses import CommandError, Status

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...client.asking.forms import FormField, FormRequest
 from ...client.tools.schemas import ServerSchema
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..output.written import remark
 from .schemas import type_words
 from .terminal import Terminal

@@ -9,9 +9,8 @@ import click
 
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
-from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import STATELESS
-from ...protocol.types import Json
 from ..output.tokens import tokens
 from ..output.written import printable, results, write, write_json
 from .lists import show

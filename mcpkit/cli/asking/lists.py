@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from ...client.link.errors import IncompleteListError
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..output.tables import Table
 from ..output.written import remark, write_json
 from .schemas import first_line, of_prompt, signature

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...protocol.definitions import ResourceContents
+from ...protocol.objects import ResourceContents
 from ..output.blocks import save
 from ..output.files import decoded, name_of
 from ..output.written import remark, write, write_json

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import resolved
 
 _DEEPEST: Final = 8

@@ -21,8 +21,8 @@ from ...client.link.answerer import Answerer
 from ...client.targets.meant import Target
 from ...client.targets.reached import ALL_TOOLS
 from ...client.targets.targets import ServerEntry, is_configuration, transports_of
+from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LOG_LEVELS
-from ...protocol.types import Json
 from ..output.last_words import LastWords
 from ..statuses import CommandError, Status
 from ..targets.pairs import pairs

@@ -15,9 +15,8 @@ from ...client.asking.questions import Questions
 from ...client.client import Client
 from ...client.group import servers_of
 from ...client.link.results import CallResult
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE
-from ...protocol.types import Json
 
 _PAUSE: Final = 1.0
 """Seconds between two polls of a task without `pollInterval`."""

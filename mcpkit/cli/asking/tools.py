@@ -8,9 +8,8 @@ from ..._utils.option_checks import nearest
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult
-from ...protocol.definitions import ToolDefinition
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
+from ...protocol.objects import ToolDefinition
 from ..statuses import CommandError, Status
 from .conversation import Conversation
 from .tasks import called_as_task, followed, insists

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..._utils.option_checks import nearest
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..statuses import CommandError, Status
 from .schemas import alternatives, choices, properties, required, takes, type_words
 

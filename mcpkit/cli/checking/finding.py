@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from ...client.contract.changes import Change
 from ...client.contract.surface import Surface
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 Severity = Literal["error", "warning", "advice"]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ..._utils.package import install_command
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..targets.folders import projects_of
 from .hosts import STRICT
 

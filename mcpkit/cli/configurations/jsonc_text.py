@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...client.targets import jsonc
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .lines import indentation, is_first, line_after, line_of, newline_of
 
 _BLANK: Final = " \t\r\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ..._utils.package import install_command
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from ..statuses import CommandError
 from .places import File, user_file
 from .table import HOSTS, Format, Host

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...client.targets.reached import Process, Remote
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..statuses import CommandError
 from .table import Fixed, Host, Reached
 from .variables import as_clients_write, escaped

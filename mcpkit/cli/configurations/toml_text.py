@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from .lines import newline_of, without_remarks_after
 
 

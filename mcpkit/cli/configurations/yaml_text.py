@@ -10,7 +10,7 @@ from typing import Protocol, TypeGuard
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .lines import line_after, newline_of, without_remarks_after
 
 

@@ -14,7 +14,7 @@ from ...client.targets.configuration import Configuration, load, workspace
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
 from ...client.targets.targets import is_mapping, is_path_of_configuration
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..asking.server import Asked, asks_server
 from ..logins.authorization import token_at
 from ..output.written import write_json

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from ..configurations.places import File, files_of, host_of, is_there
 from ..configurations.reading import entries_in
 from ..configurations.shapes import read_by_clients

@@ -11,7 +11,7 @@ import click
 
 from ...client.targets.entry import read_env
 from ...client.targets.reached import Process, Remote
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..configurations.places import File, file_of, host_of, is_there
 from ..configurations.reading import Document
 from ..configurations.shapes import entry_of

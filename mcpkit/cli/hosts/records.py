@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..configurations.places import File
 from ..statuses import CommandError
 from . import files

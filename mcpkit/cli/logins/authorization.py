@@ -17,7 +17,7 @@ from ...client.authorization.oauth import OAuth
 from ...client.authorization.roles import Browser, RedirectReceiver, TokenRequest
 from ...client.authorization.storage import MemoryTokens, TokenStorage
 from ...client.authorization.tokens import Tokens
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .known import Login, folder, login_at, note
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import Final
 
 from ...auth.urls import MetadataError, canonical
 from ...client.authorization.locked import locked
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..statuses import CommandError
 
 _VERSION: Final = 1

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 import click
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..logins.authorization import authorized
 from ..logins.known import Login, known
 from ..output.written import write_json

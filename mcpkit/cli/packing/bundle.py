@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import click
 
 from ...client.client import Client
+from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LATEST
-from ...protocol.types import Json
 from ..output.written import remark
 from ..statuses import CommandError
 from ..targets.served import Found, found

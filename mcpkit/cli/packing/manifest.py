@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..statuses import CommandError
 
 LAUNCHER: Final = "mcpb_main.py"

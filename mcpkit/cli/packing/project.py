@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...content.blocks import described
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..statuses import CommandError
 from ..targets.folders import projects_of
 

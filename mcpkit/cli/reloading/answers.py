@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND
-from ...protocol.eras import SERVER_INFO
-from ...protocol.jsonrpc import is_object
-from ...protocol.revisions import ALL
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
+from ...protocol.revisions import ALL, SERVER_INFO
 from .conversation import DECLARED, Conversation, is_stateless, params_of, widened
 from .lists import MEMBERS, Lists
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...identity.principal import LISTS, RESOURCES
-from ...protocol.eras import PROTOCOL_VERSION, SUBSCRIPTION_ID
-from ...protocol.jsonrpc import RequestId, is_array, is_object
-from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, RequestId, is_array, is_object
+from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, PROTOCOL_VERSION, SUBSCRIPTION_ID
 
 DECLARED: Final[Mapping[str, Json]] = {
     "tools": {"listChanged": True},

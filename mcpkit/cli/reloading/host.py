@@ -9,8 +9,7 @@ from contextlib import suppress
 
 from ..._utils.exceptions import ProtocolError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import decode, encode, is_array
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, decode, encode, is_array
 from ...transports.pipes import Framing, PipeInput, PipeOutput
 from ...transports.standard_streams import StandardStreams
 

@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..._utils.exceptions import ProtocolError
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from .child import Child
 from .conversation import Conversation
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from ...protocol.jsonrpc import RequestId, is_id
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, RequestId, is_id
 from .child import Child
 
 

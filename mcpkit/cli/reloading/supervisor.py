@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ..._utils.exceptions import INVALID_REQUEST, ProtocolError
-from ...protocol.eras import SUBSCRIPTION_ID
-from ...protocol.jsonrpc import RequestId, is_id, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, RequestId, is_id, is_object
+from ...protocol.revisions import SUBSCRIPTION_ID
 from ...transports.standard_streams import StandardStreams
 from .answers import Answers, failed
 from .child import Child, ChildEndedError

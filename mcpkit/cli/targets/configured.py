@@ -12,8 +12,7 @@ from ..._utils.option_checks import nearest
 from ...client.targets.configuration import Configuration, load, workspace
 from ...client.targets.entry import is_disabled
 from ...client.targets.meant import Target
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from ..configurations.places import File, project_files
 from ..configurations.reading import entries_in, host_of_file
 from ..configurations.shapes import read_by_clients

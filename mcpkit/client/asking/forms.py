@@ -7,9 +7,8 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from ..._utils.exceptions import MalformedError
 from ..._utils.option_checks import nearest
 from ...content.json_encoding import json_value
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
-from ...requests.client_requests import ElicitationResult
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...requests.elicitation_and_sampling import ElicitationResult
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]

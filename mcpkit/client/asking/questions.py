@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..._utils.exceptions import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..._utils.option_checks import check_function
+from ...protocol.jsonrpc import Json
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
-from ...protocol.types import Json
-from ...requests.client_requests import ElicitationResult, Root
+from ...requests.elicitation_and_sampling import ElicitationResult, Root
 from .visits import UrlRequest
 
 if TYPE_CHECKING:

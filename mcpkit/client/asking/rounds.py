@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
-from ...protocol.jsonrpc import is_object, without
+from ...protocol.jsonrpc import Json, is_object, without
 from ...protocol.revisions import ASKING, METHODS, ROUND_PARAMS
-from ...protocol.types import Json
 from ..link.answerer import Answerer
 from ..link.answers import malformed
 

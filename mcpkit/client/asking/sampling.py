@@ -7,9 +7,8 @@ from typing import Any, Final, Literal
 
 from ..._utils.exceptions import MalformedError, ProtocolError
 from ..._utils.option_checks import check_function
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
-from ...requests.client_requests import SamplingResult
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...requests.elicitation_and_sampling import SamplingResult
 
 _REJECTED: Final = -1
 """The error code of a rejection by the user, from the specification's example."""

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import MalformedError, ProtocolError
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
-from ...requests.client_requests import ElicitationResult
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...requests.elicitation_and_sampling import ElicitationResult
 
 URL_ELICITATION_REQUIRED: Final = -32042
 """Error code: the user has to visit a page before the request can succeed (2025-11-25)."""

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ...auth.accepted import accepted, warn_of
 from ...auth.urls import MetadataError, canonical, check_url
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .authorizer import ResourceAuthorizer
 from .grant_context import GrantContext
 from .keyring_tokens import default_storage

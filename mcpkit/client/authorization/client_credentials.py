@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .authorization import Authorization
 from .credentials import Credentials
 from .grant_context import GrantContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .client_authentication import by_method, method_for
 from .grant_context import GrantContext
 from .presented import Presented, PresentedToken

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ...auth.base64url import encode
 from ...auth.libraries import check_jose
 from ...auth.urls import origin
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._utils.exceptions import TokenStorageError
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from .locked import locked, locked_meanwhile
 from .storage import TokenStorage
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.urls import MetadataError, check_url, shortened
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .authorization import Authorization
 from .client_authentication import PublicClient, by_method, method_for
 from .credentials import Credentials

@@ -17,8 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from ..._utils.exceptions import TokenStorageError
 from ..._utils.package import install_command
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from .locked import locked_meanwhile
 from .storage import MemoryTokens, TokenStorage
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.libraries import check_jose
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .errors import AuthorizationFailedError
 from .presented import Presented
 from .roles import TokenRequest

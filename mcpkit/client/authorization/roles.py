@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...auth.discovery import AuthorizationServerMetadata
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 
 class RedirectReceiver(Protocol):

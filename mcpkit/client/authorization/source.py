@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .grant_context import GrantContext
 from .roles import ClientAuthentication, Prover
 from .storage import TokenStorage

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from threading import Lock
 from typing import Final
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .tokens import Registration, Tokens, is_newer
 
 _logger = logging.getLogger("mcpkit.client")

@@ -7,8 +7,7 @@ from typing import Final
 
 from typing_extensions import Self
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 
 VERSION: Final = 1
 """The version of new records. Records of the version before are read, and later ones are left unchanged."""

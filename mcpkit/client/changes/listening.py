@@ -11,10 +11,8 @@ from typing import Final
 from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ...execution.coroutines import within
 from ...identity.principal import RESOURCES, ListName
-from ...protocol.eras import SUBSCRIPTION_ID
-from ...protocol.jsonrpc import RequestId, is_array, is_object, whole_number
-from ...protocol.revisions import STATELESS
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, RequestId, is_array, is_object, whole_number
+from ...protocol.revisions import STATELESS, SUBSCRIPTION_ID
 from ..link.link import Link
 from ..link.retrying import pause
 from ..link.transport import HasStream

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from .lockfile import KEYS, servers_of
 from .plain import shown
 from .verdict import Effect, Verdict, of_input, of_output

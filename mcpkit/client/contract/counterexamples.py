@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import nodes
 from .plain import is_number
 from .schemas import Held, kinds_of, target_of

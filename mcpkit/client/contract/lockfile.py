@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from .surface import Surface
 
 FORMAT: Final = 1

@@ -8,8 +8,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 
 _SAME: Final = {
     "string": ("pattern", "format", "contentEncoding"),

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import replaced, resolved, subschemas
 from ..tools.schemas import ServerSchema, UnusableSchemaError
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
+from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LATEST
-from ...protocol.types import Json
 from ..client import Client
 from ..group import failures_of, servers_of
 

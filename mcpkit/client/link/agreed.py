@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...protocol.definitions import Implementation, ServerCapabilities
+    from ...protocol.objects import Implementation, ServerCapabilities
 
 
 class Negotiated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 
 class Answerer(Protocol):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 
 
 def objects(result: Json, member: str, method: str) -> list[Json]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ..._utils.concurrency import require_loop
 from ...protocol import jsonrpc
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 METHODS: Final = frozenset(
     {

@@ -12,8 +12,7 @@ from binascii import a2b_base64
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from .answers import malformed
 
 _BINARY: Final = "application/octet-stream"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, reduce_exception
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
     from .results import CallResult

@@ -15,10 +15,8 @@ from ..._utils.exceptions import (
 )
 from ..._utils.option_checks import check_seconds
 from ...execution.coroutines import within
-from ...protocol.eras import SERVER_INFO
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, SERVER_INFO, STATELESS
 from .agreed import Negotiated
 from .link import Link
 from .transport import Transport, is_authorizing

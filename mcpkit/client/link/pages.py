@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ..._utils.exceptions import INVALID_PARAMS, ProtocolError
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .answers import malformed, objects
 from .cache import time_to_live
 from .errors import IncompleteListError

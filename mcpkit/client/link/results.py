@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from .answers import malformed
 from .contents import tool_result
 
 if TYPE_CHECKING:
-    from ...protocol.definitions import ContentBlock
+    from ...protocol.objects import ContentBlock
 
 
 class CallResult:

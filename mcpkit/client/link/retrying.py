@@ -9,7 +9,7 @@ from typing import Final
 
 from ..._utils.exceptions import OutcomeUnknownError, TransportError
 from ..._utils.option_checks import check_count, check_seconds
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 WITHOUT_EFFECTS: Final = frozenset(
     {

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from ..._utils.concurrency import Listeners
-from ...protocol.client import OutgoingMessage
+from ...protocol.client_messages import OutgoingMessage
 from ...protocol.jsonrpc import RequestId
 
 

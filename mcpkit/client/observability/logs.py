@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from ..._utils.option_checks import check_function
-from ...protocol.eras import LOG_LEVEL, check_log_level
-from ...protocol.revisions import STATELESS
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
+from ...protocol.revisions import LOG_LEVEL, STATELESS, check_log_level
 from ..link.in_turn import InTurn
 from ..link.link import Link
 from .notifications import turns_of

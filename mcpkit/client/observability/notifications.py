@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from ..._utils.option_checks import check_function
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..link.in_turn import InTurn
 from ..link.link import Link
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..._utils.exceptions import ProtocolError
 from ..._utils.package import install_command
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

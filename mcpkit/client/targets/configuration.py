@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ...content.blocks import described
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from . import jsonc
 from .entry import Entry, is_disabled, is_entry, meant_by
 from .reached import Configured

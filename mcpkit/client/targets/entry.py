@@ -10,8 +10,7 @@ from typing import Final, Literal
 
 from ..._utils.option_checks import nearest
 from ...content.blocks import described
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from .reached import Configured, Process, Remote, Tools
 from .variables import Variables
 

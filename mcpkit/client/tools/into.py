@@ -10,8 +10,7 @@ from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from ..._utils.core_schema_traversal import validator
 from ..._utils.exceptions import ArgumentsError, ToolError
-from ...protocol.jsonrpc import is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_object
 from ...schema.arguments import from_validator
 from ...schema.plain_types import describe
 from ...schema.validation_errors import problems

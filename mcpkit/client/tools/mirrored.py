@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..._utils.exceptions import RegistrationError
-from ...protocol.jsonrpc import encode, is_object
-from ...protocol.types import KEYWORD, Json, MirroredParameter
+from ...protocol.jsonrpc import Json, encode, is_object
+from ...protocol.objects import KEYWORD, MirroredParameter
 from ...schema.arguments import mirrored
 
 _KEYWORD: Final = KEYWORD.encode()

@@ -8,7 +8,7 @@ from typing import Final
 from pydantic_core import from_json, to_json
 
 from ..._utils.exceptions import Problem
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .schemas import ServerSchema, UnusableSchemaError
 
 _LONGEST: Final = 64 * 1024

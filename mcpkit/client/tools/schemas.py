@@ -15,8 +15,7 @@ from typing import Any, Final
 from pydantic_core import SchemaError
 
 from ..._utils.exceptions import Problem, RegistrationError
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema import pydantic_validators
 from ...schema.json_schema import resolved, subschemas
 from ...schema.patterns_and_formats import FORMATS, linear_pattern

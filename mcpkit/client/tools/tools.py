@@ -8,8 +8,7 @@ from inspect import Parameter, Signature
 from typing import Any, Final
 
 from ..._utils.exceptions import ToolError
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, is_array, is_object
 from ..link.results import CallResult
 
 _TYPES: Final[dict[object, Any]] = {

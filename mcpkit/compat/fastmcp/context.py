@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from pydantic_core import core_schema
 from typing_extensions import TypeVar
 
-from ...protocol.types import Incomplete
+from ...protocol.objects import Incomplete
 
 if TYPE_CHECKING:
     from pydantic import AnyUrl

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from ...auth.audiences import is_for
 from ...auth.discovery import protected_resource_urls
-from ...components.base import optional
-from ...protocol.types import Json
+from ...components.component import optional
+from ...protocol.jsonrpc import Json
 from ...transports.http.options import Settings as Options
 from ...transports.http.protection.bearer import challenge
 from ...transports.http.protection.metadata import Document

@@ -14,7 +14,8 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar, Unpack
 
 from ..._utils.concurrency import running_loop
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from .. import types
 from ..foreign import find_context_parameter
 from ..lowlevel.server import Handler, ReadResourceContents, Server

@@ -15,7 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import SchemaError, to_json
 from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from .. import types
 from ..foreign import BLOCKS, is_kind, is_several, own
 from ..types.unbuilt import made

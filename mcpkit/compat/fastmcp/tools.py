@@ -10,7 +10,8 @@ from typing import TypedDict
 from pydantic import Field
 from typing_extensions import Self, Unpack
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..foreign import find_context_parameter, is_kind
 from ..tool_names import validate_and_warn_tool_name
 from ..types import AnyFunction, Icon, ToolAnnotations

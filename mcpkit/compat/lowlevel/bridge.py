@@ -11,12 +11,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
-from ...components.base import optional
+from ...components.component import optional
 from ...middleware.base import CallNext, Request, Result, ToolCallResult
-from ...protocol.eras import SERVER_INFO, Handshake
-from ...protocol.revisions import RESUMABLE
-from ...protocol.types import Incomplete, Json
-from ...requests.call import call_of
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
+from ...protocol.revisions import RESUMABLE, SERVER_INFO, Handshake
+from ...requests.request_record import call_of
 from .. import types
 from ..types.messages import FACTS
 from ..types.unbuilt import plain

@@ -6,7 +6,8 @@ from importlib import import_module
 
 from ..._utils.package import install_command
 from ...client.tools.schemas import ServerSchema, UnusableSchemaError
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 
 
 class ToolSchema:

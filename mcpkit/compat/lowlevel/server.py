@@ -17,11 +17,11 @@ from typing_extensions import TypeVar
 from ... import server as native
 from ..._utils.exceptions import MissingCapabilityError
 from ..._utils.package import __version__
-from ...components.base import optional
+from ...components.component import optional
 from ...options import ServerOptions, Timeouts
-from ...protocol.eras import CacheHint
-from ...protocol.revisions import CACHEABLE, SERVER_CAPABILITIES
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
+from ...protocol.revisions import CACHEABLE, SERVER_CAPABILITIES, CacheHint
 from .. import types
 from ..foreign import is_kind, own
 from ..shared import differs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from ...options import HttpOptions, Limits, Timeouts
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ...server import Server as Native
 from ...transports.http.app import HttpApp
 from ...transports.http.options import Settings

@@ -19,13 +19,12 @@ from ..._utils.exceptions import INVALID_PARAMS, INVALID_REQUEST, ClientResponse
 from ...execution.coroutines import within
 from ...identity.principal import LIST_NAMES, Change
 from ...protocol import jsonrpc
-from ...protocol.eras import Handshake
-from ...protocol.jsonrpc import RequestId, is_object
-from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
-from ...protocol.types import Incomplete, Json
-from ...requests.call import call_of
-from ...requests.channel import Question
-from ...requests.notifications import as_text, loggable
+from ...protocol.jsonrpc import Json, RequestId, is_object
+from ...protocol.objects import Incomplete
+from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, Handshake, knows
+from ...requests.progress_and_logging import as_text, loggable
+from ...requests.request_record import call_of
+from ...requests.requests_to_client import Question
 from .. import types
 from ..shared import McpError, differs
 from ..types.unbuilt import plain
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from ...context import Context
-    from ...requests.channel import StandaloneChannel
+    from ...requests.requests_to_client import StandaloneChannel
 
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT", default=object)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing_extensions import Self
 
 from ...client.client import Client as NativeClient
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from .. import types
 from .components import check
 from .exceptions import ToolError

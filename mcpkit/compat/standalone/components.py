@@ -9,7 +9,8 @@ from typing import ClassVar
 from pydantic import BaseModel
 from typing_extensions import Self
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..foreign import own
 from ..lowlevel.session import dumped
 from ..shared import differs

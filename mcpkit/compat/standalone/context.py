@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from ...protocol.jsonrpc import is_array
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json, is_array
+from ...protocol.objects import Incomplete
 from .. import types
 from ..fastmcp.context import Context as PlainContext
 from ..fastmcp.elicitation import CancelledElicitation, DeclinedElicitation

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...protocol.types import Incomplete
+from ...protocol.objects import Incomplete
 from ..lowlevel.session import http_request
 from .exceptions import FastMCPError
 

@@ -11,8 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import TypeVar
 
-from ...protocol.jsonrpc import is_array, is_object
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.objects import Incomplete
 from .schemas import inlined, origin_of, rooted
 
 T = TypeVar("T", default=object)

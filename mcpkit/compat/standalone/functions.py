@@ -13,8 +13,9 @@ from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_json
 
-from ...protocol.types import Incomplete, Json
-from ...requests.call import call_of
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
+from ...requests.request_record import call_of
 from ..foreign import is_kind
 from .dependencies import Dependency, current, get_context, opened
 from .docstrings import read

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..fastmcp.settings import Settings
 from .components import check
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from ...protocol.types import Incomplete
+from ...protocol.objects import Incomplete
 from .. import types
 from ..foreign import own
 from .refusing import Refuses

@@ -12,7 +12,8 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import to_json
 from typing_extensions import Self
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..foreign import is_kind
 from ..lowlevel.session import dumped
 from .components import Change, Component

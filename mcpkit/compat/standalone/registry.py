@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..fastmcp.settings import get_logger
 from ..shared import differs
 from .components import Component, check

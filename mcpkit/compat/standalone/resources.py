@@ -14,8 +14,8 @@ from pydantic import AnyUrl, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import Self
 
-from ...protocol.jsonrpc import is_array
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json, is_array
+from ...protocol.objects import Incomplete
 from ..fastmcp import resource_kinds as kinds
 from ..fastmcp import resources as plain
 from ..types import Url

@@ -10,8 +10,8 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter, crea
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from ...protocol.jsonrpc import is_object, without
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json, is_object, without
+from ...protocol.objects import Incomplete
 from ...schema.json_schema import nodes, replaced
 from ..foreign import BLOCKS, is_kind
 

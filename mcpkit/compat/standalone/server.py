@@ -16,8 +16,8 @@ from ..._utils.exceptions import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ...protocol.jsonrpc import is_array
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json, is_array
+from ...protocol.objects import Incomplete
 from .. import types
 from ..fastmcp.server import FastMCP as PlainFastMCP
 from ..fastmcp.settings import get_logger

@@ -13,7 +13,8 @@ from pydantic_core import PydanticSerializationError
 from typing_extensions import Self
 
 from ...execution.coroutines import within
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from ..foreign import BLOCKS, is_kind
 from ..lowlevel.session import dumped
 from ..tool_names import validate_and_warn_tool_name

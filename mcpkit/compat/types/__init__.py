@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from typing import Literal as Literal
 
-from ...protocol.types import Json as Json
+from ...protocol.jsonrpc import Json as Json
 from .basic import CONNECTION_CLOSED as CONNECTION_CLOSED
 from .basic import DEFAULT_NEGOTIATED_VERSION as DEFAULT_NEGOTIATED_VERSION
 from .basic import INTERNAL_ERROR as INTERNAL_ERROR

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .basic import Annotations, Icon, Model, Role
 from .requests import Url
 from .results import Result

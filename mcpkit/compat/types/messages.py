@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, create_model
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 
 TABLE = """
 EmptyResult(Result)

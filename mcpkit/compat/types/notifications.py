@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .basic import Model
 from .requests import MethodT
 

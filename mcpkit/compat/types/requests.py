@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, TypeAlias, TypeVar
 
 from pydantic import AnyUrl, BaseModel, Field, UrlConstraints
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .basic import Cursor, Model, ProgressToken, Whole
 
 Url: TypeAlias = Annotated[AnyUrl, UrlConstraints(host_required=False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .basic import Cursor, Model
 
 

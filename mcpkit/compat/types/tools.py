@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .basic import Icon, Model
 
 

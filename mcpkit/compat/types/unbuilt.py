@@ -9,7 +9,8 @@ from typing import Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
 
-from ...protocol.types import Incomplete, Json
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
 from .basic import AnyFunction
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -11,8 +11,8 @@ from ...engine.engine import Served
 from ...engine.message_dispatch import Connection
 from ...identity.principal import Principal
 from ...protocol import jsonrpc
+from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LATEST_HANDSHAKE
-from ...protocol.types import Json
 
 
 class Calls:

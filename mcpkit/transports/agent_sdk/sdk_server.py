@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ...engine.engine import Served
 from ...identity.principal import Principal
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from ..object_streams import ObjectSink, ObjectSource
 from .calls import Calls
 from .installed import installed

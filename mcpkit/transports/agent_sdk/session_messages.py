@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ...engine.engine import Served
 from ...identity.principal import ANYONE, Principal
-from ...protocol.jsonrpc import RequestId, is_id, is_object
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json, RequestId, is_id, is_object
 from ..object_streams import ObjectSink, ObjectSource, serve_objects
 
 if TYPE_CHECKING:

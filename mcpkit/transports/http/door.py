@@ -15,7 +15,7 @@ from ..._utils.exceptions import BusyError, ProtocolError
 from ...engine.engine import CustomRoute
 from ...identity.principal import ANYONE, owner_of
 from ...protocol import jsonrpc
-from ...protocol.header_fields import JoinedHeaders
+from ...protocol.http_headers import JoinedHeaders
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
 from .handshake import fail_question, serve_delete, serve_get, serve_handshake
 from .intake.authenticated import find_principal, principal_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import resume, run_to_first_wait, within
 from ...identity.principal import ANYONE, Principal
-from ...protocol.header_fields import JoinedHeaders, caller_at
-from ...requests.channel import NO_HEADERS
-from ...requests.limits import Anonymous
+from ...protocol.http_headers import JoinedHeaders, caller_at
+from ...requests.requests_to_client import NO_HEADERS
+from ...requests.timeouts_and_concurrency import Anonymous
 from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:

@@ -13,13 +13,11 @@ from typing import Any
 from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ...engine.message_dispatch import BaseSession
 from ...protocol import jsonrpc
-from ...protocol.eras import Client, Envelope, Handshake
-from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
-from ...protocol.messages import Request, invalid, is_initialize
-from ...protocol.revisions import HANDSHAKE
-from ...protocol.types import Json
-from ...requests.channel import Channel, OpenQuestions
-from ...requests.running import Calls, Reply
+from ...protocol.jsonrpc import Json, Outcome, Ready, is_array, is_object
+from ...protocol.message_validation import Request, invalid, is_initialize
+from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake
+from ...requests.requests_to_client import Channel, OpenQuestions
+from ...requests.running_requests import Calls, Reply
 from .exchange import ANSWERED, Exchange, Source
 from .service import Service
 from .sessions.http_session import SESSION_STATUSES, HttpSession
@@ -117,7 +115,7 @@ async def fail_question(service: Service, exchange: Exchange, body: bytes, probl
     Raises:
         BusyError: The shared store does not respond.
     """
-    from ...protocol.messages import id_of_answer, is_call
+    from ...protocol.message_validation import id_of_answer, is_call
 
     if _SESSION_ID not in exchange.request_headers or is_call(body):
         return

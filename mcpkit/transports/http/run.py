@@ -17,7 +17,7 @@ import uvicorn
 
 from ..._utils.concurrency import refuse_loop
 from ...execution.safe_stdout import SafeOutput
-from ...protocol.types import Json
+from ...protocol.jsonrpc import Json
 from .options import unknown
 from .uvicorn_options import UvicornOptions
 from .uvicorn_server import decline_upgrades

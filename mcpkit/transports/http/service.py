@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..._utils.exceptions import ChallengeError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
-from ...protocol.messages import Request
-from ...requests.call import Call
-from ...requests.failures import error_response
-from ...requests.running import OVER, Calls, Reply, server_ended
+from ...protocol.message_validation import Request
+from ...requests.error_responses import error_response
+from ...requests.request_record import Call
+from ...requests.running_requests import OVER, Calls, Reply, server_ended
 from ...storage.encryption_keys import Keys
 from .exchange import ANSWERED, Exchange, Source
 from .intake.body import Bodies

@@ -7,14 +7,28 @@ from typing import Any
 
 from ..._utils.exceptions import ProtocolError
 from ...protocol import jsonrpc
-from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
-from ...protocol.headers import Headers, check_mirrored, check_standard
-from ...protocol.jsonrpc import RequestId, is_object
-from ...protocol.messages import Notification, Refusal, Request, invalid, is_initialize, names_revision, read
-from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
-from ...protocol.types import Json
-from ...requests.call import Call
-from ...requests.failures import error_response
+from ...protocol.http_headers import Headers, check_mirrored, check_standard
+from ...protocol.jsonrpc import Json, RequestId, is_object
+from ...protocol.message_validation import (
+    Notification,
+    Refusal,
+    Request,
+    invalid,
+    is_initialize,
+    names_revision,
+    read,
+)
+from ...protocol.revisions import (
+    ALL,
+    HANDSHAKE,
+    METHODS,
+    PROTOCOL_VERSION,
+    STATELESS,
+    Stateless,
+    unsupported_version,
+)
+from ...requests.error_responses import error_response
+from ...requests.request_record import Call
 from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import HttpOptions, Limits, Principal, Server, Timeouts
-from mcpkit.requests.channel import NO_HEADERS
+from mcpkit.requests.requests_to_client import NO_HEADERS
 from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.intake.body import Bodies

@@ -15,8 +15,8 @@ from mcpkit.content.json_encoding import MAX_DEPTH
 from mcpkit.content.third_party_results import MAX_ITEMS
 from mcpkit.engine.message_dispatch import MAX_BATCH
 from mcpkit.engine.request_handlers import _MAX_URI_LENGTH
-from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
+from mcpkit.protocol.revisions import MAX_CLIENT_LENGTH
 from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE
 from mcpkit.testing import connect
 from tests.helpers.pipe import settle, stateless_meta

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json
 from ...output.tokens import tokens
 from ..finding import Found, Looked, rule
 

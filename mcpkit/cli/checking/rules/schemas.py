@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....client.contract.schemas import Held, target_of
-from ....protocol.jsonrpc import is_array, is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_array, is_object
 from ....schema.json_schema import nodes, subschemas
 from ..finding import Found, Looked, rule
 from ..hosts import DEEPEST, MOST_CHOICES, MOST_PROPERTIES, schema_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json
 from ....schema.json_schema import nodes
 from ..finding import Found, Looked, rule
 from ..hosts import STRICT, Strict, names_of, schema_of

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from ...._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND
-from ....protocol.jsonrpc import is_array, is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_array, is_object
 from ..findings.finding import Seen
 from ..patients.conversation import Answer
 from ..patients.patient import Patient

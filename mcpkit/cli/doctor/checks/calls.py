@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ....client.tools.output import output_of
 from ....client.tools.schemas import UnusableSchemaError
-from ....protocol.jsonrpc import is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_object
 from ..findings.finding import Seen, quoted
 from ..patients.patient import Patient
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ....protocol.eras import PROTOCOL_VERSION
-from ....protocol.revisions import LATEST_HANDSHAKE
+from ....protocol.revisions import LATEST_HANDSHAKE, PROTOCOL_VERSION
 from ..findings.finding import Seen, quoted
 from ..patients.conversation import Answer, opening
 from ..patients.patient import there

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ....protocol.jsonrpc import is_array, is_object
+from ....protocol.jsonrpc import Json, is_array, is_object
 from ....protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
-from ....protocol.types import Json
 from ..findings.finding import Seen, quoted
 from ..patients.conversation import Answer, Stateless, opening, stateless
 from ..patients.patient import Patient, there

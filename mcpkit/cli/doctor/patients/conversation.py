@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ...._utils.package import __version__
-from ....protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from ....protocol.jsonrpc import is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_object
+from ....protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 INFO: Final = {"name": "mcpkit-doctor", "version": __version__}

@@ -8,8 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from ....protocol.jsonrpc import is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_object
 from ...statuses import Status
 from .conversation import Answer, Conversation
 

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ....client.transports.processes.environment import environment
 from ....client.transports.processes.process import Process
-from ....protocol.jsonrpc import is_array, is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_array, is_object
 from .conversation import ACKNOWLEDGED, Answer, answer_of
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

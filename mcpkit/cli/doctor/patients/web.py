@@ -18,8 +18,7 @@ from ....auth.libraries import http_library
 from ....auth.urls import is_loopback
 from ....client.transports.http.event_stream import EventStream, TooLargeEventError
 from ....execution.coroutines import within
-from ....protocol.jsonrpc import is_object
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, is_object
 
 if TYPE_CHECKING:
     import httpx2

@@ -10,9 +10,8 @@ from typing import Final
 from urllib.parse import urljoin
 
 from ....client.transports.http.event_stream import EventStream
-from ....protocol.headers import NAMED_BY
-from ....protocol.jsonrpc import is_object
-from ....protocol.types import Json
+from ....protocol.http_headers import NAMED_BY
+from ....protocol.jsonrpc import Json, is_object
 from .conversation import ACKNOWLEDGED, Answer, answer_of, stateless
 from .web import ACCEPTED, Reply, Web
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import httpx2
 
 from ...._utils.exceptions import TransportError
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json
 from .asgi_lifespan import AppLifespan
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
 from ....execution.lifespan import Lifespan, Lifespans
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message

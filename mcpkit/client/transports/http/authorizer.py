@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from ...._utils.concurrency import Listeners
 from ...._utils.exceptions import ProtocolError
 from ....protocol import jsonrpc
-from ....protocol.headers import NAMED_BY
+from ....protocol.http_headers import NAMED_BY
 from ....protocol.jsonrpc import is_object
 from .challenge import Challenge, read_challenges
 from .headers import Pairs, without_credentials

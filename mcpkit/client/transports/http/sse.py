@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
-from ....protocol.client import OutgoingMessage
+from ....protocol.client_messages import OutgoingMessage
 from ....protocol.jsonrpc import RequestId
 from ...link.transport import TransportListener
 from .authorized import Authorized

@@ -14,10 +14,9 @@ from ...._utils.exceptions import (
     StatusError,
     TransportError,
 )
-from ....protocol import header_fields, jsonrpc
-from ....protocol.jsonrpc import RequestId, is_object
+from ....protocol import http_headers, jsonrpc
+from ....protocol.jsonrpc import Json, RequestId, is_object
 from ....protocol.revisions import STATELESS
-from ....protocol.types import Json
 from .challenge import in_words, read_challenges
 from .headers import header, without_credentials
 from .http_client import HttpClient
@@ -228,7 +227,7 @@ async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError
 def media_type(response: httpx2.Response) -> bytes:
     """Return the media type of a body in lower case; the whole field where that has another form."""
     field = header(response, b"content-type")
-    kind = header_fields.media_type(field.decode("latin-1"))
+    kind = http_headers.media_type(field.decode("latin-1"))
     return field if kind is None else kind.encode()
 
 

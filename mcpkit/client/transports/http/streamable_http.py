@@ -11,8 +11,8 @@ from typing_extensions import Unpack
 from ...._utils.concurrency import Listeners
 from ...._utils.exceptions import TransportError
 from ....execution.coroutines import uncancel
-from ....protocol.client import OutgoingMessage
-from ....protocol.headers import NAMED_BY, encode
+from ....protocol.client_messages import OutgoingMessage
+from ....protocol.http_headers import NAMED_BY, encode_value
 from ....protocol.revisions import STATELESS
 from ...link.transport import TransportListener
 from .authorized import Authorized
@@ -172,12 +172,12 @@ class HttpTransport(Authorized):
     def _headers(message: OutgoingMessage, session: HttpSession) -> Pairs:
         headers = [*_POSTED, *session.headers(message.revision)]
         if message.revision in STATELESS and message.method is not None:
-            headers.append((b"Mcp-Method", encode(message.method)))
+            headers.append((b"Mcp-Method", encode_value(message.method)))
             name = message.params.get(NAMED_BY.get(message.method, ""))
             if isinstance(name, str):
-                headers.append((b"Mcp-Name", encode(name)))
+                headers.append((b"Mcp-Name", encode_value(name)))
         for field, text in message.headers.items():
-            headers.append((field.encode("ascii"), encode(text)))
+            headers.append((field.encode("ascii"), encode_value(text)))
         return headers
 
     async def _receive(

@@ -17,8 +17,8 @@ from typing import Final
 
 from ...._utils.exceptions import TooLongError, TransportError
 from ...._utils.option_checks import check_count, check_seconds
-from ....protocol.client import OutgoingMessage
-from ....protocol.messages import id_of_answer, is_call, looks_like_message
+from ....protocol.client_messages import OutgoingMessage
+from ....protocol.message_validation import id_of_answer, is_call, looks_like_message
 from ....transports.pipes import MAX_LINE, Framing, PipeInput, PipeOutput
 from ...link.transport import TransportListener
 from .environment import environment

@@ -11,7 +11,7 @@ from uuid import UUID
 from ...._utils.exceptions import ChallengeError
 from ....identity.principal import ANYONE, Principal
 from ....options import FindPrincipal
-from ....requests.failures import readable
+from ....requests.error_responses import readable
 from ..exchange import Scope
 from ..statuses import headers_of
 from .refused_body import UnreadError

@@ -8,7 +8,7 @@ from inspect import iscoroutine
 from io import BytesIO
 
 from ....execution.coroutines import resume, run_to_first_wait, uncancel, within
-from ....requests.limits import Shares
+from ....requests.timeouts_and_concurrency import Shares
 from ..exchange import Exchange, RefusedError
 from ..options import Settings
 from .refused_body import Message, UnreadError

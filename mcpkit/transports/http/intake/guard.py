@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from ....protocol import header_fields
+from ....protocol import http_headers
 
 _ANY = "*"
 _Ports = frozenset[int | str | None]
@@ -112,7 +112,7 @@ class Guard:
         """
         if self.allows_all_origins or origin in self._bare_origins:
             return True
-        parsed = header_fields.origin(origin)
+        parsed = http_headers.origin(origin)
         if parsed is None:
             return False
         scheme, host, port = parsed
@@ -120,7 +120,7 @@ class Guard:
         return any(_fits(self._origins.get((scheme, name)), port) for name in names)
 
     def _allows_host(self, host: str) -> bool:
-        parsed = header_fields.host(host)
+        parsed = http_headers.host(host)
         return parsed is not None and any(
             _fits(self._hosts.get(name), parsed.port) for name in _names(parsed.name)
         )
@@ -176,7 +176,7 @@ def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
             "'moz-extension://*' for all extensions, or '*' for all origins"
         )
     name, port = parsed
-    if port is not _ANY and (read := header_fields.origin(f"{found['scheme']}://{name}:{port or ''}")):
+    if port is not _ANY and (read := http_headers.origin(f"{found['scheme']}://{name}:{port or ''}")):
         port = read.port
     return (found["scheme"], name), frozenset({port})
 
@@ -186,7 +186,7 @@ def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
     name, port = found["name"], found["port"]
     if name.startswith("*") and (name == "*" or re.fullmatch(_ADDRESS, name)):
         return None
-    parsed = header_fields.host(f"{name}:{'' if port in {None, _ANY} else port}")
+    parsed = http_headers.host(f"{name}:{'' if port in {None, _ANY} else port}")
     if parsed is None:
         return None
     return parsed.name, _ANY if port == _ANY else parsed.port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....protocol import header_fields
+from ....protocol import http_headers
 from .refused_body import UnreadError
 
 _USUAL = frozenset(
@@ -35,9 +35,9 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
     if known is not None:
         return known
     text = accept.decode("latin-1")
-    if not header_fields.accepts(text, "application/json"):
+    if not http_headers.accepts(text, "application/json"):
         raise UnreadError(406, "the Accept header must include application/json and text/event-stream")
-    is_streamable = header_fields.accepts(text, "text/event-stream")
+    is_streamable = http_headers.accepts(text, "text/event-stream")
     if len(_known) < _MANY and len(accept) <= _LONG:
         _known[accept] = is_streamable
     return is_streamable
@@ -45,7 +45,7 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
 
 def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
     """Return True if a client accepts an event stream."""
-    return header_fields.accepts(headers.get(b"accept", b"*/*").decode("latin-1"), "text/event-stream")
+    return http_headers.accepts(headers.get(b"accept", b"*/*").decode("latin-1"), "text/event-stream")
 
 
 def check_content(headers: Mapping[bytes, bytes]) -> None:
@@ -54,7 +54,7 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
     Raises:
         UnreadError: 415.
     """
-    if header_fields.media_type(headers.get(b"content-type", b"").decode("latin-1")) != "application/json":
+    if http_headers.media_type(headers.get(b"content-type", b"").decode("latin-1")) != "application/json":
         raise UnreadError(415, "the Content-Type header must be application/json")
     codings = headers.get(b"content-encoding", b"").lower().split(b",")
     if not {coding.strip(b" \t") for coding in codings} <= {b"", b"identity"}:

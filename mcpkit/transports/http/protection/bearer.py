@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....protocol import header_fields
+from ....protocol import http_headers
 
 MOST = 16 * 1024
 """Maximum bytes of an Authorization header."""
@@ -21,7 +21,7 @@ def bearer_token(header: bytes) -> str | None:
         MalformedAuthorizationError: The header has the scheme Bearer, but is malformed.
     """
     try:
-        token = header_fields.token68(header.decode("latin-1"), "bearer")
+        token = http_headers.token68(header.decode("latin-1"), "bearer")
     except ValueError:
         raise MalformedAuthorizationError from None
     if token is not None and len(header) > MOST:

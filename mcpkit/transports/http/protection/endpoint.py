@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...._utils.exceptions import ChallengeError
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
 from ....identity.principal import ANYONE, Principal
-from ....protocol.header_fields import caller_at
+from ....protocol.http_headers import caller_at
 from ....protocol.revisions import HANDSHAKE
 from ..exchange import RefusedError
 from ..intake.refused_body import UnreadError

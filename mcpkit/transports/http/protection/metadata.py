@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ....components.base import optional
+from ....components.component import optional
 from ....identity.scopes import Scopes
 
 _METHODS = "GET, HEAD, OPTIONS"

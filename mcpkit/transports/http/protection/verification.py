@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ....auth.claims import check_unbound
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 from ....identity.audit import measuring
-from ....requests.limits import Shares
+from ....requests.timeouts_and_concurrency import Shares
 from ..intake.refused_body import UnreadError
 from .arrivals import Arrivals
 

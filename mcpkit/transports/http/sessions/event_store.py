@@ -20,8 +20,7 @@ from pydantic_core import from_json, to_json
 from ...._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
-from ....protocol.jsonrpc import RequestId
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json, RequestId
 from ..exchange import Exchange, Source, event
 from .session_store import EVENTS_STORED, STREAM_RESUMED, SessionBus
 

@@ -16,10 +16,10 @@ from ....engine.changes_between_processes import ChangeQueue
 from ....engine.subscription_filters_and_delivery import ChangeListener, notification
 from ....identity.principal import Change
 from ....protocol import jsonrpc
-from ....protocol.eras import Handshake
 from ....protocol.jsonrpc import RequestId
-from ....protocol.messages import invalid
-from ....requests.channel import OpenQuestions
+from ....protocol.message_validation import invalid
+from ....protocol.revisions import Handshake
+from ....requests.requests_to_client import OpenQuestions
 from ..exchange import Exchange, Source, event
 from .event_store import Event, StoredStream
 from .loop_state import LoopState

@@ -16,13 +16,11 @@ from ...._utils.exceptions import INVALID_REQUEST, PARSE_ERROR, BusyError, Chall
 from ....engine.message_dispatch import BaseSession
 from ....identity.principal import Change, Principal, owner_of
 from ....protocol import jsonrpc
-from ....protocol.eras import Envelope, Handshake
-from ....protocol.jsonrpc import is_array, is_id, is_object
-from ....protocol.messages import invalid
-from ....protocol.revisions import RESUMABLE, SEVERITY
-from ....protocol.types import Json
-from ....requests.channel import OpenQuestions, StandaloneChannel
-from ....requests.running import Calls, Reply, server_ended
+from ....protocol.jsonrpc import Json, is_array, is_id, is_object
+from ....protocol.message_validation import invalid
+from ....protocol.revisions import RESUMABLE, SEVERITY, Envelope, Handshake
+from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
+from ....requests.running_requests import Calls, Reply, server_ended
 from ..exchange import Exchange, Source
 from ..statuses import headers_of, status_of
 from .event_store import RemoteStream

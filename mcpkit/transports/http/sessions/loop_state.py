@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ....engine.engine import Engine
-from ....requests.limits import Shares
+from ....requests.timeouts_and_concurrency import Shares
 from ..options import Settings
 from ..workers import CURE
 from .event_store import EventStore

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from ...._utils.exceptions import BusyError, ChallengeError
 from ....execution.coroutines import resume, run_to_first_wait, within
 from ....identity.principal import LIST_NAMES, owner_of
-from ....protocol.eras import Handshake
-from ....requests.limits import Shares
+from ....protocol.revisions import Handshake
+from ....requests.timeouts_and_concurrency import Shares
 from ....storage.encryption_keys import Keys
 from ....storage.memory import Memory
 from ..exchange import Exchange

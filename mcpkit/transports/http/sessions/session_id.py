@@ -18,8 +18,8 @@ from typing import NamedTuple
 from pydantic_core import from_json, to_json
 
 from ....identity.principal import ListName
-from ....protocol.eras import Client
-from ....protocol.types import Json
+from ....protocol.jsonrpc import Json
+from ....protocol.revisions import Client
 from ....storage.encryption_keys import Keys
 
 MAX_LENGTH = 1024

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
-from mcpkit.protocol.eras import Client
+from mcpkit.protocol.revisions import Client
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.storage.base import Storage
 from mcpkit.storage.encryption_keys import Keys

@@ -11,9 +11,8 @@ from typing import Protocol, final
 from pydantic_core import from_json
 
 from .._utils.exceptions import INVALID_REQUEST, MalformedError, ProtocolError
-from .eras import PROTOCOL_VERSION, Envelope
-from .jsonrpc import ID_FORM, MAX_ID_LENGTH, RequestId, is_id, is_object
-from .types import Json
+from .jsonrpc import ID_FORM, MAX_ID_LENGTH, Json, RequestId, is_id, is_object
+from .revisions import PROTOCOL_VERSION, Envelope
 
 
 @final

@@ -25,15 +25,14 @@ from ..content.blocks import LeaveLoop
 from ..content.json_encoding import check_sendable
 from ..execution.coroutines import finish_awaitable
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, SAMPLING_CONTENT, knows, tree
-from ..protocol.types import Json
-from .channel import Question, type_text
+from .requests_to_client import Question, type_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .call import Call, Dialogue
+    from .request_record import Call, Dialogue
 
 # The modules of calls, schemas and content blocks are imported on use: clients need the results alone.
 
@@ -503,7 +502,7 @@ def dialogue_of(call: Call) -> Dialogue:
     """
     if call.dialogue is None:
         if call.era == "handshake":
-            from .call import Dialogue
+            from .request_record import Dialogue
 
             call.dialogue = Dialogue(call)
         else:

@@ -21,8 +21,8 @@ from ..execution.worker_threads import end_child, forks, is_fatal
 from ..identity.principal import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
-from .call import Call
-from .failures import error_response
+from .error_responses import error_response
+from .request_record import Call
 
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None without a response; and the exception behind it, if there is one."""

@@ -22,8 +22,7 @@ from .._utils.exceptions import (
 from ..execution.coroutines import within
 from ..identity.principal import Principal
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import RequestId, is_object
-from ..protocol.types import Json
+from ..protocol.jsonrpc import Json, RequestId, is_object
 
 A = TypeVar("A", default=Any)
 

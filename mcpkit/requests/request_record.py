@@ -18,14 +18,12 @@ from .._utils.concurrency import Running
 from .._utils.exceptions import CallEndedError
 from ..content.json_encoding import LONG, json_error, may_have_huge_number
 from ..execution.worker_threads import StopCallback, call_stop_callbacks
-from ..protocol.eras import CacheHint, Client, Envelope, Handshake, Identity
-from ..protocol.jsonrpc import Outcome, RequestId, encode
-from ..protocol.messages import Request
-from ..protocol.revisions import knows
-from ..protocol.types import Json
-from .channel import DERIVED, Channel, Question, check_key, type_text
-from .limits import INHERITED, CallLimits, LimitedRun, Shares
-from .notifications import Reports
+from ..protocol.jsonrpc import Json, Outcome, RequestId, encode
+from ..protocol.message_validation import Request
+from ..protocol.revisions import CacheHint, Client, Envelope, Handshake, Identity, knows
+from .progress_and_logging import Reports
+from .requests_to_client import DERIVED, Channel, Question, check_key, type_text
+from .timeouts_and_concurrency import INHERITED, CallLimits, LimitedRun, Shares
 
 if TYPE_CHECKING:
     from .._utils.exceptions import ProtocolError
@@ -295,7 +293,7 @@ class Call(Running):
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the HTTP request, with case-insensitive names; empty on other transports."""
-        from ..protocol.header_fields import RequestHeaders
+        from ..protocol.http_headers import RequestHeaders
 
         return RequestHeaders(self.channel.request_headers)
 

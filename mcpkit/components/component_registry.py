@@ -14,7 +14,7 @@ from .._utils.exceptions import RegistrationError, UnresolvedHint
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
 from ..identity.principal import Change, ListName, Principal
-from .base import Component
+from .component import Component
 
 if TYPE_CHECKING:
     from .custom_methods import CustomMethod

@@ -20,7 +20,7 @@ from ..content.blocks import LeaveLoop
 from ..content.third_party_results import is_iterator, take_items
 from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..schema.signature import innermost
-from .call import Call
+from .request_record import Call
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from .._utils.exceptions import (
     exception_text,
 )
 from ..protocol import jsonrpc
-from ..protocol.types import Json
-from .call import Call
+from ..protocol.jsonrpc import Json
+from .request_record import Call
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from .._utils.concurrency import Running, running_loop
 from ..protocol import jsonrpc
-from .channel import Channel
+from .requests_to_client import Channel
 
 logger = logging.getLogger(__name__)
 
