@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..identity.audit import AuditEvent, AuditLog, AuditMeter
-    from .authority.dev_auth import DevAuth
-    from .authority.people import DevClient, DevUser
+    from .authorization_server.dev_auth import DevAuth, DevClient, DevUser
     from .introspection import Introspection
     from .jwt import Jwt
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .proxy.oauth_proxy import OAuthProxy
     from .static_tokens import StaticTokens
-    from .upstream.upstream import UpstreamProvider
+    from .upstream.upstream_provider import UpstreamProvider
     from .verifier import (
         AccessToken,
         InvalidTokenError,
@@ -29,14 +28,13 @@ else:
         globals(),
         {
             "..identity.audit": "AuditLog AuditEvent AuditMeter",
-            ".authority.dev_auth": "DevAuth",
-            ".authority.people": "DevClient DevUser",
+            ".authorization_server.dev_auth": "DevAuth DevClient DevUser",
             ".introspection": "Introspection",
             ".jwt": "Jwt",
             ".presets": "Auth0 Cognito Entra Keycloak Okta",
             ".proxy.oauth_proxy": "OAuthProxy",
             ".static_tokens": "StaticTokens",
-            ".upstream.upstream": "UpstreamProvider",
+            ".upstream.upstream_provider": "UpstreamProvider",
             ".verifier": (
                 "AccessToken InvalidTokenError ProtectedResource TokenVerifier VerifierContext VerifierUnavailableError"
             ),

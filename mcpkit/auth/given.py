@@ -32,7 +32,7 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
 
 def _meant(given: object) -> str:
     """Return example code for a value that is not a verifier."""
-    from .upstream.upstream import UpstreamProvider
+    from .upstream.upstream_provider import UpstreamProvider
 
     if isinstance(given, UpstreamProvider):
         return "OAuthProxy(UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET))"

@@ -29,7 +29,8 @@ from starlette.routing import Route
 
 from mcpkit.auth import InvalidTokenError, Jwt, UpstreamProvider, VerifierUnavailableError
 from mcpkit.auth.base64url import encode
-from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
+from mcpkit.auth.upstream.token_response import UpstreamTokens
+from mcpkit.auth.upstream.upstream_client import Identity
 from tests.helpers.serving import in_thread
 from tests.helpers.signed_tokens import AUDIENCE, Signer
 

@@ -30,10 +30,10 @@ from mcpkit.auth import (
     UpstreamProvider,
     VerifierContext,
 )
-from mcpkit.auth.authority.client_documents import ClientDocuments
-from mcpkit.auth.authority.dev_auth import made
-from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from mcpkit.auth.upstream.tokens import Identity, UpstreamTokens
+from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
+from mcpkit.auth.authorization_server.dev_auth import dev_server
+from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
+from mcpkit.auth.upstream.upstream_client import Identity
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.identity.scopes import Scopes
 from mcpkit.storage.encryption_keys import Keys
@@ -149,7 +149,7 @@ class AuthServer:
         self.clock = clock or Clock()
         self.site = site(**more)
         by_name = {user.name: user for user in users}
-        self.authority = made(
+        self.authority = dev_server(
             issuer, self.site, by_name, clients, lifetime, ClientDocuments(documents), self.clock
         )
         self.app = Starlette(routes=self.authority.routes())

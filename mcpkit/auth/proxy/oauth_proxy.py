@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ..._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from ..._utils.option_checks import check_seconds
-from ..authority.look import Look, look_of
+from ..authorization_server.html_pages import Branding, check_branding
 from ..one_at_a_time import OneAtATime
-from ..upstream.upstream import UpstreamProvider
+from ..upstream.upstream_provider import UpstreamProvider
+from ..urls import check_url, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext
-from .admission import Allow, check_allow
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ...identity.principal import Principal
-    from ..authority.grants import GrantRecord
-    from .entering import Entered
-    from .logins import Logins
+    from ..authorization_server.authorization_server import AuthorizationServer
+    from ..authorization_server.grants import GrantRecord
+    from .proxy_login import Allow
+    from .upstream_logins import UpstreamLogins
 
-_GRACE = 10.0
+logger = logging.getLogger(__name__)
+
+CALLBACK = "/callback"
+"""Path of the redirect URI for the provider, below the issuer."""
+
+_SHUTDOWN_TIMEOUT = 10.0
 """Seconds for which running token refreshes may finish at shutdown, because the old tokens may already be invalid."""
 
 
@@ -77,7 +85,11 @@ class OAuthProxy(TokenVerifier):
                 "upstream must be an UpstreamProvider, such as UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET), got"
                 f" {type(upstream).__name__}"
             )
-        check_allow(allow)
+        if allow is not None and not callable(allow):
+            raise TypeError(
+                "allow= must be a function of the principal that returns True, False or the scopes they may have, such"
+                f' as lambda who: who.claims["login"] == "ada"; got {allow!r}'
+            )
         check_seconds("token_lifetime", token_lifetime)
         self._upstream = upstream
         self._allow = allow
@@ -85,12 +97,13 @@ class OAuthProxy(TokenVerifier):
         self._lifetime = token_lifetime
         self._has_documents = client_documents
         self._has_title = title is not None
-        self._look = look_of("any" if title is None else title, logo)
-        self._remember_consent = remember_consent
+        self._branding = check_branding("any" if title is None else title, logo)
+        self._remembers = remember_consent
         self._clock = clock
-        self._refreshing: OneAtATime[GrantRecord] = OneAtATime(60.0)
-        self._entered: Entered | None = None
-        self._serves: str | None = None
+        self._refreshes: OneAtATime[GrantRecord] = OneAtATime(60.0)
+        self._server: AuthorizationServer | None = None
+        self._routes: Sequence[Route] = ()
+        self._resource: str | None = None
         self.providers = (upstream.name,)
 
     def bind(self, resource: ProtectedResource) -> None:
@@ -103,30 +116,66 @@ class OAuthProxy(TokenVerifier):
             ValueError: The public URL or the issuer is not valid, or this OAuthProxy serves another server.
             ImportError: The extra `auth` is not installed.
         """
-        from .entering import entered, issuer_at
+        # A server over stdio needs neither Starlette nor the authorization server.
+        from starlette.routing import Route
 
-        issuer = issuer_at(resource, self._issuer)
-        here = f"{resource.name} at {resource.public_url}"
-        if self._serves not in {None, here}:
+        from ..authorization_server.authorization_server import AuthorizationServer
+        from ..authorization_server.client_lookup import ClientDocuments
+        from .proxy_login import ProxyLogin
+        from .rate_limits import protect_routes
+        from .remembered_consent import RememberedConsents
+
+        upstream, clock = self._upstream, self._clock
+        issuer = origin(resource.public_url) if self._issuer is None else self._issuer
+        for url, what in ((resource.public_url, "public_url"), (issuer, "the issuer of OAuthProxy")):
+            check_url(url, what)
+        if origin(issuer) != origin(resource.public_url) or urlsplit(issuer).query:
             raise ValueError(
-                f"this OAuthProxy already serves {self._serves} and cannot serve {here}. Use one public_url= for a"
+                f"the issuer {issuer} of OAuthProxy must be on the origin of public_url, {origin(resource.public_url)},"
+                " with or without a path, and have no query"
+            )
+        name = f"{resource.name} at {resource.public_url}"
+        if self._resource not in {None, name}:
+            raise ValueError(
+                f"this OAuthProxy already serves {self._resource} and cannot serve {name}. Use one public_url= for a"
                 " server, and a separate OAuthProxy for each server. Two of them at one origin need different issuer="
             )
-        is_new, self._serves, self.issuers = self._serves is None, here, (issuer,)
-        self._entered = entered(
+        is_first, self._resource, self.issuers = self._resource is None, name, (issuer,)
+
+        branding = self._branding if self._has_title else Branding(resource.name, self._branding.logo)
+        logins = self._logins(VerifierContext(resource.name, resource.keys, resource.storage, resource.audit))
+        remembered = RememberedConsents(issuer, upstream.issuer, resource, clock) if self._remembers else None
+        callback = issuer.rstrip("/") + CALLBACK
+        login = ProxyLogin(issuer, callback, upstream, resource, logins, self._allow, remembered, clock)
+        documents = ClientDocuments() if self._has_documents else None
+        self._server = AuthorizationServer(
             issuer,
             resource,
-            self._upstream,
-            self._logins(_context_of(resource)),
-            self._allow,
+            login,
+            logins.grants,
             self._lifetime,
-            self._has_documents,
-            self._look if self._has_title else Look(resource.name, self._look.logo),
-            self._remember_consent,
-            self._clock,
+            documents,
+            branding=branding,
+            user_issuer=upstream.issuer,
+            clock=clock,
         )
-        if is_new:
-            self._entered.announce(resource, is_open=self._allow is None)
+        endpoint = self._server.page_endpoint(login.callback)
+        routes = [*self._server.routes(), Route(urlsplit(callback).path, endpoint, methods=["GET"])]
+        self._routes = protect_routes(routes, resource, branding)
+        if not is_first:
+            return
+        if self._allow is None and upstream.is_public:
+            logger.warning(
+                "%s: every user with an account at %s can log in. Restrict the users with OAuthProxy(allow=...)",
+                resource.name,
+                upstream.title,
+            )
+        if not resource.storage.is_persistent:
+            logger.warning(
+                "%s: logins are kept in memory, so they end with this process and other processes do not know them. "
+                'Store them, as in Server(storage=Sqlite("notes.db"), secret_key=...)',
+                resource.name,
+            )
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Verify an access token of this authorization server.
@@ -135,15 +184,20 @@ class OAuthProxy(TokenVerifier):
             InvalidTokenError: The token was not issued here, has expired, was revoked, or has another audience.
             VerifierUnavailableError: The storage does not respond.
         """
-        return await self._serving().authority.verify(token, audience)
+        return await self._bound().verify(token, audience)
 
     def routes(self) -> Sequence[Route]:
         """Return the endpoints of the authorization server, and the callback for the provider."""
-        return self._serving().routes()
+        self._bound()
+        return self._routes
 
     def notices(self) -> Sequence[str]:
         """Return a notice with the provider and the redirect URI to register there."""
-        return (self._serving().notice(),)
+        server = self._bound()
+        name, callback = server.resource.name, server.url(CALLBACK)
+        return (
+            f"{name}: users log in with {self._upstream.title}. Register the redirect URI {callback} there",
+        )
 
     async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
         """Return the access token of a user at the provider.
@@ -153,15 +207,15 @@ class OAuthProxy(TokenVerifier):
             ProviderUnavailableError: The provider does not respond.
             OSError: The storage does not respond.
         """
-        from ..upstream.errors import UpstreamUnavailableError
-        from .logins import LoginEndedError
+        from ..upstream.token_response import UpstreamUnavailableError
+        from .upstream_logins import LoginEndedError, UpstreamLogin
 
         logins, title = self._logins(context), self._upstream.title
         record = await logins.find(principal)
         if record is None:
-            raise LoginNeededError(provider, title, has_ended=logins.has_been(principal))
+            raise LoginNeededError(provider, title, has_ended=logins.is_upstream_user(principal))
         try:
-            return logins.access_token(await logins.fresh(record))
+            return UpstreamLogin.of(await logins.with_fresh_tokens(record)).tokens.access_token
         except LoginEndedError:
             raise LoginNeededError(provider, title, has_ended=True) from None
         except UpstreamUnavailableError:
@@ -177,24 +231,17 @@ class OAuthProxy(TokenVerifier):
 
     async def aclose(self) -> None:
         """Wait for running token refreshes, and close the connections to the provider."""
-        if self._entered is not None:
-            await self._entered.authority.parts.clients.aclose()
-        await self._refreshing.aclose(_GRACE)
+        if self._server is not None and self._server.clients.documents is not None:
+            await self._server.clients.documents.aclose()
+        await self._refreshes.aclose(_SHUTDOWN_TIMEOUT)
         await self._upstream.provider.aclose()
 
-    def _logins(self, context: VerifierContext) -> Logins:
-        from ..authority.grants import Grants
-        from .logins import Logins
+    def _logins(self, context: VerifierContext) -> UpstreamLogins:
+        from .upstream_logins import UpstreamLogins
 
-        # Of two providers of one server, none is ever asked about the other's tokens.
-        grants = Grants(context.storage, context.keys, self._clock, self._upstream.name)
-        return Logins(self._upstream, grants, context, self._refreshing, self._clock)
+        return UpstreamLogins(self._upstream, context, self._refreshes, self._clock)
 
-    def _serving(self) -> Entered:
-        if self._entered is None:
+    def _bound(self) -> AuthorizationServer:
+        if self._server is None:
             raise RuntimeError("OAuthProxy is not part of a server yet. Call bind(resource) first")
-        return self._entered
-
-
-def _context_of(site: ProtectedResource) -> VerifierContext:
-    return VerifierContext(site.name, site.keys, site.storage, site.audit)
+        return self._server

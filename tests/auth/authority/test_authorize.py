@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from mcpkit.auth import DevClient, DevUser
-from mcpkit.auth.authority.look import Look, look_of
-from mcpkit.auth.authority.pages import error_page, page
+from mcpkit.auth.authorization_server.html_pages import Branding, check_branding, error_page, page
 from mcpkit.identity.audit import AuditEvent
 from tests.helpers.oauth_flow import (
     CALLBACK,
@@ -242,22 +241,26 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
     ],
 )  # fmt: skip
 def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
-    look = look_of("Notes", data)
-    assert str(look.logo).startswith(f"data:image/{kind};base64,")
+    branding = check_branding("Notes", data)
+    assert str(branding.logo).startswith(f"data:image/{kind};base64,")
     (tmp_path / "picture").write_bytes(data)
-    assert look_of("Notes", tmp_path / "picture") == look_of("Notes", str(tmp_path / "picture")) == look
-    for response in (page("A title", "", look=look), error_page("no", look=look)):
+    assert (
+        check_branding("Notes", tmp_path / "picture")
+        == check_branding("Notes", str(tmp_path / "picture"))
+        == branding
+    )
+    for response in (page("A title", "", branding=branding), error_page("no", branding=branding)):
         text = bytes(response.body).decode()
-        assert f'<img src="{look.logo}" alt="">' in text
+        assert f'<img src="{branding.logo}" alt="">' in text
         assert "<p>Notes</p></header>" in text
         assert "img-src data:;" in response.headers["content-security-policy"]
 
 
 @pytest.mark.limit("picture on the pages of `OAuthProxy`")
 def test_page_picture_size_limit():
-    look_of("Notes", PNG.ljust(256 * 1024, b"x"))
+    check_branding("Notes", PNG.ljust(256 * 1024, b"x"))
     with pytest.raises(ValueError, match="Make it smaller"):
-        look_of("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
+        check_branding("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
 
 
 @each_row(
@@ -271,10 +274,10 @@ def test_page_picture_size_limit():
 )
 def test_page_title_or_picture_invalid_raises(title, picture, error):
     with pytest.raises(error):
-        look_of(title, picture)
+        check_branding(title, picture)
 
 
 def test_page_title_is_escaped():
-    response = page("<b>", "", look=Look("<i>&"))
+    response = page("<b>", "", branding=Branding("<i>&"))
     assert b"<title>&lt;b&gt;</title>" in response.body
     assert b"<p>&lt;i&gt;&amp;</p>" in response.body

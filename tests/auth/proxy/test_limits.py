@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS
+from mcpkit.auth.proxy.rate_limits import PAGES, REGISTRATIONS, TOKENS
 from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import CALLBACK, PROXY_ORIGIN, PageForms, ProxyServer
 from tests.helpers.tables import each_row

@@ -12,9 +12,9 @@ import pytest
 
 from mcpkit._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from mcpkit.auth import InvalidTokenError
-from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
-from mcpkit.auth.proxy import logins
-from mcpkit.auth.proxy.logins import LEASE
+from mcpkit.auth.authorization_server.grants import CODE_LIFETIME, GRACE
+from mcpkit.auth.proxy import upstream_logins
+from mcpkit.auth.proxy.upstream_logins import LEASE
 from mcpkit.identity.principal import Principal
 from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import ProxyServer
@@ -203,7 +203,7 @@ async def test_revoke_principal_ends_all_logins(proxy):
 
 
 async def test_code_never_redeemed_is_revoked(proxy, monkeypatch):
-    monkeypatch.setattr(logins, "ABANDONED", 0.2)
+    monkeypatch.setattr(upstream_logins, "ABANDONED", 0.2)
     await proxy.flow().tokens()
     code = await proxy.flow().code()
     assert len(proxy.upstream.live) == 4

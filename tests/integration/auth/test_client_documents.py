@@ -15,9 +15,9 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit.auth.authority.client_documents import ClientDocuments, check_client_url
-from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport
+from mcpkit.auth.authorization_server.client_lookup import ClientDocuments, check_client_url
+from mcpkit.auth.authorization_server.oauth_requests import OAuthError
 from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.scripted_http import Asked, Reply, scripted
@@ -211,7 +211,7 @@ async def test_client_document_checks_certificate(web):
 
 @pytest.mark.limit("metadata documents of clients that `DevAuth` fetches")
 async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
-    monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 0.5)
+    monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 0.5)
     errors: list[str] = []
 
     async def never(request: Asked, reply: Reply) -> None:
@@ -244,7 +244,7 @@ async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
         with pytest.raises(OAuthError, match="not the URL"):
             await documents.find(f"{url}?slow={number}", "address 192.0.2.7")
 
-    monkeypatch.setattr("mcpkit.auth.authority.client_documents._TIMEOUT", 60.0)
+    monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 60.0)
     async with scripted(script, web.tls) as server, anyio.create_task_group() as tasks:
         url, documents = web.says(server.url), ClientDocuments(web.client)
         for number in range(4):

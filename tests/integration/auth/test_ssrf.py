@@ -14,9 +14,9 @@ import pytest
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from mcpkit.auth.authority import public_internet
-from mcpkit.auth.authority.client_documents import ClientDocuments
-from mcpkit.auth.authority.errors import OAuthError
 from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
+from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
+from mcpkit.auth.authorization_server.oauth_requests import OAuthError
 from tests.helpers.oauth_flow import CALLBACK, Login
 from tests.helpers.serving import free_ports, in_thread_at, serve_nginx
 from tests.helpers.tables import each_row

@@ -11,8 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.fetching import MAX_DOCUMENT
-from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from mcpkit.auth.upstream.tokens import UpstreamTokens
+from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row
 

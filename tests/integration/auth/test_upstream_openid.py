@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse
 
 from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.base64url import encode
-from mcpkit.auth.upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
-from mcpkit.auth.upstream.tokens import UpstreamTokens
+from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from tests.helpers.fake_idp import CALLBACK, CLIENT, USERINFO, GitHubSite, UpstreamLogin, github, openid
 from tests.helpers.signed_tokens import Signer, encoded
 from tests.helpers.tables import each_row
@@ -62,7 +61,7 @@ async def test_openid_login_returns_identity_and_tokens(provider, login):
     assert tokens.scopes == ("openid", "profile", "email", "offline_access")
     assert tokens.expires is not None
     assert 3_500 < tokens.expires - time.time() <= 3_600
-    assert tokens.said == {"sub": "sub-of-ada", "groups": ["staff"], "email": "old"}
+    assert tokens.id_token_claims == {"sub": "sub-of-ada", "groups": ["staff"], "email": "old"}
     scope = "openid profile email offline_access"
     expected = QUERY | {"scope": scope, "nonce": "the-nonce", "prompt": "consent"}
     assert await authorization_query(login) == expected
@@ -203,7 +202,7 @@ async def test_openid_refresh_with_invalid_id_token_keeps_tokens(provider, login
     provider.claims = lambda claims: {**claims, "aud": "another"}
     renewed = await login.upstream.provider.refresh(tokens)
     assert renewed.refresh_token == provider.logins[0].refresh
-    assert renewed.said == tokens.said
+    assert renewed.id_token_claims == tokens.id_token_claims
     assert "another client (aud)" in caplog.text
 
 

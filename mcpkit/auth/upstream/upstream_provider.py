@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final, TypedDict
 from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
-from ..client_secret import ClientSecret, check_text
+from ..._utils.option_checks import nearest
+from ..client_secret import Authentication, ClientSecret, check_text
 from ..tenants import auth0_issuer, cognito_issuer, entra_issuer
-from .endpoints import Endpoints
-from .github import GitHubProvider, github_issuer
-from .oauth import OAuthProvider
-from .openid import OpenIdProvider
-from .options import UpstreamOptions, settings_of
-from .provider import Provider
+from .github import GitHubClient, github_issuer
+from .openid_connect import OpenIdClient
+from .upstream_client import Endpoints, OAuthClient, UpstreamClient, UpstreamSettings
+
+if TYPE_CHECKING:
+    import httpx2
 
 _OPENID: Final = ("openid", "profile", "email")
 _OFFLINE: Final = (*_OPENID, "offline_access")
+
+
+class UpstreamOptions(TypedDict, total=False):
+    """Keyword options of the class methods of `UpstreamProvider`."""
+
+    name: str
+    title: str
+    scopes: Collection[str]
+    parameters: Mapping[str, str]
+    claims: Collection[str]
+    authentication: Authentication
+    timeout: float
+    leeway: float
+    http_client: httpx2.AsyncClient | None
+    clock: Callable[[], float]
 
 
 class UpstreamProvider:
@@ -48,7 +65,7 @@ class UpstreamProvider:
         revokes_all: Whether a revocation also ends the other logins of the same user with this client.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: UpstreamClient) -> None:
         settings = provider.settings
         self.provider = provider
         self.name = settings.name
@@ -80,11 +97,10 @@ class UpstreamProvider:
         """
         # Without a scope, a token gets all that the user has ever given the app: "scope" at
         # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
-        usual: UpstreamOptions = {"scopes": ("read:user",)}
+        defaults: UpstreamOptions = {"name": "github", "title": "GitHub", "scopes": ("read:user",)}
         check_text("client_secret", client_secret)
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of("github", "GitHub", github_issuer(url), client, usual, options, is_public=True)
-        return cls(GitHubProvider(settings, url))
+        settings = _settings(github_issuer(url), client_id, client_secret, defaults, options, is_public=True)
+        return cls(GitHubClient(settings, url))
 
     @classmethod
     def google(
@@ -107,17 +123,17 @@ class UpstreamProvider:
         # Google has no scope offline_access: https://accounts.google.com/.well-known/openid-configuration
         # What is revoked is the access that the application has been given, and not one token of it:
         # https://developers.google.com/identity/protocols/oauth2/web-server#tokenrevoke
-        usual: UpstreamOptions = {
-            "scopes": _OPENID,
-            "parameters": {"access_type": "offline", "prompt": "consent"},
-        }
+        defaults: UpstreamOptions = {"name": "google", "title": "Google", "scopes": _OPENID}
+        defaults["parameters"] = {"access_type": "offline", "prompt": "consent"}
         check_text("client_secret", client_secret)
-        client = ClientSecret(client_id, client_secret)
         issuer = "https://accounts.google.com"
-        settings = settings_of(
-            "google", "Google", issuer, client, usual, options, is_public=True, revokes_all=True
+        return cls(
+            OpenIdClient(
+                _settings(
+                    issuer, client_id, client_secret, defaults, options, is_public=True, revokes_all=True
+                )
+            )
         )
-        return cls(OpenIdProvider(settings))
 
     @classmethod
     def entra(
@@ -141,19 +157,16 @@ class UpstreamProvider:
             authority: URL of the login service. National clouds have others.
             options: Other options; see `UpstreamProvider`.
         """
-        # sub is immutable and of this application alone, oid of the whole tenant. The token's user is who the standard
-        # says, sub, as for `mcpkit.auth.Entra`, so that both say the same of one application:
+        # sub is immutable and specific to this application, oid to the tenant. The subject is sub, as in OpenID Connect
+        # and in `mcpkit.auth.Entra`, so that both give one user the same ID:
         # https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference
-        # Userinfo says less than the ID token, which is advised to be taken, and wants a token for Graph:
+        # Userinfo has fewer claims than the ID token, which Microsoft recommends, and needs a token for Graph:
         # https://learn.microsoft.com/entra/identity-platform/userinfo
         # Its metadata has no revocation_endpoint and no code_challenge_methods_supported; it knows S256 all the same:
         # https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow
-        usual: UpstreamOptions = {"scopes": _OFFLINE}
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of(
-            "entra", "Microsoft", entra_issuer(tenant_id, authority), client, usual, options
-        )
-        return cls(OpenIdProvider(settings, asks_userinfo=False))
+        defaults: UpstreamOptions = {"name": "entra", "title": "Microsoft", "scopes": _OFFLINE}
+        settings = _settings(entra_issuer(tenant_id, authority), client_id, client_secret, defaults, options)
+        return cls(OpenIdClient(settings, uses_userinfo=False))
 
     @classmethod
     def cognito(
@@ -169,15 +182,17 @@ class UpstreamProvider:
         """
         # A scope that the app client may not use is an error; there is no offline_access, and always a refresh token:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/authorization-endpoint.html
-        # Userinfo says no groups, and that an e-mail address is verified in a text, "true"; the ID token says both as
-        # they are: https://docs.aws.amazon.com/cognito/latest/developerguide/userinfo-endpoint.html
+        # Userinfo has no groups, and `email_verified` as the string "true"; the ID token has both:
+        # https://docs.aws.amazon.com/cognito/latest/developerguide/userinfo-endpoint.html
         # Its metadata does not have code_challenge_methods_supported, though it knows S256:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html
-        usual: UpstreamOptions = {"scopes": ("openid", "email")}
-        client = ClientSecret(client_id, client_secret)
-        issuer = cognito_issuer(user_pool_id)
-        settings = settings_of("cognito", "Amazon Cognito", issuer, client, usual, options)
-        return cls(OpenIdProvider(settings, asks_userinfo=False))
+        defaults: UpstreamOptions = {
+            "name": "cognito",
+            "title": "Amazon Cognito",
+            "scopes": ("openid", "email"),
+        }
+        settings = _settings(cognito_issuer(user_pool_id), client_id, client_secret, defaults, options)
+        return cls(OpenIdClient(settings, uses_userinfo=False))
 
     @classmethod
     def auth0(
@@ -201,19 +216,20 @@ class UpstreamProvider:
             audience: API that access tokens are for; None for Auth0's own userinfo only.
             options: Other options; see `UpstreamProvider`.
         """
-        # An application has one of the methods that the metadata names: Post, unless somebody chooses another:
+        # An application has one of the methods that the metadata names: Post, unless the operator selects another:
         # https://auth0.com/docs/get-started/applications/credentials
         # audience is its own parameter: https://auth0.com/docs/api/authentication#authorize-application
-        usual: UpstreamOptions = {
+        defaults: UpstreamOptions = {
+            "name": "auth0",
+            "title": "Auth0",
             "scopes": _OFFLINE,
             "authentication": "post",
-            "parameters": {} if audience is None else {"audience": audience},
         }
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of(
-            "auth0", "Auth0", auth0_issuer(domain), client, usual, options, revokes_all=True
+        defaults["parameters"] = {} if audience is None else {"audience": audience}
+        settings = _settings(
+            auth0_issuer(domain), client_id, client_secret, defaults, options, revokes_all=True
         )
-        return cls(OpenIdProvider(settings))
+        return cls(OpenIdClient(settings))
 
     @classmethod
     def okta(
@@ -230,9 +246,8 @@ class UpstreamProvider:
         """
         # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
         # https://developer.okta.com/docs/concepts/auth-servers/
-        usual: UpstreamOptions = {"scopes": _OFFLINE}
-        settings = settings_of("okta", "Okta", issuer, ClientSecret(client_id, client_secret), usual, options)
-        return cls(OpenIdProvider(settings))
+        defaults: UpstreamOptions = {"name": "okta", "title": "Okta", "scopes": _OFFLINE}
+        return cls(OpenIdClient(_settings(issuer, client_id, client_secret, defaults, options)))
 
     @classmethod
     def keycloak(
@@ -250,10 +265,9 @@ class UpstreamProvider:
         """
         # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
-        usual: UpstreamOptions = {"scopes": _OFFLINE}
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of("keycloak", "Keycloak", issuer, client, usual, options, revokes_all=True)
-        return cls(OpenIdProvider(settings))
+        defaults: UpstreamOptions = {"name": "keycloak", "title": "Keycloak", "scopes": _OFFLINE}
+        settings = _settings(issuer, client_id, client_secret, defaults, options, revokes_all=True)
+        return cls(OpenIdClient(settings))
 
     @classmethod
     def openid(
@@ -269,10 +283,9 @@ class UpstreamProvider:
             client_secret: Client secret; None for a public client.
             options: Other options; see `UpstreamProvider`. By default `name` is `openid`; `title` is the issuer's host.
         """
-        usual: UpstreamOptions = {"scopes": _OPENID}
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of("openid", _host(issuer), issuer, client, usual, options)
-        return cls(OpenIdProvider(settings, seeks_offline_access=True))
+        defaults: UpstreamOptions = {"name": "openid", "title": _host(issuer), "scopes": _OPENID}
+        settings = _settings(issuer, client_id, client_secret, defaults, options)
+        return cls(OpenIdClient(settings, seeks_offline_access=True))
 
     @classmethod
     def oauth(
@@ -301,11 +314,47 @@ class UpstreamProvider:
             subject_claim: Member of that object with the ID of the user. It must never change, so it is not a name.
             options: Other options; see `UpstreamProvider`. By default `name` is `oauth`; `title` is the issuer's host.
         """
-        client = ClientSecret(client_id, client_secret)
-        settings = settings_of("oauth", _host(issuer), issuer, client, {}, options)
-        endpoints = Endpoints(authorization_endpoint, token_endpoint, userinfo_endpoint, revocation_endpoint)
-        return cls(OAuthProvider(settings, endpoints, subject_claim))
+        defaults: UpstreamOptions = {"name": "oauth", "title": _host(issuer)}
+        settings = _settings(issuer, client_id, client_secret, defaults, options)
+        endpoints = Endpoints(authorization_endpoint, token_endpoint, revocation=revocation_endpoint)
+        return cls(OAuthClient(settings, endpoints, userinfo_endpoint, subject_claim))
 
 
 def _host(issuer: str) -> str:
     return urlsplit(issuer).hostname or issuer
+
+
+def _settings(
+    issuer: str,
+    client_id: str,
+    client_secret: str | None,
+    defaults: UpstreamOptions,
+    options: UpstreamOptions,
+    *,
+    is_public: bool = False,
+    revokes_all: bool = False,
+) -> UpstreamSettings:
+    """Return the settings of a provider. `parameters` of the caller are merged with the default ones.
+
+    Raises:
+        TypeError: An option does not exist.
+    """
+    known = UpstreamOptions.__annotations__
+    for option in options:
+        if option not in known:
+            guess = nearest(option, known)
+            hint = f"did you mean {guess}?" if guess else f"its options are {', '.join(known)}"
+            raise TypeError(f"{defaults.get('title')} has no option {option}=; {hint}")
+    parameters = options.get("parameters", {})
+    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        raise TypeError("parameters must be a mapping of strings to strings")
+    merged: UpstreamOptions = {**defaults, **options}
+    merged["parameters"] = {**defaults.get("parameters", {}), **parameters}
+    return UpstreamSettings(
+        issuer,
+        ClientSecret(client_id, client_secret),
+        has_default_scopes="scopes" not in options,
+        is_public=is_public,
+        revokes_all=revokes_all,
+        **merged,
+    )

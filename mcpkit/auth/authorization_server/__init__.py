@@ -1,0 +1,4 @@
+"""Authorization server (OAuth 2.1) for one MCP server.
+
+Internal: the public part is in `mcpkit.auth`.
+"""

@@ -1,0 +1,260 @@
+"""Authorization requests of clients, and the consent page for them, bound to the browser that received it."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...identity.principal import Principal
+from ...identity.scopes import Scopes
+from ...protocol import http_headers
+from ..base64url import decode, encode
+from ..verifier import ProtectedResource
+from .client_registration import Client, host_of, is_local, is_registration, is_web
+from .html_pages import LOGIN_LIFETIME, Branding, LoginCookies, new_login_id, page
+from .oauth_requests import OAuthError, Parameters, read_form, requested_resources, requested_scopes
+
+DENY = "Do not allow it"
+"""Label of the button to deny."""
+
+_PURPOSE = "OAuth authorization request"
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_MAX_PAGES = 10
+"""Maximum open pages of one browser. Otherwise a site could open pages until the cookie header is too long."""
+_WARNING = (
+    '<p class="note"><strong>Have you just started this yourself?</strong> Any program on this device may pretend to '
+    "be another one. If you came here by a link, or do not know why you are here, do not allow it.</p>"
+)
+
+
+@dataclass(frozen=True)
+class AuthorizationRequest:
+    """A checked authorization request (RFC 6749, section 4.1.1).
+
+    Attributes:
+        id: ID of the request.
+        client_id: Client that sent it.
+        client_name: Name that the client gave itself.
+        redirect_uri: Redirect URI.
+        state: The `state` parameter.
+        challenge: The PKCE challenge.
+        scopes: Requested scopes.
+        resources: Requested resources.
+        nonce: Binds the request to the browser that received the page.
+        expires: Unix time in seconds at which the request expires.
+    """
+
+    id: str
+    client_id: str
+    client_name: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    scopes: Sequence[str]
+    resources: Sequence[str]
+    nonce: str
+    expires: float
+
+
+def read_authorization_request(
+    client: Client,
+    redirect_uri: str,
+    parameters: Parameters,
+    scopes: Scopes,
+    resources: tuple[str, ...],
+    now: float,
+) -> AuthorizationRequest:
+    """Check an authorization request (RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2).
+
+    Args:
+        client: The client.
+        redirect_uri: The checked redirect URI.
+        parameters: Parameters of the request.
+        scopes: Scopes of the server.
+        resources: Resources of the server.
+        now: Current Unix time in seconds.
+
+    Raises:
+        OAuthError: The request is not valid. The error may be sent to the redirect URI.
+    """
+    parameters.check_repeated()
+    if parameters.require("response_type") != "code":
+        raise OAuthError("unsupported_response_type", "response_type must be code")
+    if parameters.get("response_mode") not in {None, "query"}:
+        raise OAuthError("invalid_request", "response_mode must be query")
+    for name in ("request", "request_uri"):
+        if parameters.get(name) is not None:
+            raise OAuthError(f"{name}_not_supported", f"{name} is not supported")
+    challenge = parameters.get("code_challenge")
+    if challenge is None or parameters.get("code_challenge_method") != "S256":
+        raise OAuthError(
+            "invalid_request", "PKCE is required: code_challenge with code_challenge_method S256"
+        )
+    if not _CHALLENGE.fullmatch(challenge):
+        raise OAuthError("invalid_request", "code_challenge must be a SHA-256 hash in base64url")
+    return AuthorizationRequest(
+        new_login_id(),
+        client.id,
+        client.name,
+        redirect_uri,
+        parameters.get("state"),
+        challenge,
+        requested_scopes(parameters.get("scope"), scopes) or scopes.defaults,
+        requested_resources(parameters.resources(), resources),
+        secrets.token_urlsafe(16),
+        now + LOGIN_LIFETIME,
+    )
+
+
+class ConsentPage:
+    """Consent page for authorization requests.
+
+    The form contains the encrypted request, so nothing is stored for users that never answer. The request contains a
+    nonce that is also in a cookie. So no other site, and no other browser with the form, can answer for the user.
+
+    Args:
+        issuer: URL of the authorization server.
+        resource: The protected server.
+        branding: Title and logo of the server.
+        clock: Returns the Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        resource: ProtectedResource,
+        branding: Branding,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._issuer = issuer
+        self._resource = resource
+        self._branding = branding
+        self._clock = clock
+        is_secure = issuer.startswith("https:")
+        path = "/" if is_secure else f"{urlsplit(issuer).path.rstrip('/')}/authorize"
+        self._cookies = LoginCookies("mcpkit-", _MAX_PAGES, is_secure=is_secure, path=path)
+
+    def show(
+        self, authorization: AuthorizationRequest, forms: str, request: Request, *, status: int = 200
+    ) -> Response:
+        """Return the page for a request.
+
+        Args:
+            authorization: The authorization request.
+            forms: The forms as HTML, each with `hidden_field(authorization)`.
+            request: The HTTP request. The oldest open pages of its browser are discarded if there are too many.
+            status: The HTTP status.
+        """
+        title = self._branding.title or self._resource.name
+        uri, client_id = authorization.redirect_uri, authorization.client_id
+        name, host = escape(authorization.client_name), escape(host_of(uri))
+        if client_id.startswith("https:"):
+            source = f"<b>{escape(host_of(client_id))}</b> vouches for that name"
+        elif is_registration(client_id):
+            source = "The application chose this name; it is not verified"
+        else:
+            source = "The operator of this server vouches for that name"
+        if not is_local(uri):
+            target = "The operator of that site will be able to act in your name"
+        else:
+            target = (
+                "A program on this device"
+                if is_web(uri)
+                else f"The program that opens {host} links on this device"
+            )
+        table = self._resource.scopes.table
+        items = "".join(
+            f"<li>{escape(table[scope].description)} <small>({escape(scope)})</small></li>"
+            if scope in table
+            else f"<li>{escape(scope)}</li>"
+            for scope in authorization.scopes
+        )
+        effect = (
+            f"<p>If you allow it, it may do this at {escape(title)} in your name:</p><ul>{items}</ul>"
+            if items
+            else f"<p>If you allow it, it may use {escape(title)} in your name.</p>"
+        )
+        body = (
+            f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong>"
+            f"<small>{source}</small></dd></div>"
+            f'<div><dt>Sends you back to</dt><dd><strong class="host">{host}</strong>'
+            f"<small>{target}</small></dd></div></dl>{effect}{_WARNING if is_local(uri) else ''}{forms}"
+        )
+        # The untrusted name is in quotes, with isolated text direction.
+        heading = f"Allow \u201c\u2068{authorization.client_name}\u2069\u201d to use {title}?"
+        response = page(heading, body, status, branding=self._branding)
+        self._cookies.set(authorization.id, authorization.nonce, request, response)
+        return response
+
+    def hidden_field(self, authorization: AuthorizationRequest) -> str:
+        """Return the hidden form field that identifies the request, as HTML."""
+        encrypted = self._resource.keys.encrypt(_PURPOSE, json.dumps(asdict(authorization)).encode())
+        return f'<input type="hidden" name="request" value="{encode(encrypted)}">'
+
+    def form(self, authorization: AuthorizationRequest, fields: str) -> str:
+        """Return a form with the field `answer`, which is `allow` or `deny`.
+
+        Args:
+            authorization: The authorization request.
+            fields: HTML above the buttons.
+        """
+        return (
+            f'<form method="post">{self.hidden_field(authorization)}{fields}'
+            '<button class="go" name="answer" value="allow">Allow it</button>'
+            f'<button name="answer" value="deny">{DENY}</button></form>'
+        )
+
+    async def read_answer(self, request: Request) -> tuple[AuthorizationRequest, Parameters]:
+        """Return the authorization request that a form answers, and the parameters of the form.
+
+        Raises:
+            OAuthError: The form was not sent by the browser that received it.
+        """
+        origin = request.headers.get("origin")
+        if origin is not None and not http_headers.is_same_origin(origin, request.headers.get("host", "")):
+            raise OAuthError(
+                "invalid_request",
+                "the form was sent by a page of another site; start the login again in the client",
+                status=403,
+            )
+        form = await read_form(request)
+        encrypted = decode(form.require("request"))
+        data = None if encrypted is None else self._resource.keys.decrypt(_PURPOSE, encrypted)
+        authorization = None if data is None else AuthorizationRequest(**json.loads(data))
+        if authorization is None or self._clock() >= authorization.expires:
+            raise OAuthError(
+                "invalid_request",
+                "this form has expired or is not valid; start the login again in the client",
+            )
+        cookie = self._cookies.get(authorization.id, request)
+        if not hmac.compare_digest(cookie.encode(), authorization.nonce.encode()):
+            raise OAuthError(
+                "invalid_request",
+                "the form was shown to another browser, or cookies are off; start the login again in "
+                "the client",
+                status=403,
+            )
+        if (answer := form.get("answer")) is not None:
+            self.audit(authorization, "allowed" if answer == "allow" else "denied")
+        return authorization, form
+
+    def audit(self, authorization: AuthorizationRequest, answer: str) -> None:
+        """Write the answer of a user to the audit log. `read_answer` does that if the form has an `answer`.
+
+        Args:
+            authorization: The authorization request.
+            answer: `allowed`, `denied`, or `remembered` if the page was skipped.
+        """
+        principal = Principal(client_id=authorization.client_id, issuer=self._issuer)
+        detail = f"{answer}, to {host_of(authorization.redirect_uri)}"
+        self._resource.audit.emit("consent", principal, detail=detail, scopes=authorization.scopes)

@@ -1,0 +1,433 @@
+"""Login of `OAuthProxy`: consent on a page of this server, then login at the upstream provider, and the callback."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ..._utils.concurrency import run_shielded
+from ..._utils.exceptions import RegistrationError
+from ...identity.principal import Principal, user
+from ...identity.scopes import scope_names
+from ..authorization_server.authorization_server import AuthorizationServer, UserLogin
+from ..authorization_server.consent_page import AuthorizationRequest
+from ..authorization_server.grants import GrantRecord
+from ..authorization_server.html_pages import LOGIN_LIFETIME, MAX_COOKIES, LoginCookies, new_login_id
+from ..authorization_server.oauth_requests import NO_STORE, OAuthError, Parameters
+from ..base64url import decode, encode
+from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
+from ..upstream.upstream_client import Identity
+from ..upstream.upstream_provider import UpstreamProvider
+from ..verifier import ProtectedResource
+from .remembered_consent import FIELD, RememberedConsents
+from .upstream_logins import LoginEndedError, UpstreamLogin, UpstreamLogins
+
+logger = logging.getLogger(__name__)
+
+Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collection[str]]"]
+"""Decides whether a user may log in, or which scopes they may have; async or not."""
+
+_ALLOW_TIMEOUT = 30.0
+"""Seconds in which `allow=` must return, while a user and a client wait."""
+_UPSTREAM_TIMEOUT = 30.0
+"""Seconds in which the provider must respond, regardless of the timeout of its client."""
+_CLIENT_ERRORS = frozenset({"access_denied", "temporarily_unavailable"})
+"""Errors of the provider that a client gets unchanged; all others become `server_error`."""
+_PURPOSE = "OAuth login at a provider"
+_MAX_LOGINS = 4
+"""Maximum logins in progress in one browser."""
+_CHECKBOX = (
+    f'<label class="check"><input type="checkbox" name="{FIELD}" value="yes"> '
+    "Do not ask me again in this browser for 30 days</label>"
+)
+
+
+@dataclass(frozen=True)
+class LoginTransaction:
+    """A login in progress at the provider.
+
+    Attributes:
+        id: ID of the login, the `state` of the request to the provider.
+        authorization: The authorization request, which the user has allowed.
+        verifier: The PKCE verifier for the provider (RFC 7636).
+        nonce: Binds the ID token of the provider to this login.
+        expires: Unix time in seconds at which the login expires.
+        consent: Time and user of the remembered consent that skipped the page; else None.
+        remember: Whether the user chose to have the consent remembered.
+    """
+
+    id: str
+    authorization: AuthorizationRequest
+    verifier: str
+    nonce: str
+    expires: float
+    consent: str | None = None
+    remember: bool = False
+
+
+class ProxyLogin(UserLogin):
+    """Obtains consent, and redirects users to the provider and back.
+
+    A login in progress is encrypted, bound to its ID and to this authorization server, in a cookie that scripts and
+    other sites cannot read. The browser sends it when the provider redirects the user here. So nothing is stored for
+    users that never return, any process with the secret can continue, and a link sent to another user is useless.
+    `AuthorizationServer.claim` ensures that a login is used once.
+
+    Errors after the consent are sent to the redirect URI of the client with its `state`, because the URI is checked and
+    the user has allowed the client.
+
+    Args:
+        issuer: The authorization server.
+        callback: Redirect URI for the provider.
+        upstream: The provider.
+        resource: The protected server.
+        logins: Completed logins.
+        allow: Decides whether a user may log in; None allows every user.
+        remembered: Remembered consents; None shows the page each time.
+        clock: Returns the Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        callback: str,
+        upstream: UpstreamProvider,
+        resource: ProtectedResource,
+        logins: UpstreamLogins,
+        allow: Allow | None,
+        remembered: RememberedConsents | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._issuer = issuer
+        self._callback = callback
+        self._upstream = upstream
+        self._resource = resource
+        self._logins = logins
+        self._allow = allow
+        self._remembered = remembered
+        self._clock = clock
+        self._cookies = LoginCookies("mcpkit-login-", _MAX_LOGINS, is_secure=issuer.startswith("https:"))
+
+    # Consent
+
+    async def begin(
+        self, server: AuthorizationServer, authorization: AuthorizationRequest, request: Request
+    ) -> Response:
+        """Return the consent page, or a redirect to the provider if the consent is remembered."""
+        remembered = self._remembered
+        consent = None if remembered is None else remembered.find(authorization, request)
+        if consent is not None:
+            server.consent.audit(authorization, "remembered")
+            return await self._redirect(server, authorization, request, consent)
+        offers_checkbox = remembered is not None and remembered.is_possible(authorization)
+        title = escape(self._upstream.title)
+        fields = f"<p>Next, you will log in with <b>{title}</b>.</p>{_CHECKBOX if offers_checkbox else ''}"
+        return server.consent.show(authorization, server.consent.form(authorization, fields), request)
+
+    async def answer(self, server: AuthorizationServer, request: Request) -> Response:
+        """Process the consent form: redirect to the provider, or deny.
+
+        Raises:
+            OAuthError: The form is not valid.
+        """
+        authorization, form = await server.consent.read_answer(request)
+        remember = False
+        if form.require("answer") != "allow":
+            response = server.refuse(authorization, "access_denied", "the user denied the request")
+        else:
+            remember = form.get(FIELD) is not None
+            response = await self._redirect(server, authorization, request, remember=remember)
+        if self._remembered is not None and not remember:
+            self._remembered.forget(authorization.client_id, request, response)
+        return response
+
+    async def _redirect(
+        self,
+        server: AuthorizationServer,
+        authorization: AuthorizationRequest,
+        request: Request,
+        consent: str | None = None,
+        *,
+        remember: bool = False,
+    ) -> Response:
+        """Redirect a user to the provider after the consent, with the login in a cookie."""
+        transaction = LoginTransaction(
+            new_login_id(),
+            authorization,
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(16),
+            self._clock() + LOGIN_LIFETIME,
+            consent,
+            remember,
+        )
+        try:
+            url = await asyncio.wait_for(
+                self._upstream.provider.authorization_url(
+                    redirect_uri=self._callback,
+                    state=transaction.id,
+                    challenge=encode(sha256(transaction.verifier.encode()).digest()),
+                    nonce=transaction.nonce,
+                ),
+                _UPSTREAM_TIMEOUT,
+            )
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            return self._unavailable(server, authorization, error)
+        text = json.dumps(asdict(transaction), separators=(",", ":"))
+        encrypted = self._resource.keys.encrypt(
+            _PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id)
+        )
+        cookie = encode(encrypted)
+        if len(cookie) > MAX_COOKIES:
+            return server.refuse(authorization, "invalid_request", "state or redirect_uri is too long")
+        response = RedirectResponse(url, 303, headers={**NO_STORE, "Referrer-Policy": "no-referrer"})
+        self._cookies.set(transaction.id, cookie, request, response)
+        return response
+
+    # Callback
+
+    async def callback(self, server: AuthorizationServer, request: Request) -> Response:
+        """Process the callback of the provider.
+
+        A callback is redeemed once. A repeated one is refused in every process.
+
+        Raises:
+            OAuthError: This browser has not started the login, or it was already completed. There is no client to
+                notify.
+            OSError: The storage does not respond. The user can retry.
+        """
+        parameters = Parameters(request.scope["query_string"])
+        answer = parameters.check_repeated()
+        transaction = self._find_transaction(request, parameters.require("state"))
+        await server.claim(transaction.authorization)
+        # The tokens that the provider issues are stored or revoked, even if the browser disconnects.
+        response = await run_shielded(self._complete(server, transaction, answer, request))
+        self._cookies.delete(transaction.id, request, response)
+        return response
+
+    def _find_transaction(self, request: Request, state: str) -> LoginTransaction:
+        data = decode(self._cookies.get(state, request))
+        text = None if not data else self._resource.keys.decrypt(_PURPOSE, data, self._place(state))
+        transaction = None
+        if text is not None:
+            members = json.loads(zlib.decompress(text))
+            try:
+                authorization = AuthorizationRequest(**members.pop("authorization"))
+                transaction = LoginTransaction(authorization=authorization, **members)
+            except (TypeError, KeyError):  # another version of mcpkit wrote other members
+                transaction = None
+        if transaction is None or self._clock() >= transaction.expires:
+            raise OAuthError(
+                "invalid_request",
+                "this login was started in another browser, or it is over; start it again in the client, "
+                "in one browser",
+            )
+        return transaction
+
+    def _place(self, id_: str) -> bytes:
+        return f"{self._issuer}\n{id_}".encode("utf-8", "surrogatepass")
+
+    async def _complete(
+        self,
+        server: AuthorizationServer,
+        transaction: LoginTransaction,
+        answer: Mapping[str, str],
+        request: Request,
+    ) -> Response:
+        """Redirect a user to the client, with a code if the provider and `allow=` admit the user."""
+        authorization = transaction.authorization
+        try:
+            identity, tokens = await asyncio.wait_for(
+                self._upstream.provider.redeem(
+                    answer,
+                    redirect_uri=self._callback,
+                    verifier=transaction.verifier,
+                    nonce=transaction.nonce,
+                ),
+                _UPSTREAM_TIMEOUT,
+            )
+        except UpstreamRefusedError as error:
+            logger.warning("%s refused a login: %r", self._upstream.title, str(error))
+            server.audit_refusal(request, "the identity provider refused the login")
+            code = error.error if error.error in _CLIENT_ERRORS else "server_error"
+            return server.refuse(authorization, code, "the identity provider refused the login")
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            return self._unavailable(server, authorization, error)
+        return await self._admit(server, transaction, identity, tokens, request)
+
+    async def _admit(
+        self,
+        server: AuthorizationServer,
+        transaction: LoginTransaction,
+        identity: Identity,
+        tokens: UpstreamTokens,
+        request: Request,
+    ) -> Response:
+        """Redirect a user that the provider identified to the client, with a code if `allow=` admits the user."""
+        authorization = transaction.authorization
+        now = self._clock()
+        data = asdict(UpstreamLogin(tokens, now, now))
+        record = GrantRecord(
+            "",
+            authorization.client_id,
+            identity.subject,
+            (),
+            (),
+            claims=dict(identity.claims),
+            login_data=data,
+        )
+        remembered = self._remembered
+        if transaction.consent is not None and not await self._is_valid(
+            transaction.consent, identity.subject
+        ):
+            await self._logins.release(record)
+            description = "the remembered consent is not valid for this user; try again"
+            response = server.refuse(authorization, "access_denied", description)
+            if remembered is not None:
+                remembered.forget(authorization.client_id, request, response)
+            return response
+        try:
+            scopes = await self._allowed(self._principal(record, authorization.scopes))
+        except Exception:
+            logger.exception("allow= raised an exception, so the login was refused. Correct the function")
+            await self._logins.release(record)
+            description = "the server could not check the access of the user"
+            return server.refuse(authorization, "server_error", description)
+        if scopes is False:
+            await self._logins.release(record)
+            principal = self._principal(record, authorization.scopes)
+            server.audit_refusal(request, "allow= denied access to the user", principal=principal)
+            return server.refuse(authorization, "access_denied", "the user has no access to this server")
+        try:
+            max_scopes = None if scopes is True else scopes
+            response = await server.allow(authorization, identity.subject, max_scopes, identity.claims, data)
+        except OSError:
+            logger.exception(
+                "the shared store failed, so a login could not be stored and was refused. The user "
+                "can log in again"
+            )
+            description = "the server cannot store the login now"
+            return server.refuse(authorization, "temporarily_unavailable", description)
+        if remembered is not None and transaction.remember:
+            remembered.remember(authorization, identity.subject, request, response)
+        return response
+
+    async def _is_valid(self, consent: str, subject: str) -> bool:
+        """Return True if a remembered consent is valid for this user."""
+        try:
+            return self._remembered is not None and await self._remembered.is_valid(consent, subject)
+        except OSError:
+            logger.exception(
+                "the shared store failed, so a remembered consent could not be read and a login was "
+                "refused. The user can log in again"
+            )
+            return False
+
+    def _unavailable(
+        self, server: AuthorizationServer, authorization: AuthorizationRequest, error: Exception
+    ) -> Response:
+        reason = str(error) or "it did not respond in time"
+        logger.warning("%s: a login failed: %r", self._upstream.title, reason)
+        return server.refuse(
+            authorization,
+            "temporarily_unavailable",
+            "the identity provider is not available now; the cause is in the log of the server",
+        )
+
+    # Grants
+
+    async def authorize_refresh(self, record: GrantRecord) -> bool | Collection[str]:
+        """Check at a refresh whether a user may have new tokens, by the provider and `allow=`.
+
+        Raises:
+            OAuthError: The check is not possible now.
+        """
+        try:
+            record = await self._logins.with_checked_user(record)
+        except LoginEndedError:
+            return False
+        except UpstreamUnavailableError as error:
+            raise _temporarily_unavailable(str(error)) from None
+        try:
+            return await self._allowed(self._principal(record, record.scopes))
+        except Exception:
+            logger.exception(
+                "allow= raised an exception, so a token refresh was answered with 503. Correct the function"
+            )
+            raise _temporarily_unavailable(
+                "the server could not check the access of the user; try again later"
+            ) from None
+
+    def grant_created(self, record: GrantRecord) -> None:
+        """Schedule the end of a grant, in case the client does not redeem its code in time."""
+        self._logins.schedule_release(record)
+
+    async def release(self, record: GrantRecord) -> None:
+        """Revoke the tokens of an ended grant at the provider."""
+        await self._logins.release(record)
+
+    def _principal(self, record: GrantRecord, scopes: Collection[str]) -> Principal:
+        return user(
+            self._upstream.issuer,
+            record.subject or "",
+            scopes,
+            client_id=record.client_id,
+            claims=record.claims,
+        )
+
+    async def _allowed(self, principal: Principal) -> bool | Collection[str]:
+        """Return whether a user may log in, or the maximum scopes, by `allow=`.
+
+        Scopes that the server does not have are logged as a warning and ignored.
+
+        Args:
+            principal: The user, with the requested scopes.
+
+        Raises:
+            TypeError: The function returned another type.
+            TimeoutError: The function did not return in time.
+            Exception: The exception of the function.
+        """
+        allow = self._allow
+        if allow is None:
+            return True
+
+        async def call() -> object:
+            if inspect.iscoroutinefunction(allow):
+                return await allow(principal)
+            result = await self._resource.run_in_thread(partial(allow, principal))
+            return await result if inspect.isawaitable(result) else result
+
+        try:
+            result = await asyncio.wait_for(call(), _ALLOW_TIMEOUT)
+        except asyncio.TimeoutError as error:
+            raise TimeoutError(
+                f"allow= did not return within {_ALLOW_TIMEOUT:g} s. Make the function faster"
+            ) from error
+        if isinstance(result, bool):
+            return result
+        if result is None or isinstance(result, Mapping):
+            kind = type(result).__name__
+            raise TypeError(f"allow= must return True, False or the scopes that a user may have, got {kind}")
+        names = scope_names("the result of allow=", result)
+        try:
+            self._resource.scopes.check("allow= returns", names)
+        except RegistrationError as error:
+            logger.warning("%s", error)
+        return names
+
+
+def _temporarily_unavailable(description: str) -> OAuthError:
+    return OAuthError("temporarily_unavailable", description, status=503, headers={"Retry-After": "5"})

@@ -1,0 +1,494 @@
+"""OAuth client of this server at an identity provider: login, refresh, revocation, and the identity of the user."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+from ..._utils.option_checks import check_seconds
+from ...identity.scopes import check_text
+from ..claims import MAX_NAME, OF_ID_TOKENS, kept_claims
+from ..client_secret import Authentication, ClientSecret, check_authentication
+from ..connections import Answer, Connections
+from ..fetching import DEFAULT_TIMEOUT, FetchError
+from ..jwt import LEEWAY
+from ..libraries import check_installed
+from ..texts import texts_in
+from ..urls import check_url
+from .token_response import (
+    UpstreamRefusedError,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+    read_error,
+    read_token_response,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_CODE: Final = 8 * 1024
+"""Maximum characters of a code. Codes of large directories have 2,000."""
+MAX_CLAIMS: Final = 32 * 1024
+"""Maximum characters of all claims of a user, as JSON."""
+
+_LOGIN_ENDED: Final = frozenset(
+    {"consent_required", "interaction_required", "login_required"}
+    | {"bad_refresh_token"}  # the last is GitHub's
+)
+"""Errors of a refresh, besides `invalid_grant`, after which the user must log in again."""
+_NOTHING_TO_REVOKE: Final = frozenset({"invalid_token", "invalid_request", "unsupported_token_type"})
+_LOGIN_CLAIMS: Final = OF_ID_TOKENS | {"azp", "jti", "sid", "sub"}
+"""Claims about the login, not about the user."""
+_RESERVED_PARAMETERS: Final = frozenset(
+    {"client_id", "client_secret", "code_challenge", "code_challenge_method", "nonce", "redirect_uri"}
+    | {"request", "request_uri", "response_mode", "response_type", "scope", "state"}
+)
+"""Parameters of an authorization request that `parameters=` must not set."""
+
+
+class Identity(NamedTuple):
+    """Identity of a user at a provider.
+
+    Attributes:
+        subject: The subject, which never changes and is never reassigned.
+        claims: Other claims of the user.
+    """
+
+    subject: str
+    claims: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Endpoints and capabilities of a provider.
+
+    Attributes:
+        authorization: Authorization endpoint.
+        token: Token endpoint.
+        userinfo: Userinfo endpoint; None if there is none.
+        revocation: Revocation endpoint (RFC 7009); None if there is none.
+        sends_iss: Whether authorization responses contain `iss` (RFC 9207).
+        offers_offline_access: Whether the metadata lists the scope `offline_access`.
+        authentication: Client authentication method for clients with a secret.
+    """
+
+    authorization: str
+    token: str
+    userinfo: str | None = None
+    revocation: str | None = None
+    sends_iss: bool = False
+    offers_offline_access: bool = False
+    authentication: Authentication = "basic"
+
+
+@dataclass(frozen=True)
+class UpstreamSettings:
+    """Checked settings of a provider.
+
+    Attributes:
+        issuer: Issuer of the user identities.
+        client: Client credentials of this server.
+        name: Name in code.
+        title: Name on pages.
+        scopes: Scopes to request.
+        parameters: Additional parameters of the authorization request.
+        claims: Names of claims that are kept at any size.
+        authentication: Client authentication method; None takes it from the metadata.
+        timeout: Seconds in which each response must be received.
+        leeway: Tolerance for clock differences, in seconds.
+        http_client: Client to use; None makes one.
+        clock: Returns the Unix time in seconds.
+        has_default_scopes: Whether the scopes are the default ones.
+        is_public: Whether anyone can have an account there.
+        revokes_all: Whether a revocation also ends the other logins of the same user with this client.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option is not valid. The message contains the fix.
+        ImportError: The extra `auth` is not installed.
+    """
+
+    issuer: str
+    client: ClientSecret
+    name: str = ""
+    title: str = ""
+    scopes: Collection[str] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    claims: Collection[str] = ()
+    authentication: Authentication | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    leeway: float = LEEWAY
+    http_client: httpx2.AsyncClient | None = None
+    clock: Callable[[], float] = time.time
+    has_default_scopes: bool = True
+    is_public: bool = False
+    revokes_all: bool = False
+
+    def __post_init__(self) -> None:
+        check_installed()
+        check_url(self.issuer, "the issuer")
+        for option, text in (("name", self.name), ("title", self.title)):
+            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+                raise TypeError(f"{option} must be a string, got {text!r}")
+            if not 0 < len(text) <= MAX_NAME:
+                raise ValueError(f"{option} must have 1 to {MAX_NAME:,} characters, got {len(text):,}")
+        for scope in texts_in("scopes", self.scopes):
+            check_text(scope)
+        texts_in("claims", self.claims)
+        if not all(isinstance(each, str) for pair in self.parameters.items() for each in pair):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError("parameters must be a mapping of strings to strings")
+        if reserved := _RESERVED_PARAMETERS.intersection(self.parameters):
+            raise ValueError(f"parameters must not contain {min(reserved)}, which is set for each login")
+        if self.authentication is not None:
+            check_authentication(self.authentication)
+        check_seconds("timeout", self.timeout)
+        check_seconds("leeway", self.leeway, may_be_zero=True)
+
+
+class UpstreamClient(ABC):
+    """OAuth client of this server at one identity provider.
+
+    Args:
+        settings: Settings of the provider.
+
+    Attributes:
+        settings: Settings of the provider.
+        scope_separators: Characters that separate scopes in token responses.
+    """
+
+    scope_separators = " "
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self.settings = settings
+        self._connections = Connections(settings.http_client, settings.timeout)
+
+    # Differences between providers
+
+    @abstractmethod
+    async def endpoints(self) -> Endpoints:
+        """Return the endpoints.
+
+        Raises:
+            UpstreamUnavailableError: The metadata of the provider is not available or not valid.
+        """
+
+    @abstractmethod
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
+        """Return the current identity of the user, with the known claims.
+
+        A provider with claims only in its ID tokens gets no request. Then the claims are those of the last ID token.
+
+        Raises:
+            UpstreamRefusedError: The access token is no longer valid (`invalid_token`).
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
+        """
+
+    async def verify_id_token(
+        self, tokens: UpstreamTokens, response: Mapping[str, object], nonce: str
+    ) -> Mapping[str, object]:
+        """Return the verified claims of the ID token of a login; empty for providers without ID tokens.
+
+        Args:
+            tokens: Tokens of the same response.
+            response: The token response.
+            nonce: Nonce of the login.
+
+        Raises:
+            UpstreamUnavailableError: The ID token is not valid for this login.
+        """
+        return {}
+
+    async def verify_refreshed_id_token(
+        self, tokens: UpstreamTokens, response: Mapping[str, object], previous: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return the claims of the ID token of a refresh, or the previous ones if it has no valid ID token.
+
+        The new tokens are kept in either case, because the old ones may no longer be valid.
+
+        Args:
+            tokens: Tokens of the same response.
+            response: The token response.
+            previous: Claims of the previous ID token.
+
+        Raises:
+            UpstreamRefusedError: The ID token is for another user.
+        """
+        return previous
+
+    def request_parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
+        """Return additional parameters of an authorization request."""
+        return {}
+
+    def requested_scopes(self, endpoints: Endpoints) -> Collection[str]:
+        """Return the scopes to request."""
+        return self.settings.scopes
+
+    # Login
+
+    async def authorization_url(self, *, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
+        """Return the URL of an authorization request.
+
+        Args:
+            redirect_uri: Redirect URI of this server.
+            state: The `state` parameter.
+            challenge: The PKCE challenge (S256).
+            nonce: Nonce for the ID token; not sent to providers without ID tokens.
+
+        Raises:
+            UpstreamUnavailableError: The metadata of the provider is not available.
+        """
+        endpoints = await self.endpoints()
+        query = {
+            "response_type": "code",
+            "client_id": self.settings.client.id,
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            **self.request_parameters(endpoints, nonce),
+            **self.settings.parameters,
+        }
+        if scopes := self.requested_scopes(endpoints):
+            query["scope"] = " ".join(scopes)
+        url = endpoints.authorization
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(query, quote_via=quote)}"
+
+    async def redeem(
+        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
+    ) -> tuple[Identity, UpstreamTokens]:
+        """Redeem the code of a callback, and return the identity of the user and the tokens.
+
+        If the identity cannot be determined, or not in time, the tokens are revoked. They are left to expire if a
+        revocation would end other logins of the user.
+
+        Args:
+            answer: Parameters of the callback.
+            redirect_uri: Redirect URI of the authorization request.
+            verifier: PKCE verifier of this login.
+            nonce: Nonce of this login.
+
+        Raises:
+            UpstreamRefusedError: The provider or the user refused the login.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
+        """
+        endpoints = await self.endpoints()
+        issuer = answer.get("iss")
+        if issuer != self.settings.issuer and (issuer is not None or endpoints.sends_iss):
+            raise UpstreamRefusedError(
+                "invalid_request", "the authorization response has another issuer (iss)"
+            )
+        if answer.get("error"):
+            raise read_error(answer, (verifier, nonce))
+        code = answer.get("code", "")
+        if not 0 < len(code) <= MAX_CODE:
+            raise UpstreamRefusedError("invalid_request", "the authorization response has no valid code")
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        tokens, response = await self._request_tokens(endpoints, form, self.requested_scopes(endpoints))
+        try:
+            tokens = replace(tokens, id_token_claims=await self.verify_id_token(tokens, response, nonce))
+            return await self.identify(tokens), tokens
+        except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.CancelledError):
+            if not self.settings.revokes_all:
+                with suppress(UpstreamUnavailableError, asyncio.TimeoutError):
+                    await asyncio.wait_for(self.revoke(tokens), self.settings.timeout)
+            raise
+
+    async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
+        """Refresh tokens. The old refresh token is kept if the response has no new one.
+
+        Raises:
+            UpstreamRefusedError: The provider refused the refresh; with `invalid_grant` if the login has ended or there
+                is no refresh token.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
+        """
+        if tokens.refresh_token is None:
+            raise UpstreamRefusedError("invalid_grant", "the provider issued no refresh token")
+        form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
+        try:
+            new, response = await self._request_tokens(await self.endpoints(), form, tokens.scopes)
+        except UpstreamRefusedError as error:
+            if error.error in _LOGIN_ENDED:
+                raise UpstreamRefusedError("invalid_grant", str(error)) from None
+            raise
+        claims = await self.verify_refreshed_id_token(new, response, tokens.id_token_claims)
+        return replace(new, refresh_token=new.refresh_token or tokens.refresh_token, id_token_claims=claims)
+
+    async def revoke(self, tokens: UpstreamTokens) -> None:
+        """Revoke tokens (RFC 7009). It does nothing if the provider has no revocation endpoint.
+
+        The refresh token is revoked first, which usually revokes the access token as well.
+
+        Raises:
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
+        """
+        endpoints = await self.endpoints()
+        if endpoints.revocation is None:
+            return
+        for kind, token in (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token)):
+            if token is None:
+                continue
+            form = {"token": token, "token_type_hint": kind}
+            answer = await self._post(endpoints.revocation, "revocation", form, endpoints.authentication)
+            try:
+                error = None if answer.status == 200 else answer.members().get("error")
+            except FetchError:
+                error = None
+            if answer.status != 200 and error not in _NOTHING_TO_REVOKE:
+                raise UpstreamUnavailableError(
+                    f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+                )
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._connections.aclose()
+
+    # Requests
+
+    async def userinfo(
+        self, url: str, tokens: UpstreamTokens, headers: Mapping[str, str] | None = None
+    ) -> Mapping[str, object]:
+        """Return the userinfo response for an access token.
+
+        Args:
+            url: The userinfo endpoint.
+            tokens: Tokens of the user.
+            headers: Additional headers.
+
+        Raises:
+            UpstreamRefusedError: The access token is not valid.
+            UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
+        """
+        sent = {"Authorization": f"Bearer {tokens.access_token}", **(headers or {})}
+        answer = await self.send("GET", url, "userinfo", sent)
+        if answer.status == 401:
+            raise UpstreamRefusedError("invalid_token", "the provider no longer accepts the access token")
+        if answer.status != 200:
+            raise UpstreamUnavailableError(
+                f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+            )
+        try:
+            return answer.members()
+        except FetchError as error:
+            raise UpstreamUnavailableError(str(error)) from None
+
+    async def send(
+        self, method: str, url: str, endpoint: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> Answer:
+        """Send a request to the provider, and return the response.
+
+        Args:
+            method: The HTTP method.
+            url: URL of the endpoint.
+            endpoint: Name of the endpoint for messages.
+            headers: Additional headers.
+            content: The body.
+
+        Raises:
+            UpstreamUnavailableError: The provider sent no response.
+        """
+        try:
+            return await self._connections.ask(
+                method, url, f"{endpoint} at {self.settings.title}", headers, content
+            )
+        except FetchError as error:
+            raise UpstreamUnavailableError(str(error)) from None
+
+    def identity(self, subject: object, claims: Mapping[str, object]) -> Identity:
+        """Return an identity of bounded size.
+
+        Args:
+            subject: The subject.
+            claims: Claims of the user. Claims about the login are removed.
+
+        Raises:
+            UpstreamUnavailableError: The subject is not valid, or the claims are too large.
+        """
+        title = self.settings.title
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME or not subject.isprintable():
+            raise UpstreamUnavailableError(f"{title} returned no valid user ID")
+        personal = {name: value for name, value in claims.items() if name not in _LOGIN_CLAIMS}
+        kept = kept_claims(personal, self.settings.claims)
+        if len(json.dumps(kept)) > MAX_CLAIMS:
+            raise UpstreamUnavailableError(
+                f"{title} returned more than {MAX_CLAIMS:,} characters of user claims. Name fewer in claims="
+            )
+        return Identity(subject, kept)
+
+    async def _request_tokens(
+        self, endpoints: Endpoints, form: Mapping[str, str], scopes: Collection[str]
+    ) -> tuple[UpstreamTokens, Mapping[str, object]]:
+        answer = await self._post(
+            endpoints.token, "the token endpoint", form, endpoints.authentication, is_repeatable=False
+        )
+        secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
+        secrets += self.settings.client.spellings()
+        return read_token_response(answer, scopes, secrets, self.settings.clock(), self.scope_separators)
+
+    async def _post(
+        self,
+        url: str,
+        endpoint: str,
+        form: Mapping[str, str],
+        method: Authentication,
+        *,
+        is_repeatable: bool = True,
+    ) -> Answer:
+        """Post a form with the credentials of this client."""
+        client, named = self.settings.client, f"{endpoint} at {self.settings.title}"
+        form, headers = {**form, **client.in_form(method)}, client.in_headers(method)
+        try:
+            return await self._connections.post(url, named, form, headers, is_repeatable=is_repeatable)
+        except FetchError as error:
+            raise UpstreamUnavailableError(str(error)) from None
+
+
+class OAuthClient(UpstreamClient):
+    """OAuth client at a provider without OpenID Connect, with an API for the identity of the user.
+
+    Args:
+        settings: Settings of the provider.
+        endpoints: Its endpoints.
+        userinfo_endpoint: URL of the API.
+        subject_claim: Member of its response that identifies the user.
+    """
+
+    def __init__(
+        self, settings: UpstreamSettings, endpoints: Endpoints, userinfo_endpoint: str, subject_claim: str
+    ) -> None:
+        super().__init__(settings)
+        for name, url in (
+            ("authorization", endpoints.authorization),
+            ("token", endpoints.token),
+            ("userinfo", userinfo_endpoint),
+            ("revocation", endpoints.revocation),
+        ):
+            if url is not None:
+                check_url(url, f"{name}_endpoint")
+        self._endpoints = replace(
+            endpoints, authentication=settings.authentication or endpoints.authentication
+        )
+        self._userinfo_endpoint = userinfo_endpoint
+        self._subject_claim = subject_claim
+
+    async def endpoints(self) -> Endpoints:
+        """Return the endpoints."""
+        return self._endpoints
+
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
+        """Return the current identity of the user. Numeric subjects become strings."""
+        members = await self.userinfo(self._userinfo_endpoint, tokens)
+        subject = members.get(self._subject_claim)
+        is_number = isinstance(subject, int) and not isinstance(subject, bool)
+        return self.identity(str(subject) if is_number else subject, members)
