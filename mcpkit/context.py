@@ -29,7 +29,6 @@ from .execution.coroutines import TIME_SLICE, finish_awaitable
 from .protocol import jsonrpc
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .requests.access import require, token_for
-from .requests.handler_results import run_in_loop, worker_loop
 from .requests.progress_and_logging import Reports, as_text, log_message
 from .requests.request_record import Call, CallContext, call_of
 
@@ -590,7 +589,7 @@ def _waiting(
     """Return a method of `SyncContext` that runs a method of `Context` and waits for it."""
 
     def wait(self: SyncContext, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run_in_loop(method(self.context, *args, **kwargs), call_of(self.context))
+        return call_of(self.context).run_in_loop(method(self.context, *args, **kwargs))
 
     update_wrapper(wait, method)
     return wait
@@ -616,7 +615,7 @@ class SyncContext:
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Report progress to the client; see `Context.report_progress`."""
-        worker_loop(self._call)
+        self._call.worker_loop()
         reports = _add_progress(self._call, progress, total, message)
         if reports is not None:
             self._run(reports.deliver())
@@ -689,7 +688,7 @@ class SyncContext:
             RuntimeError: The call has ended, or the handler does not run in a worker thread.
             TypeError: `stop` is not callable, or is async.
         """
-        worker_loop(self._call)
+        self._call.worker_loop()
         given: object = stop
         if not callable(given) or iscoroutinefunction(given):
             raise TypeError(
@@ -724,7 +723,7 @@ class SyncContext:
             raise
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return run_in_loop(coroutine, self._call)
+        return self._call.run_in_loop(coroutine)
 
 
 # Notifications, for both contexts and for extensions

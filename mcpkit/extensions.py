@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .components.custom_methods import CustomMethod
-    from .content.blocks import ExtensionResult
-    from .engine.base_tool_and_topics import BaseTool, SubscriptionTopic
-    from .engine.included_providers_and_extensions import Inclusion
-    from .engine.on_error_hooks import ErrorEvent
-    from .protocol.objects import ParamHeader
-else:
-    from ._utils.package import late_names
-
-    __getattr__ = late_names(
-        globals(),
-        {
-            ".components.custom_methods": "CustomMethod",
-            ".engine.included_providers_and_extensions": "Inclusion",
-            ".content.blocks": "ExtensionResult",
-            ".engine.base_tool_and_topics": "BaseTool SubscriptionTopic",
-            ".engine.on_error_hooks": "ErrorEvent",
-            ".protocol.objects": "ParamHeader",
-        },
-    )
+from .components.custom_methods import CustomMethod
+from .content.blocks import ExtensionResult
+from .engine.base_tool_and_topics import BaseTool, SubscriptionTopic
+from .engine.included_providers_and_extensions import Inclusion
+from .engine.on_error_hooks import ErrorEvent
+from .protocol.objects import ParamHeader
 
 __all__ = [
     "BaseTool",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..protocol.client_messages import OutgoingMessage
     from .asking.forms import FormChoice, FormField, FormRequest
     from .asking.sampling import SampleRequest, SamplingHandler
     from .asking.visits import UrlRequest
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from .authorization.workload_identity import WorkloadIdentity
     from .changes.changes import Change, Subscription
     from .client import Client
+    from .client_messages import OutgoingMessage
     from .group import ClientGroup
     from .link.results import CallResult
     from .link.transport import Transport, TransportListener
@@ -54,7 +54,7 @@ else:
             ".options": "Retries Timeout",
             ".sync": "SyncClient SyncSubscription SyncTool",
             ".tools.tools": "RemoteTool",
-            "..protocol.client_messages": "OutgoingMessage",
+            ".client_messages": "OutgoingMessage",
         },
     )
 

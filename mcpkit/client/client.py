@@ -15,7 +15,6 @@ from .._utils.option_checks import unknown_option
 from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group
-from ..protocol.client_messages import NO_HEADERS
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import STATELESS
 from .asking.questions import ElicitationHandler, Questions, Roots, UrlElicitationHandler
@@ -25,6 +24,7 @@ from .caller import Caller
 from .changes.changes import Subscription, SubscriptionFilter
 from .changes.listening import Listening
 from .changes.subscribed import Subscribed
+from .client_messages import NO_HEADERS
 from .link.answerer import Answerer
 from .link.answers import member_object, objects, strings
 from .link.awaited import ProgressCallback

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,20 +29,10 @@ from ..protocol.jsonrpc import Json
 from ..protocol.objects import Icon
 from ..protocol.revisions import capability_path, knows, narrow
 from ..requests.error_responses import error_for_client
-from ..requests.handler_results import (
-    Make,
-    Place,
-    check_pickles,
-    finish,
-    finish_call,
-    is_async_generator_function,
-    make_result,
-    place_of,
-    run_in,
-)
-from ..requests.request_record import Call, CallContext, run_limited
+from ..requests.request_record import Call, CallContext, Make, finish, finish_call, make_result, run_limited
 from ..requests.timeouts_and_concurrency import CallLimits
 from ..schema import Arguments, Output, Signature
+from ..schema.signature import innermost
 from .dependencies import context_type, hidden, is_hidden
 
 if TYPE_CHECKING:
@@ -491,7 +482,7 @@ class FunctionComponent(Component):
         self._injected: tuple[tuple[str, type[CallContext]], ...] = ()
         self._injection: Injection | None = None
         self._is_async = False
-        self._place: Place | None = place_of(f"{self.kind} {key!r}", function, options) if options else None
+        self._place = _place_of(f"{self.kind} {key!r}", function, options) if options else None
 
     # Definition
 
@@ -523,7 +514,14 @@ class FunctionComponent(Component):
         what = f"{self.kind} {self.key!r}"
         if self.is_resolved:
             if self._place == "process":  # by now the module that it is in has been executed
-                check_pickles(what, self.function)
+                import pickle
+
+                try:
+                    pickle.dumps(self.function)
+                except (pickle.PicklingError, AttributeError, TypeError) as error:
+                    raise RegistrationError(
+                        f"{what}: a worker process (run_in='process') cannot import the function by its name: {error}"
+                    ) from error
             return
         self.build()
         signature = self.signature
@@ -541,7 +539,7 @@ class FunctionComponent(Component):
         else:
             kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)
             self._injected = tuple((name, kind) for name, kind in kinds if kind is not None)
-        if self._place is None and is_async_generator_function(self.function):
+        if self._place is None and inspect.isasyncgenfunction(innermost(self.function)):
             self._place = "loop"
         self._is_async = signature.is_async and self._place is None
         if self._place == "process" and signature.injected:
@@ -597,7 +595,9 @@ class FunctionComponent(Component):
 
     # Calls
 
-    def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
+    def run(
+        self, kwargs: dict[str, Any], call: Call, make: Make, seconds: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Call the function within its limits: in the event loop if `async`, else in a worker thread or process.
 
         Args:
@@ -605,6 +605,7 @@ class FunctionComponent(Component):
             call: The request.
             make: Converts the returned value to the result. It runs where the function ran, or in a thread when it
                 reads files or renders images.
+            seconds: Timeout in seconds, in place of the component's; None for that of the component.
 
         Returns:
             What `make` returned.
@@ -613,23 +614,11 @@ class FunctionComponent(Component):
             CallTimeoutError: The call took longer than its timeout.
             BaseException: Raised by the function or by `make`; of a group of errors for the client, the first.
         """
-        run = self._run(kwargs, call, make)
-        is_limited = self._limits is not None or call.runtime.timeouts.call is not None
-        return run_limited(run, call, self._limits) if is_limited else run
-
-    def run_within(
-        self, kwargs: dict[str, Any], call: Call, make: Make, seconds: float
-    ) -> Coroutine[Any, Any, Any]:
-        """Call the function as `run` does, with another timeout.
-
-        Args:
-            kwargs: Validated arguments; the Context is added.
-            call: The request.
-            make: Converts the returned value to the result.
-            seconds: Timeout in seconds, in place of the component's.
-        """
-        slots = None if self._limits is None else self._limits.slots
-        return run_limited(self._run(kwargs, call, make), call, CallLimits(seconds, slots))
+        run, limits = self._run(kwargs, call, make), self._limits
+        if seconds is not None:
+            return run_limited(run, call, CallLimits(seconds, None if limits is None else limits.slots))
+        is_limited = limits is not None or call.runtime.timeouts.call is not None
+        return run_limited(run, call, limits) if is_limited else run
 
     async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
         if call.dialogue is not None:
@@ -647,8 +636,10 @@ class FunctionComponent(Component):
                     result = make(value) if is_plain else make_result(value, make, call)
                 except LeaveLoop:
                     result = await finish(value, make, call)
-            elif self._place is not None:
-                result = await run_in(self._place, self.function, kwargs, call, make)
+            elif self._place == "process":
+                result = await call.runtime.processes.run(self.function, kwargs, make)
+            elif self._place == "loop":
+                result = await finish_call(self.function(**kwargs), make, call)
             else:
                 work = {"function": self.function, "kwargs": kwargs, "make": make, "call": call}
                 result = await call.runtime.threads.run(_call_and_make, work, call)
@@ -687,6 +678,56 @@ def function_name(function: Callable[..., Any]) -> str:
     if name == "<lambda>":
         raise RegistrationError("a lambda has no name. Pass name=")
     return str(name)
+
+
+Place = Literal["loop", "process"]
+"""Place of a function, other than the event loop for `async def` and a thread for other functions."""
+
+
+def _place_of(what: str, function: Callable[..., Any], options: FunctionOptions) -> Place | None:
+    """Read the option `run_in`; None for the default: the event loop for `async def`, a worker thread for others.
+
+    Raises:
+        RegistrationError: The function cannot run there; the message contains the correction.
+    """
+    place = options.get("run_in")
+    if place not in {None, "thread", "process", "loop"}:
+        raise RegistrationError(f'{what}: run_in must be "thread", "process" or "loop", got {place!r}')
+    inner = innermost(function)
+    if place == "thread" and (inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)):
+        raise RegistrationError(
+            f'{what}: an async function runs in the event loop. Remove run_in="thread", or write `def` instead'
+        )
+    if place == "process":
+        check_importable(what, function)
+    return None if place == "thread" else place
+
+
+def check_importable(what: str, function: Any) -> None:
+    """Check that a function has a name by which another process can import it.
+
+    Raises:
+        RegistrationError: It has none; the message has the reason.
+    """
+    function = innermost(function)
+    name = getattr(function, "__qualname__", "")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    reason = ""
+    if "<lambda>" in name:
+        reason = "a lambda has no name"
+    elif "<locals>" in name:
+        reason = f"{name} is defined inside another function"
+    elif module is None:
+        reason = "it has no module"
+    elif (
+        module.__name__ == "__main__" and not module.__spec__ and getattr(module, "__file__", "<")[:1] == "<"
+    ):
+        reason = "its module has no file"
+    if reason:
+        raise RegistrationError(
+            f"{what}: a worker process (run_in='process') imports the function by its name, but {reason}. "
+            "Define it at the top level of a module"
+        )
 
 
 class _Unfinished:

@@ -19,8 +19,7 @@ from ..execution.coroutines import (
     see_through,
 )
 from ..execution.worker_threads import end_child, log_late, loop_safe_error
-from ..requests.handler_results import Make, finish_call, make_result, run_in_loop
-from ..requests.request_record import Call
+from ..requests.request_record import Call, Make, finish_call, make_result
 from .dependencies import Fills, Hint, Overrides, Part, Plan, Step, identity
 
 
@@ -371,5 +370,5 @@ def _explain(error: BaseException, step: Step, fault: str) -> None:
 def _finish_in_thread(value: Any, call: Call) -> Any:
     """Return the value that a function in a thread returned; the event loop awaits awaitables."""
     if inspect.isawaitable(value):
-        value = run_in_loop(finish_awaitable(value), call)
-    return run_in_loop(collected(value), call) if is_async_iterable(value) else value
+        value = call.run_in_loop(finish_awaitable(value))
+    return call.run_in_loop(collected(value)) if is_async_iterable(value) else value

@@ -20,7 +20,6 @@ from ..options import Options, check_bool, check_group
 from ..protocol.jsonrpc import LONG, Json, RepetitiveResult
 from ..protocol.objects import ToolAnnotations
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
-from ..requests.handler_results import check_name
 from ..requests.request_record import Call
 from ..schema import Arguments, MirroredParameter, Output
 from .component import (
@@ -28,6 +27,7 @@ from .component import (
     FunctionComponent,
     FunctionOptions,
     Listed,
+    check_importable,
     check_members,
     function_name,
     optional,
@@ -268,7 +268,7 @@ class Tool(FunctionComponent, AnyTool):
             result = DEFAULT_RESULT
         check_group(f"{what}: result", result, ResultOptions)
         if callable(result.text) and options.get("run_in") == "process":
-            check_name(f"{what}: text of the result", result.text)
+            check_importable(f"{what}: text of the result", result.text)
         self.annotations = annotations
         self.text = result.text
         self.task = _checked_task(what, task)
@@ -355,12 +355,13 @@ class Tool(FunctionComponent, AnyTool):
 
     # Calls
 
-    def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
+    def call(self, arguments: Json, call: Call, seconds: float | None = None) -> Awaitable[Any]:
         """Validate the arguments and run the function.
 
         Args:
             arguments: JSON values by name.
             call: The request.
+            seconds: Timeout in seconds, in place of the tool's; None for that of the tool.
 
         Returns:
             The function's value, converted by `render`.
@@ -372,20 +373,7 @@ class Tool(FunctionComponent, AnyTool):
         kwargs = (self._arguments or self.arguments).validate(arguments)
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].python_name: kwargs}
-        return self.run(kwargs, call, self.render)
-
-    def call_within(self, arguments: Json, call: Call, seconds: float) -> Awaitable[Any]:
-        """Validate the arguments and run the function, with another timeout.
-
-        Args:
-            arguments: JSON values by name.
-            call: The request.
-            seconds: Timeout in seconds, in place of the tool's.
-        """
-        kwargs = self.arguments.validate(arguments)
-        if self._input_schema is not None:
-            kwargs = {self.signature.parameters[0].python_name: kwargs}
-        return self.run_within(kwargs, call, self.render, seconds)
+        return self.run(kwargs, call, self.render, seconds)
 
     def render(self, value: Any) -> Json:
         """Convert a returned value to a `CallToolResult` of the newest protocol version.

@@ -366,12 +366,10 @@ def check_standard(
         ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, for a request with a name, `Mcp-Name` is
             missing or differs. In a request about a task it may be missing.
     """
-    header = headers.get(b"mcp-protocol-version")
-    if header != revision.encode() and (header is None or header.strip(_BLANKS) != revision.encode()):
-        raise _mismatch("MCP-Protocol-Version", header, revision)
-    header = headers.get(b"mcp-method")
-    if header != method.encode() and (header is None or header.strip(_BLANKS) != method.encode()):
-        raise _mismatch("Mcp-Method", header, method)
+    for field, value in (("MCP-Protocol-Version", revision), ("Mcp-Method", method)):
+        header = headers.get(field.lower().encode())
+        if header != value.encode() and (header is None or header.strip(_BLANKS) != value.encode()):
+            raise _mismatch(field, header, value)
     member = NAMED_BY.get(method, named_by)
     name = None if member is None else params.get(member)
     if type(name) is not str:  # params without a required name are refused by the handler of the method

@@ -84,32 +84,28 @@ class ToolDefinition(TypedDict, total=False):
     _meta: Json
 
 
-class ResourceDefinition(TypedDict, total=False):
+class _ResourceMembers(TypedDict, total=False):
+    name: Required[str]
+    title: str
+    description: str
+    mimeType: str
+    annotations: Annotations
+    icons: list[Icon]
+    _meta: Json
+
+
+class ResourceDefinition(_ResourceMembers, total=False):
     """A resource in the result of `resources/list` (schema, `Resource`)."""
 
     uri: Required[str]
-    name: Required[str]
-    title: str
-    description: str
-    mimeType: str
     size: int
     """Size of the contents in bytes, before any encoding."""
-    annotations: Annotations
-    icons: list[Icon]
-    _meta: Json
 
 
-class ResourceTemplateDefinition(TypedDict, total=False):
+class ResourceTemplateDefinition(_ResourceMembers):
     """A template in the result of `resources/templates/list` (schema, `ResourceTemplate`)."""
 
-    uriTemplate: Required[str]
-    name: Required[str]
-    title: str
-    description: str
-    mimeType: str
-    annotations: Annotations
-    icons: list[Icon]
-    _meta: Json
+    uriTemplate: str
 
 
 class PromptArgument(TypedDict, total=False):
@@ -142,33 +138,32 @@ class ResourceContents(TypedDict, total=False):
     _meta: Json
 
 
-class TextBlock(TypedDict, total=False):
+class _BlockMembers(TypedDict, total=False):
+    annotations: Annotations
+    _meta: Json
+
+
+class TextBlock(_BlockMembers):
     """A text block (schema, `TextContent`)."""
 
-    type: Required[Literal["text"]]
-    text: Required[str]
-    annotations: Annotations
-    _meta: Json
+    type: Literal["text"]
+    text: str
 
 
-class ImageBlock(TypedDict, total=False):
+class ImageBlock(_BlockMembers):
     """An image block, with `data` in base64 (schema, `ImageContent`)."""
 
-    type: Required[Literal["image"]]
-    data: Required[str]
-    mimeType: Required[str]
-    annotations: Annotations
-    _meta: Json
+    type: Literal["image"]
+    data: str
+    mimeType: str
 
 
-class AudioBlock(TypedDict, total=False):
+class AudioBlock(_BlockMembers):
     """An audio block, with `data` in base64 (schema, `AudioContent`)."""
 
-    type: Required[Literal["audio"]]
-    data: Required[str]
-    mimeType: Required[str]
-    annotations: Annotations
-    _meta: Json
+    type: Literal["audio"]
+    data: str
+    mimeType: str
 
 
 class ResourceLinkBlock(ResourceDefinition):
@@ -177,13 +172,11 @@ class ResourceLinkBlock(ResourceDefinition):
     type: Literal["resource_link"]
 
 
-class EmbeddedResourceBlock(TypedDict, total=False):
+class EmbeddedResourceBlock(_BlockMembers):
     """A block with the contents of a resource (schema, `EmbeddedResource`)."""
 
-    type: Required[Literal["resource"]]
-    resource: Required[ResourceContents]
-    annotations: Annotations
-    _meta: Json
+    type: Literal["resource"]
+    resource: ResourceContents
 
 
 ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | ResourceLinkBlock | EmbeddedResourceBlock

@@ -1,22 +1,28 @@
-"""One request that the server handles, what all requests of the server share, and the request's own requests."""
+"""The record of one request, the objects that all requests of a server share, and the results of handlers."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json, to_json
 
-from .._utils.concurrency import Running
+from .._utils.concurrency import Running, running_loop
 from .._utils.exceptions import CallEndedError
+from ..content.blocks import LeaveLoop
 from ..content.json_encoding import LONG, json_error, may_have_huge_number
+from ..content.third_party_results import is_iterator, take_items
+from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..execution.worker_threads import StopCallback, call_stop_callbacks
 from ..protocol.jsonrpc import Json, Outcome, RequestId, encode
 from ..protocol.message_validation import Request
@@ -38,12 +44,15 @@ if TYPE_CHECKING:
     from ..storage.encryption_keys import Keys
     from ..storage.process_heartbeats import Membership
 
+T = TypeVar("T")
+
 NO_STATE = object()
 """In place of a handler's state, where there is no handler: in middleware."""
 
 _reports_lock = Lock()
 
 
+@dataclass(eq=False, repr=False)
 class Runtime:
     """Objects that the requests of one server share.
 
@@ -76,57 +85,42 @@ class Runtime:
         presences: Records of the other server processes that share the storage.
     """
 
-    def __init__(
-        self,
-        server: object,
-        name: str,
-        *,
-        threads: Threads,
-        processes: Processes,
-        limits: Limits,
-        timeouts: Timeouts,
-        storage: Storage,
-        is_alone: bool,
-        scopes: Scopes,
-        auth: TokenVerifier | None,
-        make_keys: Callable[[], Keys],
-        options: ServerOptions,
-        mask_error_details: bool,
-        cache: Mapping[str, CacheHint],
-        identity: Callable[[str], Identity],
-        declares: Callable[[str], bool],
-        state_in: Callable[[asyncio.AbstractEventLoop | None], Any],
-        explain: Callable[[Call, BaseException], BaseException],
-    ) -> None:
-        self.server = server
-        self.name = name
-        self.threads = threads
-        self.processes = processes
-        self.limits = limits
-        self.timeouts = timeouts
-        self.storage = storage
-        self.is_alone = is_alone
-        self.scopes = scopes
-        self.auth = auth
-        self.is_protected = auth is not None
-        self.options = options
-        self.mask_error_details = mask_error_details
-        self.cache = cache
-        self.identity = identity
-        self.declares = declares
-        self.state_in = state_in
-        self.explain = explain
-        self.running = Shares()
-        self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
-        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[BackgroundCall]] = WeakKeyDictionary()
-        self.task_meters: tuple[TaskMeter, ...] = ()
-        self.presences: set[Membership] = set()
-        self._make_keys = make_keys
+    server: object
+    name: str
+    _: KW_ONLY
+    threads: Threads
+    processes: Processes
+    limits: Limits
+    timeouts: Timeouts
+    storage: Storage
+    is_alone: bool
+    scopes: Scopes
+    auth: TokenVerifier | None
+    make_keys: Callable[[], Keys]
+    options: ServerOptions
+    mask_error_details: bool
+    cache: Mapping[str, CacheHint]
+    identity: Callable[[str], Identity]
+    declares: Callable[[str], bool]
+    state_in: Callable[[asyncio.AbstractEventLoop | None], Any]
+    explain: Callable[[Call, BaseException], BaseException]
+    running: Shares = field(default_factory=Shares, init=False)
+    overrides: Mapping[Hashable, Callable[..., Any]] = field(default_factory=dict, init=False)
+    detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[BackgroundCall]] = field(
+        default_factory=WeakKeyDictionary, init=False
+    )
+    task_meters: tuple[TaskMeter, ...] = field(default=(), init=False)
+    presences: set[Membership] = field(default_factory=set, init=False)
+
+    @cached_property
+    def is_protected(self) -> bool:
+        """True if the server verifies access tokens."""
+        return self.auth is not None
 
     @cached_property
     def keys(self) -> Keys:
         """Signing keys of the server."""
-        return self._make_keys()
+        return self.make_keys()
 
     @cached_property
     def audit(self) -> AuditLog:
@@ -145,6 +139,7 @@ class Runtime:
         await asyncio.gather(*[each.end() for each in tuple(detached)])
 
 
+@dataclass(eq=False)
 class BackgroundCall:
     """A call that runs without a client.
 
@@ -153,15 +148,8 @@ class BackgroundCall:
         cancel_of: Cancels it if its principal matches a predicate, with an error for the client.
     """
 
-    __slots__ = ("cancel_of", "end")
-
-    def __init__(
-        self,
-        end: Callable[[], Awaitable[None]],
-        cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None],
-    ) -> None:
-        self.end = end
-        self.cancel_of = cancel_of
+    end: Callable[[], Awaitable[None]]
+    cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None]
 
 
 class Call(Running):
@@ -200,36 +188,27 @@ class Call(Running):
         is_cancelled: Whether the call was cancelled.
     """
 
-    __slots__ = (
-        "caller",
-        "channel",
-        "dialogue",
-        "envelope",
-        "exception",
-        "is_cancelled",
-        "key",
-        "last_yield",
-        "limited_run",
-        "loop",
-        "meta",
-        "needs",
-        "params",
-        "ref",
-        "reply",
-        "reports",
-        "request_id",
-        "runtime",
-        "sent",
-        "state",
-        "stopped",
-        "stops",
-        "sync_calls",
-        "task",
-        "unstarted",
-    )
-
     key: Hashable
     reply: Callable[[bytes | None, BaseException | None], None]
+
+    # Defaults are attributes of the class: a call sets the few that it needs.
+    loop: asyncio.AbstractEventLoop | None = None
+    needs: tuple[str, ...] = ()
+    state: Any = NO_STATE
+    limited_run: LimitedRun | None = None
+    last_yield: float | None = None
+    sent: Json | None = None
+    reports: Reports | None = None
+    dialogue: Dialogue | None = None
+    ref: str | None = None
+    exception: BaseException | None = None
+    sync_calls: set[asyncio.Task[Any]] | None = None
+    stops: list[StopCallback] | None = None
+    caller: str | None = None
+    task: asyncio.Task[Any] | None = None
+    unstarted: Coroutine[Any, Any, Outcome] | None = None
+    stopped: asyncio.Future[None] | None = None
+    is_cancelled = False
 
     def __init__(self, runtime: Runtime, request: Request, channel: Channel) -> None:
         # Without a call of the base class: this is on the path of each request.
@@ -243,23 +222,6 @@ class Call(Running):
         self.request_id: RequestId = request.id
         self.params = request.params
         self.meta = request.meta
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.needs: tuple[str, ...] = ()
-        self.state: Any = NO_STATE
-        self.limited_run: LimitedRun | None = None
-        self.last_yield: float | None = None
-        self.sent: Json | None = None
-        self.reports: Reports | None = None
-        self.dialogue: Dialogue | None = None
-        self.ref: str | None = None
-        self.exception: BaseException | None = None
-        self.sync_calls: set[asyncio.Task[Any]] | None = None
-        self.stops: list[StopCallback] | None = None
-        self.caller: str | None = None
-        self.task: asyncio.Task[Any] | None = None
-        self.unstarted: Coroutine[Any, Any, Outcome] | None = None
-        self.stopped: asyncio.Future[None] | None = None
-        self.is_cancelled = False
 
     def copy_to(self, channel: Channel) -> Call:
         """Return a new call of the same request that sends its messages on another channel."""
@@ -364,6 +326,73 @@ class Call(Running):
         if self.stops:
             call_stop_callbacks(self.stops)
 
+    # The event loop, from a function in a worker thread
+
+    def worker_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the request, which must not be this thread's.
+
+        Raises:
+            CallEndedError: It has been closed.
+            RuntimeError: It is this thread's.
+        """
+        loop = self.loop
+        if loop is None or running_loop() is loop:
+            raise RuntimeError(
+                "ctx.sync only works in a worker thread. In the event loop, await the method of ctx instead"
+            )
+        if loop.is_closed():
+            raise CallEndedError(self.method)
+        return loop
+
+    def run_in_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine in the event loop of the request, from a worker thread, until the end of the call.
+
+        Raises:
+            CallEndedError: The call has ended.
+            RuntimeError: This is the thread of that event loop.
+            BaseException: The exception of the coroutine.
+        """
+        try:
+            loop = self.worker_loop()
+        except RuntimeError:
+            coroutine.close()
+            raise
+
+        async def run() -> tuple[Any, BaseException | None]:
+            """Return the exception, because a task that raises SystemExit would end the event loop."""
+            task = asyncio.current_task()
+            assert task is not None
+            if self.sync_calls is None:
+                self.sync_calls = set()
+            self.sync_calls.add(task)  # the call cancels it at its end
+            try:
+                return await coroutine, None
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised in the thread
+                return None, error
+            finally:
+                self.sync_calls.discard(task)
+
+        running = run()
+        try:
+            future = asyncio.run_coroutine_threadsafe(running, loop)
+        except RuntimeError:  # it has been closed meanwhile
+            running.close()
+            coroutine.close()
+            raise CallEndedError(self.method) from None
+        try:
+            value: T
+            value, problem = future.result()
+        except concurrent.futures.CancelledError:
+            raise CallEndedError(self.method) from None
+        try:
+            if problem is not None:
+                raise problem
+            return value
+        finally:
+            del problem  # its traceback has this frame
+
     # Its response
 
     def render(self, result: Json, cache: CacheHint | None = None, *, is_complete: bool = True) -> bytes:
@@ -433,6 +462,66 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLim
     finally:
         if not limited.is_over:  # after the timeout, a function that continues still reads its deadline
             call.limited_run = None
+
+
+# Results of handlers. A conversion runs where the function ran, within the timeout of the call. It leaves the event
+# loop if it may block.
+
+Make = Callable[[Any], Any]
+"""Makes a result of a function's return value: the same, however often it is called and wherever."""
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function in a thread."""
+
+
+def make_result(value: Any, make: Make, call: Call) -> Any:
+    """Make a result of a value in this thread.
+
+    Raises:
+        LeaveLoop: It may block, and this is the thread of an event loop; nothing has been done yet.
+        InputRequired: The function has returned, but an answer of the client is missing.
+        OutputError: The value has no JSON form.
+        BaseException: The exception of the conversion.
+    """
+    if call.dialogue is not None:
+        call.dialogue.check_settled()
+    return make(value if is_complete(type(value)) else listed(value))
+
+
+async def finish(value: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
+    """Make a result of a value in the event loop. A conversion that may block runs in a thread.
+
+    Args:
+        value: The awaited return value of a function.
+        make: Makes the result.
+        call: The request.
+        in_thread: Calls a function in a thread; None for the server's worker threads.
+
+    Returns:
+        The result.
+
+    Raises:
+        BaseException: The exception of the conversion.
+    """
+    if is_async_iterable(value):
+        value = await collected(value)
+    with suppress(LeaveLoop):
+        return make_result(value, make, call)
+    work = partial(make_result, value, make, call)
+    return await (call.runtime.threads.run(work, {}, call) if in_thread is None else in_thread(work))
+
+
+async def finish_call(returned: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
+    """Make a result of a return value in the event loop, awaitable or not; see `finish`.
+
+    The items of a generator that is not `async` are taken here, because its function was placed in the event loop.
+    """
+    if not is_complete(type(returned)):
+        if inspect.isawaitable(returned):
+            returned = await returned
+        elif is_iterator(returned):
+            returned = listed(returned, take_items)
+    return await finish(returned, make, call, in_thread)
 
 
 # Requests to the client

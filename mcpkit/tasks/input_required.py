@@ -93,7 +93,7 @@ class TaskDialogue(Dialogue):
         """
         call = self._task_call
         try:
-            result: Json = await tool.call_within(arguments, call, self._writer.record.time_left)
+            result: Json = await tool.call(arguments, call, self._writer.record.time_left)
         except CallTimeoutError as error:
             explained = call.runtime.explain(call, error)
             message = f"The task {error}"

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
+from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.link.transport import TransportListener
 from mcpkit.exceptions import TransportError
-from mcpkit.protocol.client_messages import OutgoingMessage
 from tests.helpers.pipe import META
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"

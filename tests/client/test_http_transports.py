@@ -18,11 +18,11 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from mcpkit._utils.exceptions import StatusError, TransportError
+from mcpkit.client.client_messages import ClientWire
 from mcpkit.client.transports.http.asgi import AsgiTransport
 from mcpkit.client.transports.http.challenge import read_challenges
 from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
 from mcpkit.client.transports.http.sse import SseTransport
-from mcpkit.protocol.client_messages import ClientWire
 from tests.helpers.processes import Received
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, Retries
+from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
-from mcpkit.protocol.client_messages import OutgoingMessage
 from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
 from tests.helpers.scripted_http import text as text_content
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.transports.processes.stdio import StdioTransport
-from mcpkit.protocol.client_messages import OutgoingMessage
 from tests.helpers.serving import environment
 
 DEFAULT_TIMEOUT = 60.0

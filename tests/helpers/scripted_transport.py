@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.link.transport import TransportListener
 from mcpkit.exceptions import TransportError
 from mcpkit.middleware import ToolCall
-from mcpkit.protocol.client_messages import OutgoingMessage
 from mcpkit.transports import OpenQuestions
 
 Message = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import types
-from mcpkit.protocol.client_messages import (
+from mcpkit.client.client_messages import (
     ClientWire,
     ErrorReceived,
     InvalidMessageReceived,

@@ -11,8 +11,8 @@ from typing import Final
 from uuid import uuid4
 
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
+from ...client.client_messages import OutgoingMessage
 from ...client.transports.processes.stdio import StdioTransport
-from ...protocol.client_messages import OutgoingMessage
 from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object
 from ...protocol.message_validation import id_of_answer, is_call
 

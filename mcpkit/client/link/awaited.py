@@ -8,8 +8,8 @@ from typing import Any
 
 from ..._utils.option_checks import check_function, check_seconds
 from ...execution.coroutines import uncancel, within
-from ...protocol.client_messages import ProgressReceived
 from ...protocol.jsonrpc import Json
+from ..client_messages import ProgressReceived
 from .in_turn import InTurn
 
 ProgressCallback = Callable[[float, "float | None", "str | None"], object]

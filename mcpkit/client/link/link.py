@@ -9,7 +9,9 @@ from typing import Any, Final, Literal
 
 from ..._utils.concurrency import Listeners, LoopAffinity, require_loop
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
-from ...protocol.client_messages import (
+from ...protocol.jsonrpc import BYTE_ORDER_MARK, Json, RequestId, is_id, whole_number
+from ...protocol.revisions import LATEST
+from ..client_messages import (
     NO_HEADERS,
     ClientWire,
     ErrorReceived,
@@ -22,8 +24,6 @@ from ...protocol.client_messages import (
     RequestReceived,
     ResultReceived,
 )
-from ...protocol.jsonrpc import BYTE_ORDER_MARK, Json, RequestId, is_id, whole_number
-from ...protocol.revisions import LATEST
 from .agreed import Negotiated
 from .answerer import Answerer
 from .awaited import Awaited, ProgressCallback, opened

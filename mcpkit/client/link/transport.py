@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from ..._utils.concurrency import Listeners
-from ...protocol.client_messages import OutgoingMessage
 from ...protocol.jsonrpc import RequestId
+from ..client_messages import OutgoingMessage
 
 
 class TransportListener(Protocol):

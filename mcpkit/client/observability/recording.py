@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, TextIO, TypeGuard
 
 from ..._utils.exceptions import TransportError
-from ...protocol.client_messages import OutgoingMessage
 from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import SUBSCRIPTION_ID
+from ..client_messages import OutgoingMessage
 from ..link.link import Direction
 from ..link.transport import TransportListener
 from .masking import Mask

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict, Unpack
 from ..._utils.exceptions import TransportError
 from ..._utils.option_checks import unknown_option
 from ...content.blocks import described
-from ...protocol.client_messages import OutgoingMessage
 from ...protocol.jsonrpc import Json
+from ..client_messages import OutgoingMessage
 from ..link.transport import Stay, Transport, TransportListener
 from .existing import existing
 from .meant import Meant, Target, is_path, is_served, is_transport, meant

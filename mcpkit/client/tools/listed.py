@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, TransportError
-from ...protocol.client_messages import NO_HEADERS
 from ...protocol.jsonrpc import Json, is_object
 from ...protocol.objects import MirroredParameter
+from ..client_messages import NO_HEADERS
 from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 

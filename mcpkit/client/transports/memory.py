@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from ...engine.engine import Served
 from ...engine.message_dispatch import Connection
 from ...identity.principal import ANYONE, Principal
-from ...protocol.client_messages import OutgoingMessage
+from ..client_messages import OutgoingMessage
 from ..link.transport import TransportListener
 
 

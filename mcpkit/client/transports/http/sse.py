@@ -14,8 +14,8 @@ from typing_extensions import Unpack
 
 from ...._utils.exceptions import TransportError
 from ....execution.coroutines import within
-from ....protocol.client_messages import OutgoingMessage
 from ....protocol.jsonrpc import RequestId
+from ...client_messages import OutgoingMessage
 from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt

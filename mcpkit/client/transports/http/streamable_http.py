@@ -11,9 +11,9 @@ from typing_extensions import Unpack
 from ...._utils.concurrency import Listeners
 from ...._utils.exceptions import TransportError
 from ....execution.coroutines import uncancel
-from ....protocol.client_messages import OutgoingMessage
 from ....protocol.http_headers import NAMED_BY, encode_value
 from ....protocol.revisions import STATELESS
+from ...client_messages import OutgoingMessage
 from ...link.transport import TransportListener
 from .authorized import Authorized
 from .cancellation import unhurt

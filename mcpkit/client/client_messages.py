@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
 
 from .._utils.exceptions import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
-from . import jsonrpc
-from .jsonrpc import Json, RequestId, is_array, is_id, is_object, whole_number
-from .message_validation import id_of_answer, id_of_unreadable, is_call, looks_like_message, repaired
-from .revisions import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, STATELESS
+from ..protocol import jsonrpc
+from ..protocol.jsonrpc import Json, RequestId, is_array, is_id, is_object, whole_number
+from ..protocol.message_validation import (
+    id_of_answer,
+    id_of_unreadable,
+    is_call,
+    looks_like_message,
+    repaired,
+)
+from ..protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, STATELESS
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
