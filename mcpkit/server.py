@@ -180,7 +180,7 @@ class Server(Serving, Registry, ServerBase):
         )
         verifier: TokenVerifier | None = None
         if auth is not None:
-            from .auth.given import verifier_of
+            from .auth.auth_option import verifier_of
 
             verifier = verifier_of(auth)
         declared = Capabilities(self.catalog, implementation, options.capabilities, instructions)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from .strict_json import items_in, members_in
+from ..protocol.jsonrpc import is_array, is_object
 from .urls import MetadataError, canonical, check_url, covers, origin, shortened
 
 PROTECTED_RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -152,7 +152,11 @@ class AuthorizationServerMetadata:
         if not isinstance(issuer, str):
             raise MetadataError(f"{what} has no `issuer` string")
         if issuer not in issuers:
-            slash = ". They differ only in the trailing slash" if _bare(issuer) == _bare(issuers[0]) else ""
+            slash = (
+                ". They differ only in the trailing slash"
+                if issuer.rstrip("/") == issuers[0].rstrip("/")
+                else ""
+            )
             raise MetadataError(
                 f"{what} has another `issuer`, {shortened(issuer)}; it must be equal byte for byte (RFC 8414,"
                 f" 3.3){slash}"
@@ -215,7 +219,7 @@ class AuthorizationServerMetadata:
         """
         return _strings(self.document, name, f"the authorization server metadata of {shortened(self.issuer)}")
 
-    def says(self, name: str) -> bool:
+    def is_true(self, name: str) -> bool:
         """Return True if a member is true, such as `client_id_metadata_document_supported`."""
         return self.document.get(name) is True
 
@@ -246,25 +250,19 @@ class AuthorizationServerMetadata:
         )
 
 
-def _bare(url: str) -> str:
-    return url.rstrip("/")
-
-
 def _object(document: object, what: str) -> Mapping[str, object]:
-    members = members_in(document)
-    if members is None:
+    if not is_object(document):
         raise MetadataError(f"{what} is not a JSON object")
-    return members
+    return document
 
 
 def _strings(members: Mapping[str, object], name: str, what: str) -> tuple[str, ...] | None:
     value = members.get(name)
     if value is None:
         return None
-    items = items_in(value)
-    if items is None:
+    if not is_array(value):
         raise MetadataError(f"{what}: `{name}` is not a list of strings")
-    texts = tuple(each for each in items if isinstance(each, str))
-    if len(texts) != len(items):
+    texts = tuple(each for each in value if isinstance(each, str))
+    if len(texts) != len(value):
         raise MetadataError(f"{what}: `{name}` contains an item that is not a string")
     return texts

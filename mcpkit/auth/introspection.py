@@ -12,28 +12,22 @@ from typing import TYPE_CHECKING, Final
 from .._utils.option_checks import check_seconds
 from ..identity.audit import fetching
 from ..identity.principal import Principal
-from .accepted import accepted, warn_of
-from .audiences import AudienceCheck
-from .claims import (
-    ISSUER,
-    ISSUER_ADVICE,
-    check_required,
-    check_unbound,
-    checked_requirements,
-    kept_claims,
-    name_in,
-    principal_of,
-    scopes_of,
-    times_of,
-)
-from .client_secret import Authentication, ClientSecret, check_authentication, check_text
-from .connections import Connections
-from .fetching import DEFAULT_TIMEOUT, FetchError
-from .issuer_metadata import IssuerMetadata
+from .http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, SingleFlight
+from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN
-from .jwt import LEEWAY
-from .libraries import http_library
-from .one_at_a_time import OneAtATime
+from .jwt import (
+    LEEWAY,
+    AudienceCheck,
+    check_issuer,
+    check_required,
+    check_times,
+    read_requirements,
+    read_scopes,
+    select_claims,
+    string_claim,
+    token_principal,
+)
+from .token_requests import Authentication, ClientSecret, check_authentication, check_text
 from .urls import MetadataError, check_url
 from .verifier import (
     AccessToken,
@@ -41,6 +35,9 @@ from .verifier import (
     ProtectedResource,
     TokenVerifier,
     VerifierUnavailableError,
+    auth_library,
+    check_unbound,
+    warn_insecure_options,
 )
 
 if TYPE_CHECKING:
@@ -49,9 +46,8 @@ if TYPE_CHECKING:
 FRESH = 30.0
 """Default seconds for which an introspection response is cached."""
 
-_TOKEN = re.compile(r"[\x21-\x7E]+")
+_TOKEN: Final = re.compile(r"[\x21-\x7E]+")
 _INACTIVE: Final = "the token is not active"
-_KIND: Final = "the token is not a bearer token (token_type)"
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +116,7 @@ class Introspection(TokenVerifier):
         accept_plain_http: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        http_library()
+        auth_library("httpx2")
         check_seconds("cache_ttl", cache_ttl)
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("timeout", timeout)
@@ -132,28 +128,31 @@ class Introspection(TokenVerifier):
         self._metadata = IssuerMetadata(
             issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accept_plain_http
         )
-        self._given_endpoint = (
+        self._endpoint = (
             None if endpoint is None else check_url(endpoint, "endpoint", accepts_http=accept_plain_http)
         )
-        self._accepted = accepted(
-            accept_tokens_for_any_audience=accept_tokens_for_any_audience, accept_plain_http=accept_plain_http
-        )
+        self._insecure_options = {
+            "accept_tokens_for_any_audience": accept_tokens_for_any_audience,
+            "accept_plain_http": accept_plain_http,
+        }
         self._client = ClientSecret(client_id, client_secret)
         self._authentication: Authentication = authentication
         self._scope_claims = tuple(scope_claims)
         self._client_claims = tuple(client_claims)
-        self._required = checked_requirements(required)
+        self._required = read_requirements(required)
         self._claims = frozenset(claims)
         self._cache_ttl = cache_ttl
         self._leeway = leeway
         self._clock = clock
-        self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
-        self.connections = Connections(http_client, timeout)
+        self._requests: SingleFlight[dict[str, object]] = SingleFlight(
+            self._metadata.max_seconds + 2 * timeout
+        )
+        self.connections = HttpClient(http_client, timeout)
         self._failure: str | None = None
 
     def bind(self, resource: ProtectedResource) -> None:
         """Log a warning for each `accept_...` option that is on."""
-        warn_of(resource.name, self.issuer, self._accepted)
+        warn_insecure_options(resource.name, self.issuer, self._insecure_options)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Introspect an access token, and return its principal and validity.
@@ -164,21 +163,20 @@ class Introspection(TokenVerifier):
         """
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             raise InvalidTokenError(_INACTIVE)
-        asked = self._clock()
+        now = self._clock()
         digest = hashlib.sha256(token.encode("ascii")).digest()
-        claims = await self._questions.wait(digest, lambda: self._asked(token))
+        claims = await self._requests.run(digest, lambda: self._introspect(token))
         if claims.get("active") is not True:
             raise InvalidTokenError(_INACTIVE)
-        if claims.get("iss", self.issuer) != self.issuer:
-            raise InvalidTokenError(ISSUER, advice=ISSUER_ADVICE % self.issuer)
-        kind = claims.get("token_type")
-        if kind is not None and not (isinstance(kind, str) and kind.lower() == "bearer"):
-            raise InvalidTokenError(_KIND)
-        expires, issued = times_of(claims, self._clock(), self._leeway)
+        check_issuer(claims.get("iss", self.issuer), self.issuer)
+        token_type = claims.get("token_type")
+        if token_type is not None and str(token_type).lower() != "bearer":
+            raise InvalidTokenError("the token is not a bearer token (token_type)")
+        expires, issued = check_times(claims, self._clock(), self._leeway)
         self._audience.check(claims, audience)
         check_unbound(claims)
         check_required(claims, self._required)
-        return AccessToken(self.principal(claims), expires, issued, asked + self._cache_ttl)
+        return AccessToken(self.principal(claims), expires, issued, now + self._cache_ttl)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return the principal of a token. A subclass can override it for the responses of its issuer.
@@ -189,63 +187,57 @@ class Introspection(TokenVerifier):
         Raises:
             InvalidTokenError: The response has neither a subject nor a client ID, or its scopes are malformed.
         """
-        return principal_of(
+        return token_principal(
             self.issuer,
-            name_in(claims, "sub"),
-            name_in(claims, *self._client_claims),
-            scopes_of(claims, self._scope_claims),
-            kept_claims(claims, self._claims),
+            string_claim(claims, "sub"),
+            string_claim(claims, *self._client_claims),
+            read_scopes(claims, self._scope_claims),
+            select_claims(claims, self._claims),
         )
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        await self._questions.aclose()
+        await self._requests.aclose()
         await self._metadata.aclose()
         await self.connections.aclose()
 
-    async def _asked(self, token: str) -> dict[str, object]:
+    async def _introspect(self, token: str) -> dict[str, object]:
+        """Send an introspection request, and return the members of the response.
+
+        Raises:
+            VerifierUnavailableError: The endpoint sent no response, or one without a result.
+        """
+        name = f"introspection at {self.issuer}"
         try:
-            url = self._given_endpoint or await self._metadata.endpoint("introspection_endpoint")
+            url = self._endpoint or await self._metadata.endpoint("introspection_endpoint")
             with fetching("introspection"):
-                claims = await self._answer(url, token)
+                form, headers = self._client.authenticate(self._authentication)
+                form = {"token": token, "token_type_hint": "access_token", **form}
+                response = await self.connections.post(url, name, form, headers)
+                if response.status != 200:
+                    hint = (
+                        ". Check client_id, client_secret and authentication, and whether the issuer allows"
+                        " introspection to this client"
+                    )
+                    raise FetchError(
+                        f"{name}: {url} responded with HTTP {response.status}"
+                        + (hint if response.status in {400, 401, 403} else ""),
+                        status=response.status,
+                    )
+                claims = response.members()
         except (FetchError, MetadataError) as error:
             if not (isinstance(error, FetchError) and error.may_pass):
                 self._metadata.forget()
-            raise self._failed(str(error)) from None
+            message = str(error)
+            if message != self._failure:
+                logger.warning(
+                    "Token introspection failed, so requests with a new token are answered with HTTP 503. "
+                    "mcpkit tries again at each of them: %s",
+                    message,
+                )
+            self._failure = message
+            raise VerifierUnavailableError(message) from None
         if self._failure is not None:
             logger.info("introspection at %s works again", self.issuer)
             self._failure = None
         return claims
-
-    def _failed(self, message: str) -> VerifierUnavailableError:
-        if message != self._failure:
-            logger.warning(
-                "Token introspection failed, so requests with a new token are answered with HTTP 503. "
-                "mcpkit tries again at each of them: %s",
-                message,
-            )
-        self._failure = message
-        return VerifierUnavailableError(message)
-
-    async def _answer(self, url: str, token: str) -> dict[str, object]:
-        """Send an introspection request, and return the members of the response.
-
-        Raises:
-            FetchError: The endpoint sent no response, or one without a result.
-        """
-        form = {
-            "token": token,
-            "token_type_hint": "access_token",
-            **self._client.in_form(self._authentication),
-        }
-        what = f"introspection at {self.issuer}"
-        answer = await self.connections.post(url, what, form, self._client.in_headers(self._authentication))
-        if answer.status in {400, 401, 403}:
-            raise FetchError(
-                f"{what}: {url} responded with HTTP {answer.status}. Check client_id, client_secret and authentication,"
-                " and whether the issuer allows introspection to this client",
-                status=answer.status,
-            )
-        if answer.status != 200:
-            raise FetchError(f"{what}: {url} responded with HTTP {answer.status}", status=answer.status)
-        return answer.members()

@@ -1,38 +1,33 @@
-"""Verification of JWT access tokens of one issuer (RFC 9068)."""
+"""Verification of JWT access tokens of one issuer (RFC 9068), and checks of claims (RFC 7519)."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from .._utils.option_checks import check_seconds
-from ..identity.principal import Principal
-from .accepted import accepted, warn_of
-from .audiences import AudienceCheck, audiences_of
-from .claims import (
-    ID_TOKEN,
-    ISSUER,
-    ISSUER_ADVICE,
-    OF_ID_TOKENS,
-    TIMES,
-    check_required,
-    check_unbound,
-    checked_requirements,
-    kept_claims,
-    name_in,
-    principal_of,
-    scopes_of,
-    times_of,
-)
+from ..identity.principal import Principal, client, user
+from ..protocol.jsonrpc import is_array
 from .discovery import authorization_server_urls
-from .fetching import DEFAULT_TIMEOUT
-from .jws import Jws, read_token
-from .key_set import ALGORITHMS, KeySet, check_algorithms, given_keys
-from .libraries import check_jose, http_library
-from .published_keys import PublishedKeys
-from .texts import texts_in
-from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
+from .http_client import DEFAULT_TIMEOUT
+from .issuer_documents import PublishedKeys
+from .jws import ALGORITHMS, KeySet, as_list, check_algorithms, configured_keys, parse_jws
+from .urls import audience_matches
+from .verifier import (
+    ISSUER_ADVICE,
+    MAX_SCOPES,
+    AccessToken,
+    InvalidTokenError,
+    ProtectedResource,
+    TokenVerifier,
+    auth_library,
+    check_unbound,
+    string_list,
+    warn_insecure_options,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,14 +38,245 @@ LEEWAY = 5.0
 """Default tolerance for clock differences, in seconds."""
 COOLDOWN = 10.0
 """Default minimum interval in seconds between key fetches that tokens with an unknown key cause."""
+MAX_NAME = 1_000
+"""Maximum characters of a subject or client ID in a token."""
+MAX_CLAIM = 1_024
+"""Maximum characters of a claim, as JSON, that is kept without being listed in `claims`."""
+MAX_AUDIENCES = 100
+"""Maximum number of audiences of a token."""
 
-_ALGORITHM = "the signature algorithm of the token is not accepted (alg)"
-_SIGNATURE = "no key of the issuer verifies the signature of the token"
-_TYPE = "the type of the token is not accepted (typ)"
+ID_TOKEN_CLAIMS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
+"""Claims that only ID tokens have (OpenID Connect Core 1.0, 2, 3.3.2.11; FAPI 1.0 part 2)."""
+_TOKEN_CLAIMS: Final = frozenset({"iss", "aud", "exp", "nbf", "iat", "cnf"})
+"""Claims about the token, which are attributes of `AccessToken` or checked here."""
 
+_CLAIM_NAME: Final = re.compile(
+    r"[\x21\x23-\x5B\x5D-\x7E]+"
+)  # as in an error description (RFC 6750, section 3)
+_MAX_TIME: Final = 253_402_300_799.0  # the last second of the year 9999
+
+EXPIRED: Final = "the token has expired"
+NOT_YET_VALID: Final = "the token is not valid yet"
+INVALID_TIMES: Final = "exp, nbf or iat of the token is missing or not a valid time"
+NO_SUBJECT: Final = "the token has neither sub nor client_id"
 
 Audience: TypeAlias = "str | Collection[str] | None"
 """Accepted audience or audiences; None for the URL of the endpoint."""
+
+
+# Checks of claims
+
+
+def check_issuer(issuer: object, expected: str) -> None:
+    """Check the issuer of a token.
+
+    Raises:
+        InvalidTokenError: The token has another issuer.
+    """
+    if issuer != expected:
+        raise InvalidTokenError("the token has another issuer (iss)", advice=ISSUER_ADVICE % expected)
+
+
+def check_times(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float | None, float | None]:
+    """Check the period of validity of a token, and return its expiry and time of issue in Unix seconds.
+
+    The expiry includes the leeway.
+
+    Args:
+        claims: Claims of the token.
+        now: Current Unix time in seconds.
+        leeway: Tolerance for clock differences, in seconds.
+
+    Raises:
+        InvalidTokenError: The token has expired, or is not valid yet.
+    """
+    times: list[float | None] = []
+    for name in ("exp", "nbf", "iat"):
+        value = claims.get(name)
+        if name not in claims:
+            times.append(None)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_TIME:
+            times.append(float(value))
+        else:
+            raise InvalidTokenError(INVALID_TIMES)
+    expires, not_before, issued = times
+    if expires is not None:
+        expires += leeway
+        if now >= expires:
+            raise InvalidTokenError(EXPIRED)
+    if any(begin is not None and now < begin - leeway for begin in (not_before, issued)):
+        advice = (
+            f"the clocks of this machine and the issuer differ by more than {leeway:g} s."
+            " Correct them, or raise leeway="
+        )
+        raise InvalidTokenError(NOT_YET_VALID, advice=advice)
+    return expires, issued
+
+
+def read_audiences(claim: object) -> list[str] | None:
+    """Return the audiences in an `aud` claim; None if the claim is malformed (RFC 7519, 4.1.3)."""
+    items = as_list(claim)
+    audiences = [each for each in items if isinstance(each, str) and each]
+    return audiences if audiences and len(audiences) == len(items) <= MAX_AUDIENCES else None
+
+
+class AudienceCheck:
+    """Check of the audience of tokens.
+
+    Args:
+        audience: Accepted audience, or a list of alternatives; None for the URL of the endpoint.
+        accepts_any: Accept any audience.
+
+    Raises:
+        TypeError: `audience` is not a string and not a list of strings.
+        ValueError: `audience` is empty, or is given although `accepts_any` is True.
+    """
+
+    def __init__(self, audience: object, accepts_any: bool) -> None:
+        if accepts_any and audience is not None:
+            raise ValueError(
+                "audience= and accept_tokens_for_any_audience=True exclude each other. Pass one of them"
+            )
+        self._accepts_any = accepts_any
+        self._accepted: tuple[str, ...] | None = None
+        if audience is not None:
+            alternatives = [audience] if isinstance(audience, str) else audience
+            self._accepted = string_list("audience", alternatives, or_else="a string, or ")
+            if not self._accepted or "" in self._accepted:
+                raise ValueError("audience must not be empty. Pass None for the URL of the endpoint")
+
+    def check(self, claims: Mapping[str, object], audience: str) -> None:
+        """Check the audience of a token.
+
+        Args:
+            claims: Claims of the token.
+            audience: URL of the endpoint.
+
+        Raises:
+            InvalidTokenError: The token has another audience, or none.
+        """
+        if self._accepts_any:
+            return
+        accepted = self._accepted or (audience,)
+        audiences = read_audiences(claims.get("aud"))
+        if audiences is None or not audience_matches(audiences, accepted):
+            advice = (
+                f"its `aud` must contain {' or '.join(accepted)}. Check that public_url= is the"
+                " URL that clients call. If the issuer ignores `resource`, set audience= to the value that it sends"
+            )
+            raise InvalidTokenError("the token has another audience (aud)", advice=advice)
+
+
+def read_requirements(required: object) -> Mapping[str, object]:
+    """Check the option `required`, and return it as a mapping of claim names to required values.
+
+    Raises:
+        TypeError: The option is neither a mapping nor a list of strings.
+        ValueError: A claim name contains characters that an error description cannot have.
+    """
+    requirements: dict[str, object] = {}
+    for name in string_list("required", required, or_else="a mapping of claims to values, or "):
+        if not _CLAIM_NAME.fullmatch(name):
+            raise ValueError(
+                f"required: claim names must be visible ASCII without quotes and backslashes, got {name!r}"
+            )
+        requirements[name] = required[name] if isinstance(required, Mapping) else None
+    return requirements
+
+
+def check_required(claims: Mapping[str, object], required: Mapping[str, object]) -> None:
+    """Check that a token has the required claims.
+
+    Args:
+        claims: Claims of the token.
+        required: Required value by claim name, or a list of alternatives; None accepts any value. A claim that is a
+            list needs one matching item.
+
+    Raises:
+        InvalidTokenError: A required claim is missing or has another value.
+    """
+    for name, alternatives in required.items():
+        value = claims.get(name)
+        matches = alternatives is None or any(
+            type(one) is type(other) and one == other
+            for one in as_list(value)
+            for other in as_list(alternatives)
+        )
+        if value is None or not matches:
+            raise InvalidTokenError(f"the claim {name} is missing or lacks a value that this server requires")
+
+
+# The principal of a token
+
+
+def string_claim(claims: Mapping[str, object], *names: str) -> str | None:
+    """Return the first of some claims that is present; None if none is.
+
+    Raises:
+        InvalidTokenError: The claim is not a string, is empty, or is too long.
+    """
+    for name in names:
+        value = claims.get(name)
+        if isinstance(value, str) and 0 < len(value) <= MAX_NAME:
+            return value
+        if value is not None:
+            raise InvalidTokenError(NO_SUBJECT)
+    return None
+
+
+def read_scopes(claims: Mapping[str, object], names: Collection[str]) -> frozenset[str]:
+    """Return the scopes in some claims, each a space-separated string or a list of strings.
+
+    Raises:
+        InvalidTokenError: A claim has another form.
+    """
+    scopes: set[str] = set()
+    for name in names:
+        value = claims.get(name)
+        if value is None:
+            continue
+        items = value.split(" ") if isinstance(value, str) else value
+        if not is_array(items) or len(items) > MAX_SCOPES or not all(isinstance(each, str) for each in items):
+            raise InvalidTokenError("the scopes of the token are malformed")
+        scopes.update(filter(None, items))
+    return frozenset(scopes)
+
+
+def select_claims(claims: Mapping[str, object], names: Collection[str]) -> dict[str, object]:
+    """Return the claims to keep with a principal: the listed ones, and others that are small."""
+
+    def is_small(value: object) -> bool:
+        if isinstance(value, str):
+            return len(value) <= MAX_CLAIM
+        return not isinstance(value, list | dict) or len(json.dumps(value)) <= MAX_CLAIM
+
+    return {
+        name: value
+        for name, value in claims.items()
+        if name in names or (name not in _TOKEN_CLAIMS and len(name) <= MAX_NAME and is_small(value))
+    }
+
+
+def token_principal(
+    issuer: str,
+    subject: str | None,
+    client_id: str | None,
+    scopes: Collection[str],
+    claims: Mapping[str, object],
+) -> Principal:
+    """Return the principal of a token: the user, or the client if the subject is missing or equal to it (RFC 9068, 5).
+
+    Raises:
+        InvalidTokenError: The token has neither a subject nor a client ID.
+    """
+    if subject is not None and subject != client_id:
+        return user(issuer, subject, scopes, client_id=client_id, claims=claims)
+    if client_id is None:
+        raise InvalidTokenError(NO_SUBJECT)
+    return client(issuer, client_id, scopes, claims=claims)
+
+
+# Verification
 
 
 class JwtOptions(TypedDict, total=False):
@@ -148,7 +374,7 @@ class Jwt(TokenVerifier):
         clock: Callable[[], float] = time.time,
     ) -> None:
         authorization_server_urls(issuer, accepts_http=accept_plain_http)  # for its errors
-        check_jose()
+        auth_library("joserfc.jwk")
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("cooldown", cooldown)
         check_seconds("timeout", timeout)
@@ -156,21 +382,21 @@ class Jwt(TokenVerifier):
         self.issuers = (issuer,)
         self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self._algorithms = check_algorithms(algorithms)
-        self._types = frozenset(each.lower() for each in texts_in("types", types))
-        self._scope_claims = texts_in("scope_claims", scope_claims)
-        self._client_claims = texts_in("client_claims", client_claims)
-        self._required = checked_requirements(required)
-        self._claims = frozenset(texts_in("claims", claims))
+        self._types = frozenset(each.lower() for each in string_list("types", types))
+        self._scope_claims = string_list("scope_claims", scope_claims)
+        self._client_claims = string_list("client_claims", client_claims)
+        self._required = read_requirements(required)
+        self._claims = frozenset(string_list("claims", claims))
         self._leeway = leeway
         self._clock = clock
-        self._given: KeySet | None = None
+        self._keys: KeySet | None = None
         self.published_keys: PublishedKeys | None = None
         if keys is not None:
             if jwks_uri is not None:
                 raise ValueError("keys= and jwks_uri= exclude each other. Pass one of them")
-            self._given = given_keys(keys)
+            self._keys = configured_keys(keys)
         else:
-            http_library()
+            auth_library("httpx2")
             self.published_keys = PublishedKeys(
                 issuer,
                 jwks_uri,
@@ -181,15 +407,15 @@ class Jwt(TokenVerifier):
                 accepts_http=accept_plain_http,
             )
         self._accepts_id_tokens = accept_id_tokens
-        self._accepted = accepted(
-            accept_tokens_for_any_audience=accept_tokens_for_any_audience,
-            accept_plain_http=accept_plain_http,
-            accept_id_tokens=accept_id_tokens,
-        )
+        self._insecure_options = {
+            "accept_tokens_for_any_audience": accept_tokens_for_any_audience,
+            "accept_plain_http": accept_plain_http,
+            "accept_id_tokens": accept_id_tokens,
+        }
 
     def bind(self, resource: ProtectedResource) -> None:
         """Log a warning for each `accept_...` option that is on."""
-        warn_of(resource.name, self.issuer, self._accepted)
+        warn_insecure_options(resource.name, self.issuer, self._insecure_options)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Verify an access token, and return its principal and validity.
@@ -198,22 +424,28 @@ class Jwt(TokenVerifier):
             InvalidTokenError: The token is not a valid token of this issuer for this audience.
             VerifierUnavailableError: The keys of the issuer are not available.
         """
-        read = read_token(token)
-        if read.algorithm not in self._algorithms:
-            raise InvalidTokenError(_ALGORITHM)
-        claims = read.claims
-        # All that can be said without a key comes first: for a token that is none, nobody is asked for keys.
-        expires, issued = times_of(claims, self._clock(), self._leeway)
+        jws = parse_jws(token)
+        claims = jws.claims
+        # Everything that needs no key is checked first, so that an invalid token causes no fetch of keys.
+        if jws.algorithm not in self._algorithms:
+            raise InvalidTokenError("the signature algorithm of the token is not accepted (alg)")
+        expires, issued = check_times(claims, self._clock(), self._leeway)
         if expires is None:
-            raise InvalidTokenError(TIMES)
-        if claims.get("iss") != self.issuer:
-            raise InvalidTokenError(ISSUER, advice=ISSUER_ADVICE % self.issuer)
+            raise InvalidTokenError(INVALID_TIMES)
+        check_issuer(claims.get("iss"), self.issuer)
         self.check_audience(claims, audience)
-        self._check_type(read)
+        if (jws.type or "") not in self._types:
+            raise InvalidTokenError("the type of the token is not accepted (typ)")
+        if jws.type != "at+jwt" and not self._accepts_id_tokens and self.is_id_token(claims):
+            raise InvalidTokenError("the token is an ID token, not an access token")
         check_unbound(claims)
         self.check(claims)
-        if not await self._is_signed(read):
-            raise InvalidTokenError(_SIGNATURE)
+        if self._keys is not None:
+            is_verified = self._keys.verifies(jws)
+        else:
+            is_verified = self.published_keys is not None and await self.published_keys.verifies(jws)
+        if not is_verified:
+            raise InvalidTokenError("no key of the issuer verifies the signature of the token")
         return AccessToken(self.principal(claims), expires, issued)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
@@ -248,12 +480,12 @@ class Jwt(TokenVerifier):
         Raises:
             InvalidTokenError: The token has neither a subject nor a client ID, or its scopes are malformed.
         """
-        return principal_of(
+        return token_principal(
             self.issuer,
-            name_in(claims, "sub"),
-            name_in(claims, *self._client_claims),
-            scopes_of(claims, self._scope_claims),
-            kept_claims(claims, self._claims),
+            string_claim(claims, "sub"),
+            string_claim(claims, *self._client_claims),
+            read_scopes(claims, self._scope_claims),
+            select_claims(claims, self._claims),
         )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
@@ -262,23 +494,12 @@ class Jwt(TokenVerifier):
         Args:
             claims: Claims of the token.
         """
-        if not OF_ID_TOKENS.isdisjoint(claims):
+        if not ID_TOKEN_CLAIMS.isdisjoint(claims):
             return True
-        named = audiences_of(claims.get("aud"))
-        return named is not None and named == [name_in(claims, *self._client_claims)]
+        audiences = read_audiences(claims.get("aud"))
+        return audiences is not None and audiences == [string_claim(claims, *self._client_claims)]
 
     async def aclose(self) -> None:
         """Cancel fetches of the running event loop."""
         if self.published_keys is not None:
             await self.published_keys.aclose()
-
-    def _check_type(self, token: Jws) -> None:
-        if (token.type or "") not in self._types:
-            raise InvalidTokenError(_TYPE)
-        if token.type != "at+jwt" and not self._accepts_id_tokens and self.is_id_token(token.claims):
-            raise InvalidTokenError(ID_TOKEN)
-
-    async def _is_signed(self, token: Jws) -> bool:
-        if self._given is not None:
-            return self._given.has_signed(token)
-        return self.published_keys is not None and await self.published_keys.has_signed(token)

@@ -6,15 +6,22 @@ Pages without a date of their own were read on 2026-11-22.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import Unpack
 
 from ..identity.principal import Principal, client, user
-from .claims import NOBODY, kept_claims, name_in, principal_of, scopes_of
-from .jwt import Jwt, JwtOptions
-from .tenants import auth0_issuer, cognito_issuer, entra_issuer
+from .jwt import (
+    NO_SUBJECT,
+    Jwt,
+    JwtOptions,
+    read_scopes,
+    select_claims,
+    string_claim,
+    token_principal,
+)
 from .verifier import InvalidTokenError, ProtectedResource
 
 if TYPE_CHECKING:
@@ -28,10 +35,60 @@ _NO_PKCE = (
 )
 
 
-def _over(usual: JwtOptions, options: JwtOptions) -> JwtOptions:
+# Issuers
+
+
+def entra_issuer(tenant_id: str, authority: str = "https://login.microsoftonline.com") -> str:
+    """Return the issuer of a tenant of Microsoft Entra ID.
+
+    Args:
+        tenant_id: GUID of the tenant.
+        authority: URL of the login service.
+
+    Raises:
+        ValueError: `tenant_id` is not a GUID. With `common` and similar values, each token has another issuer.
+    """
+    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
+        raise ValueError(
+            f"tenant_id must be the GUID of one Entra tenant, got {tenant_id!r}. For several tenants, pass auth= a list"
+        )
+    return f"{authority}/{tenant_id.lower()}/v2.0"
+
+
+def cognito_issuer(user_pool_id: str) -> str:
+    """Return the issuer of a user pool of Amazon Cognito.
+
+    Raises:
+        ValueError: `user_pool_id` is not the ID of a user pool.
+    """
+    region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
+    if region is None or region[1].startswith("cn-"):
+        raise ValueError(
+            f"user_pool_id must be the ID of a Cognito user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
+        )
+    return f"https://cognito-idp.{region[1]}.amazonaws.com/{user_pool_id}"
+
+
+def auth0_issuer(domain: str) -> str:
+    """Return the issuer of a tenant of Auth0, which ends with a slash.
+
+    Raises:
+        ValueError: `domain` is not a domain name.
+    """
+    if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
+        raise ValueError(
+            f"domain must be that of an Auth0 tenant, such as example.eu.auth0.com, got {domain!r}"
+        )
+    return f"https://{domain.lower()}/"
+
+
+# Verifiers
+
+
+def _over(defaults: JwtOptions, options: JwtOptions) -> JwtOptions:
     """Merge the options of a caller over the defaults of a provider."""
-    usual.update(options)
-    return usual
+    defaults.update(options)
+    return defaults
 
 
 class _Preset(Jwt):
@@ -68,7 +125,7 @@ class Entra(_Preset):
     # aud is the client ID of the API in tokens of version 2.0, iss ends in /v2.0, typ is always JWT, scp is a text and
     # only in tokens of users, azp is the client, and roles takes the place of scopes in tokens of applications:
     # https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference (2023-05-26), which also names
-    # the optional claim idtyp, that tells tokens of applications from those of users.
+    # the optional claim idtyp, which distinguishes tokens of applications from those of users.
     # No code_challenge_methods_supported:
     # https://github.com/modelcontextprotocol/typescript-sdk/issues/832 (2025-08-01)
     # Clients ask for scopes by their full URI, and aud is not the URL of the server:
@@ -96,16 +153,16 @@ class Entra(_Preset):
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return the principal of a token. A token of an application has no `scp` claim, and `sub` equals `oid`."""
-        subject = name_in(claims, "sub")
+        subject = string_claim(claims, "sub")
         is_application = claims.get("idtyp") == "app" or (
             claims.get("scp") is None and subject is not None and subject == claims.get("oid")
         )
-        return principal_of(
+        return token_principal(
             self.issuer,
             None if is_application else subject,
-            name_in(claims, "azp"),
-            [self._prefix + each for each in scopes_of(claims, ("roles",) if is_application else ("scp",))],
-            kept_claims(claims, self._claims),
+            string_claim(claims, "azp"),
+            [self._prefix + each for each in read_scopes(claims, ("roles",) if is_application else ("scp",))],
+            select_claims(claims, self._claims),
         )
 
 
@@ -175,7 +232,7 @@ class Keycloak(_Preset):
         options: Other options of `Jwt`.
     """
 
-    # The claim typ says what a token is, Bearer, DPoP, ID, Refresh, Offline, and its header JWT or at+jwt:
+    # The claim typ is the kind of a token, Bearer, DPoP, ID, Refresh, Offline, and its header JWT or at+jwt:
     # https://github.com/keycloak/keycloak/blob/main/core/src/main/java/org/keycloak/util/TokenUtil.java
     # Access tokens had nonce before version 25, and may have it by a mapper:
     # https://www.keycloak.org/docs/25.0.0/upgrading/#nonce-claim-is-only-added-to-the-id-token (25.0.0, 2024-06)
@@ -199,7 +256,7 @@ class Keycloak(_Preset):
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return the principal of a token: the client for a token of a service account, else the user."""
         if claims.get("sub") is None:
-            raise InvalidTokenError(NOBODY)  # of a user whose client has no mapper for it
+            raise InvalidTokenError(NO_SUBJECT)  # of a user whose client has no mapper for it
         found = super().principal(claims)
         client_id = claims.get("client_id")
         # A user may have chosen such a name, and a mapper may write client_id for users: both together are no accident.
@@ -289,7 +346,7 @@ class Okta(_Preset):
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return the principal of a token. A user is identified by `uid`, because the name in `sub` can change."""
         found = super().principal(claims)
-        user_id = name_in(claims, "uid")
+        user_id = string_claim(claims, "uid")
         if user_id is not None:
             return user(self.issuer, user_id, found.scopes, client_id=found.client_id, claims=found.claims)
         if found.client_id is None:

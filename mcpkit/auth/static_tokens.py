@@ -11,16 +11,15 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ..identity.principal import Principal
-from .texts import texts_in
-from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
+from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier, string_list
 
-_BITS = 128
+_MIN_BITS = 128
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """Syntax of a bearer token (RFC 6750, section 2.1)."""
 _ALPHABETS: Final = (("0123456789", 3.32), ("0123456789abcdefABCDEF", 4.0))
-_FEWEST = 8  # different characters: a random token of 128 bits has more
-_MAKE: Final = 'python -c "from mcpkit.auth import StaticTokens; print(*StaticTokens.make())"'
+_MIN_CHARACTERS = 8  # different characters: a random token of 128 bits has more
+_ADVICE: Final = 'python -c "from mcpkit.auth import StaticTokens; print(*StaticTokens.make())"'
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +48,8 @@ class StaticTokens(TokenVerifier):
                 f" {type(tokens).__name__}"
             )
         if not tokens:
-            raise ValueError(f"StaticTokens({{}}) has no token. Make one with: {_MAKE}")
-        grants = [(_digest_of(token), AccessToken(_principal(given))) for token, given in tokens.items()]
+            raise ValueError(f"StaticTokens({{}}) has no token. Make one with: {_ADVICE}")
+        grants = [(_digest_of(token), AccessToken(_principal(value))) for token, value in tokens.items()]
         if len({digest for digest, _ in grants}) < len(grants):
             raise ValueError(
                 "StaticTokens: a token occurs twice, in plain text and as its hash. Remove one of them"
@@ -71,7 +70,7 @@ class StaticTokens(TokenVerifier):
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         found: AccessToken | None = None
-        for each, grant in self._grants:  # all of them, whichever it is
+        for each, grant in self._grants:  # all of them, so that the time does not depend on which one matches
             if hmac.compare_digest(each, digest):
                 found = grant
         if found is None:
@@ -97,33 +96,34 @@ def _digest_of(token: object) -> bytes:
         return bytes.fromhex(hashed[1])
     if token.startswith("sha256:"):
         raise ValueError(
-            f"StaticTokens: a hash must be sha256: and 64 lower-case hexadecimal digits. Make one with: {_MAKE}"
+            f"StaticTokens: a hash must be sha256: and 64 lower-case hexadecimal digits. Make one with: {_ADVICE}"
         )
     if not _TOKEN.fullmatch(token):
         raise ValueError(
-            f"StaticTokens: a token contains characters that a bearer token cannot have. Make one with: {_MAKE}"
+            f"StaticTokens: a token contains characters that a bearer token cannot have. Make one with: {_ADVICE}"
         )
     bits = next((bits for alphabet, bits in _ALPHABETS if not set(token) - set(alphabet)), 6.0)
-    if len(token) * bits < _BITS or len(set(token)) < _FEWEST:
+    if len(token) * bits < _MIN_BITS or len(set(token)) < _MIN_CHARACTERS:
         raise ValueError(
-            f"StaticTokens: a token has fewer than {_BITS} random bits and could be guessed. Make one with: {_MAKE}"
+            f"StaticTokens: a token has fewer than {_MIN_BITS} random bits and could be guessed. Make one with:"
+            f" {_ADVICE}"
         )
     return hashlib.sha256(token.encode()).digest()
 
 
-def _principal(given: Principal | str | tuple[str, Collection[str]]) -> Principal:
-    match given:
+def _principal(value: Principal | str | tuple[str, Collection[str]]) -> Principal:
+    match value:
         case Principal():
-            pass
+            principal = value
         case str():
-            given = Principal(given)
+            principal = Principal(value)
         case (str(), Collection()):
-            given = Principal(given[0], texts_in("the scopes of a static token", given[1]))
+            principal = Principal(value[0], string_list("the scopes of a static token", value[1]))
         case _:
             raise TypeError(
                 'StaticTokens: the value of a token must be a Principal, an id such as "backup", or a tuple such as'
                 ' ("backup", ["notes:read"])'
             )
-    if given.id is None:
+    if principal.id is None:
         raise ValueError("StaticTokens: the principal of a token has no id. Give it an id")
-    return given
+    return principal

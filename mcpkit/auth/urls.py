@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 _PORTS: Final = {"http": 80, "https": 443}
 _URL: Final = re.compile(r"[!-~]+")
-_SHOWN: Final = 200
+_MAX_SHOWN: Final = 200
 
 
 class MetadataError(ValueError):
@@ -90,8 +91,11 @@ def canonical(url: str) -> str:
         raise MetadataError(
             f"the URL of a server must be an https or http URL with a host, got {shortened(url)}"
         )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    is_default_port = parts.port is None or parts.port == _PORTS[parts.scheme]
+    netloc = host if is_default_port else f"{host}:{parts.port}"
     path = "" if parts.path == "/" and not parts.query else parts.path
-    return urlunsplit((parts.scheme, _netloc(parts), path, parts.query, ""))
+    return urlunsplit((parts.scheme, netloc, path, parts.query, ""))
 
 
 def origin(url: str) -> str:
@@ -115,9 +119,30 @@ def covers(resource: str, url: str) -> bool:
     return narrow.path.rstrip("/") == above or narrow.path.startswith(above + "/")
 
 
+def audience_matches(audiences: Collection[str], accepted: Collection[str]) -> bool:
+    """Return True if one of the audiences of a token is accepted (RFC 8707, section 2).
+
+    Audiences match if they are equal, or are URLs that differ only in the case of scheme and host, a default port, or a
+    trailing slash.
+    """
+
+    def canonical_url(text: str) -> str | None:
+        if "#" in text or "@" in text:
+            return None
+        try:
+            return canonical(text).rstrip("/")
+        except MetadataError:
+            return None
+
+    if not set(audiences).isdisjoint(accepted):
+        return True
+    urls = {canonical_url(each) for each in accepted} - {None}
+    return bool(urls) and any(canonical_url(each) in urls for each in audiences)
+
+
 def shortened(text: str) -> str:
     """Return an untrusted text for a message: short, printable, in quotes."""
-    return repr("".join(char if char.isprintable() else " " for char in text[:_SHOWN]))
+    return repr("".join(char if char.isprintable() else " " for char in text[:_MAX_SHOWN]))
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -129,16 +154,5 @@ def split_url(url: str) -> SplitResult | None:
         parts.port  # noqa: B018 - read for its error
     except ValueError:
         return None
-    return parts if not parts.hostname or _is_name(parts.hostname) else None
-
-
-def _is_name(host: str) -> bool:
-    """Return True if a host can be resolved: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
-    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
-
-
-def _netloc(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    named = f"[{host}]" if ":" in host else host
-    is_default = parts.port is None or parts.port == _PORTS[parts.scheme]
-    return named if is_default else f"{named}:{parts.port}"
+    labels = (parts.hostname or "x").removesuffix(".").split(".")
+    return parts if all(0 < len(label) < 64 for label in labels) else None  # RFC 1035, 2.3.4

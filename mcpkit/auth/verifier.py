@@ -1,15 +1,22 @@
-"""Interface of token verifiers, the values of `Server(auth=...)`."""
+"""Interface of token verifiers, the values of `Server(auth=...)`, and what all of them check."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._utils.exceptions import LoginNeededError
+from .._utils.package import install_command
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from starlette.routing import Route
 
     from ..identity.audit import AuditLog
@@ -17,6 +24,8 @@ if TYPE_CHECKING:
     from ..identity.scopes import Scopes
     from ..storage.base import Storage
     from ..storage.encryption_keys import Keys
+
+logger = logging.getLogger(__name__)
 
 InThread = Callable[[Callable[[], object]], Awaitable[object]]
 """Calls a function in a thread and returns its result."""
@@ -192,3 +201,117 @@ class TokenVerifier(ABC):
 
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
         """Close connections of the running event loop. The verifier can be used again afterwards."""
+
+
+# Tokens
+
+MAX_SCOPES: Final = 1_000
+"""Maximum number of scopes of a token."""
+
+ISSUER_ADVICE: Final = "its `iss` must equal %s byte for byte, as configured in auth="
+
+
+def check_unbound(claims: Mapping[str, object]) -> None:
+    """Check that a token is a plain bearer token, and not bound to a key of its client (RFC 7800, 3.1).
+
+    A bound token must come with a proof of possession: with the header `DPoP` (RFC 9449, 7.1), or over a TLS connection
+    with the certificate of the client (RFC 8705, 3). Accepted without one, a stolen token would be worth as much as if
+    it were not bound.
+
+    Args:
+        claims: Claims of the token, or members of its introspection response.
+
+    Raises:
+        InvalidTokenError: The token is bound to a key.
+    """
+    if claims.get("cnf") is not None:
+        raise InvalidTokenError(
+            "the token is bound to a key of its client (cnf), which a bearer request does not prove",
+            advice=(
+                "this server accepts bearer tokens only, because anyone could send a bound token without its key."
+                " Configure the issuer to issue tokens for this server that are not bound to a key or certificate"
+                " (DPoP, mTLS)"
+            ),
+        )
+
+
+# Options
+
+_CONSEQUENCES: Final = {
+    "accept_tokens_for_any_audience": (
+        "the server accepts tokens that %s issued for other APIs, and those APIs can use the tokens sent here"
+    ),
+    "accept_plain_http": (
+        "requests to %s may be unencrypted, and others on the network can read secrets and replace keys and responses. "
+        "Use it only in a private network"
+    ),
+    "accept_id_tokens": (
+        "the server accepts ID tokens of %s, which are issued to clients and not for access to APIs"
+    ),
+    "accept_unannounced_pkce": (
+        "the client logs in at %s even if its metadata does not announce PKCE. Without PKCE, an attacker can redeem a "
+        "stolen authorization code"
+    ),
+}
+
+
+def warn_insecure_options(where: str, issuer: str, options: Mapping[str, bool]) -> None:
+    """Log a warning for each option that accepts what is refused by default.
+
+    Args:
+        where: The server or the class that has the options.
+        issuer: The issuer, or words for it.
+        options: Values of the `accept_...` options, by name.
+    """
+    for name, is_on in options.items():
+        if is_on:
+            logger.warning("%s: %s=True: %s", where, name, _CONSEQUENCES[name] % issuer)
+
+
+def string_list(option: str, value: object, *, or_else: str = "") -> tuple[str, ...]:
+    """Return the strings of an option that is a list.
+
+    Args:
+        option: Name of the option.
+        value: The list.
+        or_else: Other accepted types, for the message.
+
+    Raises:
+        TypeError: The value is not a list of strings.
+    """
+    if isinstance(value, Collection) and not isinstance(value, str):
+        items: Collection[object] = value  # pyright: ignore[reportUnknownVariableType]  # it is of objects
+        texts = tuple(each for each in items if isinstance(each, str))
+        if len(texts) == len(items):
+            return texts
+    raise TypeError(f"{option} must be {or_else}a list of strings, got {value!r}")
+
+
+# Libraries of the extra `auth`
+
+
+def auth_library(module: str) -> ModuleType:
+    """Import a module of a library of the extra `auth`.
+
+    Raises:
+        ImportError: The library is not installed. The message contains the install command.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise _missing(module.partition(".")[0], error.name) from error
+
+
+def check_auth_extra() -> None:
+    """Check that the libraries of the extra `auth` are installed, without importing them.
+
+    Raises:
+        ImportError: One is not installed. The message contains the install command.
+    """
+    for library in ("httpx2", "joserfc"):
+        if library not in sys.modules and find_spec(library) is None:
+            raise _missing(library, library)
+
+
+def _missing(library: str, name: str | None) -> ImportError:
+    return ImportError(f"authorization needs {library}. Run: {install_command('auth')}", name=name)

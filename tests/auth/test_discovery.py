@@ -84,8 +84,8 @@ def test_server_metadata_is_read():
     read = AuthorizationServerMetadata.read(server(client_id_metadata_document_supported=True), ISSUER)
     read.check_pkce()
     assert read.endpoint("token_endpoint") == f"{ISSUER}/token"
-    assert read.says("client_id_metadata_document_supported")
-    assert not read.says("authorization_response_iss_parameter_supported")
+    assert read.is_true("client_id_metadata_document_supported")
+    assert not read.is_true("authorization_response_iss_parameter_supported")
     assert not read.has("registration_endpoint")
     assert read.strings("scopes_supported") is None
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit.auth import AccessToken, InvalidTokenError, Jwt
-from mcpkit.auth.jws import MAX_TOKEN
-from mcpkit.auth.key_set import ALGORITHMS
+from mcpkit.auth.jws import ALGORITHMS, MAX_TOKEN
 from tests.helpers.signed_tokens import AUDIENCE, CANARY, ISSUER, NOW, HostileTokens, Signer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from mcpkit import Principal, Server
 from mcpkit.auth import AccessToken, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
-from mcpkit.auth.issuers import Issuers
+from mcpkit.auth.auth_option import Issuers
 from tests.helpers.signed_tokens import AUDIENCE, NOW, Signer
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock

@@ -28,7 +28,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from mcpkit.auth import InvalidTokenError, Jwt, UpstreamProvider, VerifierUnavailableError
-from mcpkit.auth.base64url import encode
+from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.upstream.token_response import UpstreamTokens
 from mcpkit.auth.upstream.upstream_client import Identity
 from tests.helpers.serving import in_thread
@@ -476,7 +476,7 @@ class UpstreamLogin:
     state: str = "the-state"
 
     async def url(self) -> str:
-        challenge = encode(sha256(self.verifier.encode()).digest())
+        challenge = base64url_encode(sha256(self.verifier.encode()).digest())
         return await self.upstream.provider.authorization_url(
             redirect_uri=CALLBACK, state=self.state, challenge=challenge, nonce=self.nonce
         )

@@ -454,7 +454,7 @@ def client_documents(documents: Mapping[str, object]) -> Iterator[list[str]]:
     def client() -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
 
-    with patch("mcpkit.auth.authority.public_internet.public_client", client):
+    with patch("mcpkit.auth.ssrf_guard.public_client", client):
         yield requested
 
 

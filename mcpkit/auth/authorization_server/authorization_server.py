@@ -19,9 +19,9 @@ from ...identity.principal import user as user_principal
 from ...protocol import http_headers
 from ...protocol.jsonrpc import Json
 from ...storage.encryption_keys import UnreadableRecordError
-from ..audiences import audiences_of
 from ..discovery import authorization_server_urls
-from ..strict_json import read_object
+from ..jws import parse_json_object
+from ..jwt import read_audiences
 from ..verifier import AccessToken, InvalidTokenError, ProtectedResource, VerifierUnavailableError
 from .client_lookup import ClientDocuments, Clients
 from .client_registration import AUTH_METHODS, Client, Registration, host_of, is_local, with_parameters
@@ -232,7 +232,7 @@ class AuthorizationServer:
             VerifierUnavailableError: The storage does not respond.
         """
         claims = self._tokens.read(token)
-        if audience not in (audiences_of(claims["aud"]) or ()):
+        if audience not in (read_audiences(claims["aud"]) or ()):
             raise InvalidTokenError("the token has another audience (aud)")
         try:
             record = await self.grants.find(str(claims["grant"]))
@@ -508,7 +508,7 @@ class AuthorizationServer:
             raise OAuthError(error, "the body must be JSON (application/json)")
         body = await read_body(request, error)
         try:
-            metadata = read_object(body)
+            metadata = parse_json_object(body)
         except ValueError:
             raise OAuthError(error, "the body must be a JSON object") from None
         response = self._registration.register(metadata)

@@ -12,8 +12,7 @@ from urllib.parse import unquote_plus
 from starlette.requests import Request
 
 from ...protocol import http_headers
-from ..fetching import FetchError, fetch_document
-from ..one_at_a_time import AbandonedError, OneAtATime
+from ..http_client import AbandonedError, FetchError, SingleFlight, fetch_document
 from ..urls import MetadataError, split_url
 from .client_registration import MAX_URI_LENGTH, Client, Registration, read_client
 from .oauth_requests import OAuthError, Parameters, client_address
@@ -58,7 +57,7 @@ class ClientDocuments:
         self._clock = clock
         self._cache: dict[str, tuple[Client, float]] = {}
         self._addresses: dict[str, str | None] = {}  # the address that caused a fetch, by URL
-        self._fetches: OneAtATime[Client] = OneAtATime(_ABANDONED)
+        self._fetches: SingleFlight[Client] = SingleFlight(_ABANDONED)
 
     async def find(self, client_id: str, address: str | None = None) -> Client:
         """Return the client with the document at a URL. Concurrent requests share one fetch.
@@ -74,17 +73,17 @@ class ClientDocuments:
         if cached is not None and self._clock() < cached[1]:
             return cached[0]
         check_client_url(client_id)
-        fetch = self._fetches.doing(client_id)
+        fetch = self._fetches.running(client_id)
         if fetch is None:
             addresses = list(self._addresses.values())
             is_over = address is not None and addresses.count(address) >= _MAX_FETCHES_PER_ADDRESS
             if len(addresses) >= _MAX_FETCHES or is_over:
                 raise _unavailable("too many client metadata documents are being fetched; try again later")
             self._addresses[client_id] = address
-            fetch = self._fetches.begin(client_id, lambda: self._fetch(client_id))
+            fetch = self._fetches.start(client_id, lambda: self._fetch(client_id))
             fetch.add_done_callback(lambda _: self._addresses.pop(client_id, None))
         try:
-            return await self._fetches.outcome(client_id, fetch)
+            return await self._fetches.result(client_id, fetch)
         except AbandonedError:
             raise _unavailable(
                 "the fetch of the client metadata document was interrupted; try again later"
@@ -95,7 +94,7 @@ class ClientDocuments:
         await self._fetches.aclose()
 
     async def _fetch(self, url: str) -> Client:
-        from ..authority.public_internet import public_client
+        from ..ssrf_guard import public_client
 
         try:
             async with (self._http_client or public_client)() as http_client:
@@ -103,7 +102,7 @@ class ClientDocuments:
                     url,
                     "the client metadata document",
                     http_client=http_client,
-                    patience=_TIMEOUT,
+                    time_limit=_TIMEOUT,
                     is_typed=True,
                 )
         except FetchError as error:

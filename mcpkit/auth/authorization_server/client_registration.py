@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from ...protocol.jsonrpc import is_array
 from ...storage.encryption_keys import Keys
-from ..base64url import decode, encode
+from ..jws import base64url_decode, base64url_encode
 from ..urls import is_loopback, split_url
 from .oauth_requests import OAuthError
 
@@ -269,7 +269,7 @@ class Registration:
             )
         content = {"n": client.name, "r": client.redirect_uris, "m": method, "f": client.uses_refresh_tokens}
         encrypted = self._keys.encrypt(_PURPOSE, zlib.compress(json.dumps(content).encode()))
-        client_id = _ID_PREFIX + encode(encrypted)
+        client_id = _ID_PREFIX + base64url_encode(encrypted)
         response: dict[str, object] = {
             "client_id": client_id,
             "client_id_issued_at": int(self._clock()),
@@ -281,7 +281,7 @@ class Registration:
             "application_type": kind,
         }
         if method != "none":
-            response["client_secret"] = encode(self._keys.sign(_SECRET, client_id.encode()))
+            response["client_secret"] = base64url_encode(self._keys.sign(_SECRET, client_id.encode()))
             response["client_secret_expires_at"] = 0
         return response
 
@@ -291,7 +291,9 @@ class Registration:
         Raises:
             OAuthError: The client ID is unknown.
         """
-        encrypted = decode(client_id.removeprefix(_ID_PREFIX)) if is_registration(client_id) else None
+        encrypted = (
+            base64url_decode(client_id.removeprefix(_ID_PREFIX)) if is_registration(client_id) else None
+        )
         data = None if encrypted is None else self._keys.decrypt(_PURPOSE, encrypted)
         if data is None:
             raise OAuthError(
@@ -305,7 +307,7 @@ class Registration:
 
     def has_secret(self, client: Client, secret: str) -> bool:
         """Return True if a secret is that of a registered client, in constant time."""
-        signature = decode(secret)
+        signature = base64url_decode(secret)
         return signature is not None and self._keys.verify(_SECRET, client.id.encode(), signature)
 
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from ...identity.principal import Principal
 from ...identity.scopes import Scopes
 from ...protocol import http_headers
-from ..base64url import decode, encode
+from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource
 from .client_registration import Client, host_of, is_local, is_registration, is_web
 from .html_pages import LOGIN_LIFETIME, Branding, LoginCookies, new_login_id, page
@@ -199,7 +199,7 @@ class ConsentPage:
     def hidden_field(self, authorization: AuthorizationRequest) -> str:
         """Return the hidden form field that identifies the request, as HTML."""
         encrypted = self._resource.keys.encrypt(_PURPOSE, json.dumps(asdict(authorization)).encode())
-        return f'<input type="hidden" name="request" value="{encode(encrypted)}">'
+        return f'<input type="hidden" name="request" value="{base64url_encode(encrypted)}">'
 
     def form(self, authorization: AuthorizationRequest, fields: str) -> str:
         """Return a form with the field `answer`, which is `allow` or `deny`.
@@ -228,7 +228,7 @@ class ConsentPage:
                 status=403,
             )
         form = await read_form(request)
-        encrypted = decode(form.require("request"))
+        encrypted = base64url_decode(form.require("request"))
         data = None if encrypted is None else self._resource.keys.decrypt(_PURPOSE, encrypted)
         authorization = None if data is None else AuthorizationRequest(**json.loads(data))
         if authorization is None or self._clock() >= authorization.expires:

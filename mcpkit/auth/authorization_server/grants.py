@@ -17,10 +17,8 @@ from ...identity.principal import Principal
 from ...protocol.jsonrpc import Json
 from ...storage.base import Store
 from ...storage.encryption_keys import EncryptedRecords, Keys, NewerRecordError
-from ..base64url import decode, encode
-from ..libraries import check_jose
-from ..strict_json import read_object
-from ..verifier import InvalidTokenError
+from ..jws import base64url_decode, base64url_encode, parse_json_object
+from ..verifier import InvalidTokenError, auth_library
 from .oauth_requests import OAuthError
 
 if TYPE_CHECKING:
@@ -197,7 +195,7 @@ class Grants:
             record = stored.record
             if redirect_uri is not None and redirect_uri != record.redirect_uri:
                 raise _invalid_grant("redirect_uri differs from the one in the authorization request")
-            challenge = encode(sha256(verifier.encode()).digest())
+            challenge = base64url_encode(sha256(verifier.encode()).digest())
             if not _VERIFIER.fullmatch(verifier) or not hmac.compare_digest(challenge, record.challenge):
                 raise _invalid_grant("code_verifier does not match code_challenge")
             if record.generation == 1 and self._clock() - record.rotated <= GRACE:
@@ -315,15 +313,17 @@ class Grants:
     def _id_prefixes(self, principal: Principal) -> list[str]:
         """Return the ID prefixes of the grants of a principal, a keyed hash for each secret."""
         id_ = (principal.id or "").encode("utf-8", "surrogatepass")
-        return [encode(hmac.digest(key, id_, "sha256")[:12]) for key in self._keys.derive(_PRINCIPAL)]
+        return [
+            base64url_encode(hmac.digest(key, id_, "sha256")[:12]) for key in self._keys.derive(_PRINCIPAL)
+        ]
 
     def _signature(self, purpose: str, signed: str) -> str:
-        return encode(self._keys.sign(purpose, signed.encode()))
+        return base64url_encode(self._keys.sign(purpose, signed.encode()))
 
     def _parse(self, purpose: str, text: str) -> tuple[str, int] | None:
         """Return the grant ID and generation in a code or refresh token; None if its signature is not valid."""
         match = _SIGNED_TOKEN.fullmatch(text)
-        proof = decode(match["proof"]) if match else None
+        proof = base64url_decode(match["proof"]) if match else None
         if match is None or proof is None or not self._keys.verify(purpose, match["signed"].encode(), proof):
             return None
         return match["id"], int(match["generation"] or 0)
@@ -387,7 +387,7 @@ class AccessTokens:
             "aud": list(audience) if len(audience) != 1 else next(iter(audience)),
             "iat": now,  # with fractions: a user whose access was revoked may log in again within the same second
             "exp": int(now + self.lifetime),
-            "jti": encode(os.urandom(16)),
+            "jti": base64url_encode(os.urandom(16)),
             "client_id": record.client_id,
             "scope": " ".join(scopes),
             "grant": record.id,
@@ -406,7 +406,7 @@ class AccessTokens:
         try:
             match = _JWT.fullmatch(token)
             # Only a header that this class writes has a key.
-            header = read_object(decode(match[1]) or b"") if match else None
+            header = parse_json_object(base64url_decode(match[1]) or b"") if match else None
             key = next(key for known, key in self._signing_keys if known == header)
             claims = jwt.decode(token, key, algorithms=["ES256"]).claims
             if claims["iss"] != self._issuer:
@@ -433,7 +433,7 @@ class AccessTokens:
     @cached_property
     def _signing_keys(self) -> list[tuple[dict[str, str], ECKey]]:
         """Headers and keys, the newest first."""
-        check_jose()
+        auth_library("joserfc.jwk")
         from cryptography.hazmat.primitives.asymmetric import ec
         from joserfc.jwk import ECKey
 

@@ -13,7 +13,7 @@ from starlette.types import Scope as AsgiScope
 
 from ...identity.scopes import Scopes, check_name
 from ...protocol import http_headers
-from ..texts import sayable
+from ..token_requests import error_text
 from ..urls import MetadataError, canonical
 
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -46,7 +46,7 @@ class OAuthError(Exception):
     def __init__(
         self, error: str, description: str, *, status: int = 400, headers: Mapping[str, str] | None = None
     ) -> None:
-        self.description = sayable(description)
+        self.description = error_text(description)
         super().__init__(f"{error}: {self.description}")
         self.error = error
         self.status = status

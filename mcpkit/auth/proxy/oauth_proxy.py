@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ..._utils.exceptions import LoginNeededError, ProviderUnavailableError
 from ..._utils.option_checks import check_seconds
 from ..authorization_server.html_pages import Branding, check_branding
-from ..one_at_a_time import OneAtATime
+from ..http_client import SingleFlight
 from ..upstream.upstream_provider import UpstreamProvider
 from ..urls import check_url, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierContext
@@ -100,7 +100,7 @@ class OAuthProxy(TokenVerifier):
         self._branding = check_branding("any" if title is None else title, logo)
         self._remembers = remember_consent
         self._clock = clock
-        self._refreshes: OneAtATime[GrantRecord] = OneAtATime(60.0)
+        self._refreshes: SingleFlight[GrantRecord] = SingleFlight(60.0)
         self._server: AuthorizationServer | None = None
         self._routes: Sequence[Route] = ()
         self._resource: str | None = None

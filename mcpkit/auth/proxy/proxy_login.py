@@ -27,7 +27,7 @@ from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.grants import GrantRecord
 from ..authorization_server.html_pages import LOGIN_LIFETIME, MAX_COOKIES, LoginCookies, new_login_id
 from ..authorization_server.oauth_requests import NO_STORE, OAuthError, Parameters
-from ..base64url import decode, encode
+from ..jws import base64url_decode, base64url_encode
 from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from ..upstream.upstream_client import Identity
 from ..upstream.upstream_provider import UpstreamProvider
@@ -178,7 +178,7 @@ class ProxyLogin(UserLogin):
                 self._upstream.provider.authorization_url(
                     redirect_uri=self._callback,
                     state=transaction.id,
-                    challenge=encode(sha256(transaction.verifier.encode()).digest()),
+                    challenge=base64url_encode(sha256(transaction.verifier.encode()).digest()),
                     nonce=transaction.nonce,
                 ),
                 _UPSTREAM_TIMEOUT,
@@ -189,7 +189,7 @@ class ProxyLogin(UserLogin):
         encrypted = self._resource.keys.encrypt(
             _PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id)
         )
-        cookie = encode(encrypted)
+        cookie = base64url_encode(encrypted)
         if len(cookie) > MAX_COOKIES:
             return server.refuse(authorization, "invalid_request", "state or redirect_uri is too long")
         response = RedirectResponse(url, 303, headers={**NO_STORE, "Referrer-Policy": "no-referrer"})
@@ -218,7 +218,7 @@ class ProxyLogin(UserLogin):
         return response
 
     def _find_transaction(self, request: Request, state: str) -> LoginTransaction:
-        data = decode(self._cookies.get(state, request))
+        data = base64url_decode(self._cookies.get(state, request))
         text = None if not data else self._resource.keys.decrypt(_PURPOSE, data, self._place(state))
         transaction = None
         if text is not None:

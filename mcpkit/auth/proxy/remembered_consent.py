@@ -30,7 +30,7 @@ from ...identity.revocation import Revocations
 from ..authorization_server.client_registration import is_local, is_registration, is_web
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.html_pages import set_cookie
-from ..base64url import decode, encode
+from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource
 
 FIELD = "remember"
@@ -183,7 +183,7 @@ class RememberedConsents:
 
     def _read(self, request: Request) -> list[_Consent]:
         """Return the consents in the cookie of a request, the newest first."""
-        data = decode(request.cookies.get(self._cookie, ""))
+        data = base64url_decode(request.cookies.get(self._cookie, ""))
         text = None if not data else self._keys.decrypt(_PURPOSE, data, self._place)
         if text is None:
             return []
@@ -202,7 +202,7 @@ class RememberedConsents:
         if not consents:
             return ""
         text = json.dumps([asdict(each) for each in consents], separators=(",", ":"))
-        return encode(self._keys.encrypt(_PURPOSE, zlib.compress(text.encode(), 9), self._place))
+        return base64url_encode(self._keys.encrypt(_PURPOSE, zlib.compress(text.encode(), 9), self._place))
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from ...identity.principal import Principal, user
 from ...protocol.jsonrpc import Json
 from ..authorization_server.grants import CODE_LIFETIME, GrantRecord, Grants
-from ..one_at_a_time import AbandonedError, OneAtATime
+from ..http_client import AbandonedError, SingleFlight
 from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from ..upstream.upstream_client import Identity
 from ..upstream.upstream_provider import UpstreamProvider
@@ -94,7 +94,7 @@ class UpstreamLogins:
         self,
         upstream: UpstreamProvider,
         context: VerifierContext,
-        running: OneAtATime[GrantRecord],
+        running: SingleFlight[GrantRecord],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._upstream = upstream
@@ -144,7 +144,7 @@ class UpstreamLogins:
         if login.checked >= login.obtained and self._clock() - login.checked < CHECK_INTERVAL:
             return record
         try:
-            return await self._running.wait(("check", record.id), lambda: self._check_user(record))
+            return await self._running.run(("check", record.id), lambda: self._check_user(record))
         except AbandonedError:
             raise _unavailable("to look up a user") from None
 
@@ -190,7 +190,7 @@ class UpstreamLogins:
             revoked: Tokens that the provider no longer accepts before their expiry.
         """
         try:
-            return await self._running.wait(record.id, lambda: self._refresh_once(record.id, revoked))
+            return await self._running.run(record.id, lambda: self._refresh_once(record.id, revoked))
         except AbandonedError:
             raise _unavailable("to refresh tokens") from None
 
@@ -284,7 +284,7 @@ class UpstreamLogins:
             return record
 
         key = ("abandoned", record.id)
-        asyncio.get_running_loop().call_later(ABANDONED, lambda: self._running.begin(key, end_unredeemed))
+        asyncio.get_running_loop().call_later(ABANDONED, lambda: self._running.start(key, end_unredeemed))
 
     async def end(self, grant_id: str) -> None:
         """End a grant, and revoke its tokens."""

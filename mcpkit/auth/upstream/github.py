@@ -89,5 +89,5 @@ class GitHubClient(OAuthClient):
         )
         if answer.status not in {204, 404, 422}:  # the last two: the token does not exist any more
             raise UpstreamUnavailableError(
-                f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+                f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
             )

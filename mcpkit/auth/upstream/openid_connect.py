@@ -9,15 +9,11 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..audiences import audiences_of
-from ..base64url import encode
-from ..claims import EXPIRED, NOT_YET, TIMES, times_of
-from ..client_secret import Authentication
-from ..fetching import FetchError
-from ..issuer_metadata import IssuerMetadata
-from ..jws import Jws, read_token
-from ..key_set import ALGORITHMS
-from ..published_keys import PublishedKeys
+from ..http_client import FetchError
+from ..issuer_documents import IssuerMetadata, PublishedKeys
+from ..jws import ALGORITHMS, Jws, base64url_encode, parse_jws
+from ..jwt import EXPIRED, INVALID_TIMES, NOT_YET_VALID, check_times, read_audiences
+from ..token_requests import Authentication
 from ..urls import MetadataError
 from ..verifier import InvalidTokenError, VerifierUnavailableError
 from .token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
@@ -88,7 +84,7 @@ class OpenIdClient(UpstreamClient):
                 metadata.endpoint("token_endpoint"),
                 userinfo if self._uses_userinfo else None,
                 revocation,
-                metadata.says("authorization_response_iss_parameter_supported"),
+                metadata.is_true("authorization_response_iss_parameter_supported"),
                 _OFFLINE_ACCESS in (metadata.strings("scopes_supported") or ()),
                 self.settings.authentication or default,
             )
@@ -168,12 +164,12 @@ class OpenIdClient(UpstreamClient):
         try:
             if not isinstance(id_token, str):
                 raise InvalidTokenError("the response has no id_token string")
-            token = read_token(id_token)
+            token = parse_jws(id_token)
             self._check_id_token(token, access_token, nonce)
-            if not await self._keys.has_signed(token):
+            if not await self._keys.verifies(token):
                 raise InvalidTokenError("no key of the provider verifies its signature")
         except InvalidTokenError as error:
-            is_late = str(error) in {EXPIRED, NOT_YET}
+            is_late = str(error) in {EXPIRED, NOT_YET_VALID}
             hint = ", although it was just issued. Check the clock of this machine" if is_late else ""
             raise UpstreamUnavailableError(
                 f"the ID token of {self.settings.issuer} is invalid: {error}{hint}"
@@ -194,20 +190,20 @@ class OpenIdClient(UpstreamClient):
             raise InvalidTokenError("it has another type than JWT (typ)")
         if claims.get("iss") != self.settings.issuer:
             raise InvalidTokenError("it has another issuer (iss)")
-        audiences = audiences_of(claims.get("aud")) or []
+        audiences = read_audiences(claims.get("aud")) or []
         party = claims.get("azp")
         if client_id not in audiences or (len(audiences) > 1 and party is None):
             raise InvalidTokenError("it was issued to another client (aud)")
         if party is not None and party != client_id:
             raise InvalidTokenError("it was issued to another client (azp)")
-        expires, issued = times_of(claims, self.settings.clock(), self.settings.leeway)
+        expires, issued = check_times(claims, self.settings.clock(), self.settings.leeway)
         if expires is None or issued is None:
-            raise InvalidTokenError(TIMES)
+            raise InvalidTokenError(INVALID_TIMES)
         if nonce is not None and not _is_same(claims.get("nonce"), nonce):
             raise InvalidTokenError("it belongs to another login (nonce)")
         if "at_hash" in claims:  # the left half of the hash of the access token (3.1.3.6)
             digest = _HASHES.get(token.algorithm[-3:], hashlib.sha512)(access_token.encode("ascii")).digest()
-            if not _is_same(claims["at_hash"], encode(digest[: len(digest) // 2])):
+            if not _is_same(claims["at_hash"], base64url_encode(digest[: len(digest) // 2])):
                 raise InvalidTokenError("it belongs to another access token (at_hash)")
 
 

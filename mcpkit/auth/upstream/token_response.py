@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeGuard
+from typing import Final
 
-from ..claims import MOST_SCOPES
-from ..connections import Answer
-from ..fetching import FetchError
-from ..jws import MAX_TOKEN
-from ..lifetimes import lifetime_of
-from ..texts import sayable, without
+from ..http_client import FetchError, HttpResponse
+from ..token_requests import TokenResponse, read_error
 
-MAX_DESCRIPTION: Final = 300
-"""Maximum characters of an error description of a provider."""
-
-_VISIBLE: Final = re.compile(r"[!-~]+")
-_EMAIL_ADDRESS: Final = re.compile(r"[^\s'\"<>]+@[^\s'\"<>]+")
 _CLIENT_ERRORS: Final = frozenset(
     {"invalid_client", "unauthorized_client", "unsupported_grant_type"}
     | {"incorrect_client_credentials"}  # GitHub
@@ -74,7 +64,11 @@ class UpstreamTokens:
 
 
 def read_token_response(
-    answer: Answer, requested_scopes: Iterable[str], secrets: Iterable[str], now: float, separators: str = " "
+    answer: HttpResponse,
+    requested_scopes: Iterable[str],
+    secrets: Iterable[str],
+    now: float,
+    separators: str = " ",
 ) -> tuple[UpstreamTokens, Mapping[str, object]]:
     """Return the tokens of a token response, and its other members.
 
@@ -89,7 +83,7 @@ def read_token_response(
         UpstreamRefusedError: The provider refused the request.
         UpstreamUnavailableError: The response is not valid, or the provider rejected this client for any user.
     """
-    source = f"{answer.what} ({answer.url})"
+    source = f"{answer.name} ({answer.url})"
     if answer.status >= 500 or answer.status in {408, 425, 429}:
         raise UpstreamUnavailableError(f"{source} responded with HTTP {answer.status}")
     try:
@@ -98,7 +92,7 @@ def read_token_response(
         status = "" if answer.status == 200 else f" (HTTP {answer.status})"
         raise UpstreamUnavailableError(f"{error}{status}") from None
     if members.get("error") is not None:
-        refusal = read_error(members, secrets)
+        refusal = refusal_of(members, secrets)
         if refusal.error in _CLIENT_ERRORS:
             raise UpstreamUnavailableError(
                 f"{source} rejected this client ({refusal}). Check client_id, client_secret and authentication, and "
@@ -110,47 +104,26 @@ def read_token_response(
     if answer.status != 200:
         raise UpstreamUnavailableError(f"{source} responded with HTTP {answer.status}")
 
-    kind = members.get("token_type", "Bearer")  # required, but some providers leave it out
-    access_token, refresh_token = members.get("access_token"), members.get("refresh_token")
-    expires_in, scope = members.get("expires_in"), members.get("scope")
-    lifetime = lifetime_of(expires_in)
-    scopes = [each for each in re.split(f"[{separators}]", scope) if each] if isinstance(scope, str) else []
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        problem = "a token that is not a bearer token (token_type)"
-    elif lifetime is None and expires_in is not None:
-        problem = "an invalid lifetime (expires_in)"
-    elif not _is_token(access_token):
-        problem = "a missing or invalid token (access_token)"
-    elif refresh_token is not None and not _is_token(refresh_token):
-        problem = "a missing or invalid token (refresh_token)"
-    elif (
-        not isinstance(scope, str | None)
-        or len(scopes) > MOST_SCOPES
-        or not all(map(_VISIBLE.fullmatch, scopes))
-    ):
-        problem = "invalid scopes (scope)"
-    else:
-        expires = None if lifetime is None else now + lifetime
-        granted = tuple(requested_scopes) if scope is None else tuple(dict.fromkeys(scopes))
-        return UpstreamTokens(access_token, refresh_token, expires, granted), members
-    raise UpstreamUnavailableError(f"{source} responded with {problem}")
+    try:
+        tokens = TokenResponse.read(members, separators)
+    except ValueError as error:
+        raise UpstreamUnavailableError(f"{source} responded with {error}") from None
+    problems = tokens.problems
+    if tokens.token_type != "bearer":
+        problems = ("a token that is not a bearer token (token_type)",)
+    if problems:
+        raise UpstreamUnavailableError(f"{source} responded with {problems[0]}")
+    expires = None if tokens.lifetime is None else now + tokens.lifetime
+    scopes = tuple(requested_scopes) if tokens.scopes is None else tokens.scopes
+    return UpstreamTokens(tokens.access_token, tokens.refresh_token, expires, scopes), members
 
 
-def read_error(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
-    """Return the error in a response, bounded, and without secrets and e-mail addresses.
+def refusal_of(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
+    """Return the error in a response.
 
     Args:
         members: The response, or the parameters of a callback.
-        secrets: Secrets of the request.
+        secrets: Secrets of the request, to remove from the description.
     """
-    texts: list[str] = []
-    for name in ("error", "error_description"):
-        value = members.get(name)
-        # Cut before the search for addresses, whose time grows with the length.
-        text = without(value, secrets)[: 2 * MAX_DESCRIPTION] if isinstance(value, str) else ""
-        texts.append(sayable(_EMAIL_ADDRESS.sub("...", text)[:MAX_DESCRIPTION]))
-    return UpstreamRefusedError(texts[0] or "server_error", texts[1])
-
-
-def _is_token(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and len(value) <= MAX_TOKEN and _VISIBLE.fullmatch(value) is not None
+    error, description = read_error(members, secrets)
+    return UpstreamRefusedError(error or "server_error", description)

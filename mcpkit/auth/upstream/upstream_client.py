@@ -14,20 +14,17 @@ from urllib.parse import quote, urlencode
 
 from ..._utils.option_checks import check_seconds
 from ...identity.scopes import check_text
-from ..claims import MAX_NAME, OF_ID_TOKENS, kept_claims
-from ..client_secret import Authentication, ClientSecret, check_authentication
-from ..connections import Answer, Connections
-from ..fetching import DEFAULT_TIMEOUT, FetchError
-from ..jwt import LEEWAY
-from ..libraries import check_installed
-from ..texts import texts_in
+from ..http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, HttpResponse
+from ..jwt import ID_TOKEN_CLAIMS, LEEWAY, MAX_NAME, select_claims
+from ..token_requests import Authentication, ClientSecret, check_authentication
 from ..urls import check_url
+from ..verifier import check_auth_extra, string_list
 from .token_response import (
     UpstreamRefusedError,
     UpstreamTokens,
     UpstreamUnavailableError,
-    read_error,
     read_token_response,
+    refusal_of,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ _LOGIN_ENDED: Final = frozenset(
 )
 """Errors of a refresh, besides `invalid_grant`, after which the user must log in again."""
 _NOTHING_TO_REVOKE: Final = frozenset({"invalid_token", "invalid_request", "unsupported_token_type"})
-_LOGIN_CLAIMS: Final = OF_ID_TOKENS | {"azp", "jti", "sid", "sub"}
+_LOGIN_CLAIMS: Final = ID_TOKEN_CLAIMS | {"azp", "jti", "sid", "sub"}
 """Claims about the login, not about the user."""
 _RESERVED_PARAMETERS: Final = frozenset(
     {"client_id", "client_secret", "code_challenge", "code_challenge_method", "nonce", "redirect_uri"}
@@ -132,16 +129,16 @@ class UpstreamSettings:
     revokes_all: bool = False
 
     def __post_init__(self) -> None:
-        check_installed()
+        check_auth_extra()
         check_url(self.issuer, "the issuer")
         for option, text in (("name", self.name), ("title", self.title)):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
                 raise TypeError(f"{option} must be a string, got {text!r}")
             if not 0 < len(text) <= MAX_NAME:
                 raise ValueError(f"{option} must have 1 to {MAX_NAME:,} characters, got {len(text):,}")
-        for scope in texts_in("scopes", self.scopes):
+        for scope in string_list("scopes", self.scopes):
             check_text(scope)
-        texts_in("claims", self.claims)
+        string_list("claims", self.claims)
         if not all(isinstance(each, str) for pair in self.parameters.items() for each in pair):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError("parameters must be a mapping of strings to strings")
         if reserved := _RESERVED_PARAMETERS.intersection(self.parameters):
@@ -167,7 +164,7 @@ class UpstreamClient(ABC):
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self.settings = settings
-        self._connections = Connections(settings.http_client, settings.timeout)
+        self._connections = HttpClient(settings.http_client, settings.timeout)
 
     # Differences between providers
 
@@ -285,7 +282,7 @@ class UpstreamClient(ABC):
                 "invalid_request", "the authorization response has another issuer (iss)"
             )
         if answer.get("error"):
-            raise read_error(answer, (verifier, nonce))
+            raise refusal_of(answer, (verifier, nonce))
         code = answer.get("code", "")
         if not 0 < len(code) <= MAX_CODE:
             raise UpstreamRefusedError("invalid_request", "the authorization response has no valid code")
@@ -347,7 +344,7 @@ class UpstreamClient(ABC):
                 error = None
             if answer.status != 200 and error not in _NOTHING_TO_REVOKE:
                 raise UpstreamUnavailableError(
-                    f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+                    f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
                 )
 
     async def aclose(self) -> None:
@@ -376,7 +373,7 @@ class UpstreamClient(ABC):
             raise UpstreamRefusedError("invalid_token", "the provider no longer accepts the access token")
         if answer.status != 200:
             raise UpstreamUnavailableError(
-                f"{answer.what} ({answer.url}) responded with HTTP {answer.status}"
+                f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
             )
         try:
             return answer.members()
@@ -385,7 +382,7 @@ class UpstreamClient(ABC):
 
     async def send(
         self, method: str, url: str, endpoint: str, headers: Mapping[str, str], content: bytes | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send a request to the provider, and return the response.
 
         Args:
@@ -399,7 +396,7 @@ class UpstreamClient(ABC):
             UpstreamUnavailableError: The provider sent no response.
         """
         try:
-            return await self._connections.ask(
+            return await self._connections.request(
                 method, url, f"{endpoint} at {self.settings.title}", headers, content
             )
         except FetchError as error:
@@ -419,7 +416,7 @@ class UpstreamClient(ABC):
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME or not subject.isprintable():
             raise UpstreamUnavailableError(f"{title} returned no valid user ID")
         personal = {name: value for name, value in claims.items() if name not in _LOGIN_CLAIMS}
-        kept = kept_claims(personal, self.settings.claims)
+        kept = select_claims(personal, self.settings.claims)
         if len(json.dumps(kept)) > MAX_CLAIMS:
             raise UpstreamUnavailableError(
                 f"{title} returned more than {MAX_CLAIMS:,} characters of user claims. Name fewer in claims="
@@ -433,7 +430,7 @@ class UpstreamClient(ABC):
             endpoints.token, "the token endpoint", form, endpoints.authentication, is_repeatable=False
         )
         secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
-        secrets += self.settings.client.spellings()
+        secrets += self.settings.client.encodings()
         return read_token_response(answer, scopes, secrets, self.settings.clock(), self.scope_separators)
 
     async def _post(
@@ -444,12 +441,14 @@ class UpstreamClient(ABC):
         method: Authentication,
         *,
         is_repeatable: bool = True,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Post a form with the credentials of this client."""
         client, named = self.settings.client, f"{endpoint} at {self.settings.title}"
-        form, headers = {**form, **client.in_form(method)}, client.in_headers(method)
+        credentials, headers = client.authenticate(method)
         try:
-            return await self._connections.post(url, named, form, headers, is_repeatable=is_repeatable)
+            return await self._connections.post(
+                url, named, {**form, **credentials}, headers, is_repeatable=is_repeatable
+            )
         except FetchError as error:
             raise UpstreamUnavailableError(str(error)) from None
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from ..._utils.option_checks import nearest
-from ..client_secret import Authentication, ClientSecret, check_text
-from ..tenants import auth0_issuer, cognito_issuer, entra_issuer
+from ..presets import auth0_issuer, cognito_issuer, entra_issuer
+from ..token_requests import Authentication, ClientSecret, check_text
 from .github import GitHubClient, github_issuer
 from .openid_connect import OpenIdClient
 from .upstream_client import Endpoints, OAuthClient, UpstreamClient, UpstreamSettings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from ...auth.discovery import AuthorizationServerMetadata
-from ...auth.fetching import own_client
+from ...auth.http_client import create_client
 from ...client.authorization.client_authentication import by_method, method_for
 from ...client.authorization.errors import AuthorizationFailedError
 from ...client.authorization.file_tokens import FileTokens
@@ -65,7 +65,7 @@ async def token_at(url: str) -> str | None:
     login = login_at(url)
     if login is None:
         return None
-    http = own_client(login.url)
+    http = create_client(login.url)
     async with http:
         tokens = await authorized(login, may_ask=False).authorizer(login.url).current(Sender(http))
     return tokens.access_token if tokens is not None and tokens.token_type == "Bearer" else None

@@ -8,7 +8,7 @@ import sys
 import click
 
 from ...auth.discovery import protected_resource_urls
-from ...auth.fetching import own_client
+from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical
 from ...client.authorization.browser import in_words, open_browser
 from ...client.authorization.errors import AuthorizationFailedError
@@ -106,7 +106,7 @@ async def _logged_in(wanted: Login, browser: LocalCallbackServer, secret: str | 
 
 async def _asked_for(auth: OAuth, url: str) -> None:
     """Log in at a server that has asked for nothing yet, as it does for some tools alone; else do nothing."""
-    http = own_client(url)
+    http = create_client(url)
     async with http:
         web = Web(http, url, {})
         if not [place for place in protected_resource_urls(url) if await _is_there(web, place)]:

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from ...auth.fetching import own_client
+from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical
 from ...client.authorization.errors import AuthorizationFailedError
 from ...client.authorization.revoking import revoke
@@ -39,7 +39,7 @@ async def _logged_out(login: Login) -> None:
     tokens = await auth.storage.get_tokens(login.url, auth.client)
     told = "there were no tokens"
     if tokens is not None:
-        http = own_client(login.url)
+        http = create_client(login.url)
         async with http:
             try:
                 has_ended = await revoke(auth, Web(http, login.url, {}), tokens)

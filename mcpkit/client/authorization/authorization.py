@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-from ...auth.accepted import accepted, warn_of
 from ...auth.urls import MetadataError, canonical, check_url
+from ...auth.verifier import warn_insecure_options
 from ...protocol.jsonrpc import Json
 from .authorizer import ResourceAuthorizer
 from .grant_context import GrantContext
@@ -61,7 +61,9 @@ class Authorization(ABC):
         self.storage = default_storage() if storage is None else storage
         self.accepts_http = accept_plain_http
         self.issuer = None if issuer is None else check_url(issuer, "issuer=", accepts_http=accept_plain_http)
-        warn_of(type(self).__name__, issuer or "servers", accepted(accept_plain_http=accept_plain_http))
+        warn_insecure_options(
+            type(self).__name__, issuer or "servers", {"accept_plain_http": accept_plain_http}
+        )
         self._dpop = dpop
         self._authorizers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ResourceAuthorizer]] = (
             WeakKeyDictionary()

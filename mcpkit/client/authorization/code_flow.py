@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ...auth.base64url import encode
 from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.jws import base64url_encode
 from ...auth.urls import shortened
 from .errors import AuthorizationFailedError
 from .scopes import OFFLINE_ACCESS
@@ -51,7 +51,7 @@ class AuthorizationRequest:
             "client_id": self.client_id,
             "redirect_uri": self.redirect_uri,
             "state": self.state,
-            "code_challenge": encode(sha256(self.verifier.encode("ascii")).digest()),
+            "code_challenge": base64url_encode(sha256(self.verifier.encode("ascii")).digest()),
             "code_challenge_method": "S256",
             "resource": self.resource,
         }
@@ -84,7 +84,7 @@ class AuthorizationRequest:
                 " again"
             )
         named = answer.get("iss")
-        if named is None and self.server.says("authorization_response_iss_parameter_supported"):
+        if named is None and self.server.is_true("authorization_response_iss_parameter_supported"):
             raise AuthorizationFailedError(
                 f"the authorization response has no `iss`, although the metadata of {shortened(issuer)} announces it: "
                 "the response may come from another authorization server. Log in again"

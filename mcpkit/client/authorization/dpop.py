@@ -9,9 +9,9 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...auth.base64url import encode
-from ...auth.libraries import check_jose
+from ...auth.jws import base64url_encode
 from ...auth.urls import origin
+from ...auth.verifier import auth_library
 from ...protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Proofs:
     """
 
     def __init__(self, key: Json | None = None) -> None:
-        check_jose()
+        auth_library("joserfc.jwk")
         self._key = (None if key is None else _read(key)) or _made()
         # In this order it is the text of which RFC 7638 takes the thumbprint; only what it takes is shown of the key.
         self._public = {
@@ -67,7 +67,7 @@ class Proofs:
             "iat": int(time.time()),
         }
         if token is not None:
-            claims["ath"] = encode(sha256(token.encode()).digest())
+            claims["ath"] = base64url_encode(sha256(token.encode()).digest())
         if (nonce := self._nonces.get(origin(url))) is not None:
             claims["nonce"] = nonce
         header: Json = {"typ": "dpop+jwt", "alg": _ALGORITHM, "jwk": self._public}

@@ -142,7 +142,7 @@ async def authorization_server(web: Web, issuer: str, what: str) -> Authorizatio
         else:
             found = read if found is None else found.completed(read)
             if all(map(found.has, _NEEDED)) and (
-                found.has("registration_endpoint") or found.says(_DOCUMENTS)
+                found.has("registration_endpoint") or found.is_true(_DOCUMENTS)
             ):
                 break
     if found is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from ...auth.accepted import accepted, warn_of
 from ...auth.urls import check_url, shortened
+from ...auth.verifier import warn_insecure_options
 from .authorization import Authorization
 from .client_authentication import by_method, method_for
 from .code_flow import AuthorizationRequest
@@ -70,8 +70,9 @@ class OAuth(Authorization):
             scopes=scopes, storage=storage, issuer=issuer, dpop=dpop, accept_plain_http=accept_plain_http
         )
         self._accepts_unannounced_pkce = accept_unannounced_pkce
-        unannounced = accepted(accept_unannounced_pkce=accept_unannounced_pkce)
-        warn_of("OAuth", issuer or "authorization servers", unannounced)
+        warn_insecure_options(
+            "OAuth", issuer or "authorization servers", {"accept_unannounced_pkce": accept_unannounced_pkce}
+        )
         if client_secret is not None and (client_id is None or authentication is not None):
             raise ValueError("client_secret= requires client_id= and excludes authentication=")
         if authentication is not None and authentication.client_id not in {client_id, client_metadata_url}:
@@ -180,7 +181,7 @@ class OAuth(Authorization):
     def _is_known_otherwise(self, context: GrantContext) -> bool:
         """Return whether the client needs no registration."""
         return self._client_id is not None or (
-            self._metadata_url is not None and context.server.says("client_id_metadata_document_supported")
+            self._metadata_url is not None and context.server.is_true("client_id_metadata_document_supported")
         )
 
     async def _known(self, context: GrantContext) -> Registration | None:
@@ -189,7 +190,7 @@ class OAuth(Authorization):
         if self._client_id is not None:
             method = method_for(self._client_secret, server)
             return Registration(server.issuer, self._client_id, self._client_secret, method)
-        if self._metadata_url is not None and server.says("client_id_metadata_document_supported"):
+        if self._metadata_url is not None and server.is_true("client_id_metadata_document_supported"):
             return Registration(server.issuer, self._metadata_url)
         try:
             kept = await self.storage.get_registration(server.issuer, self.client)
@@ -201,7 +202,7 @@ class OAuth(Authorization):
         if not context.server.has("registration_endpoint"):
             understood = (
                 " nor client ID metadata documents"
-                if not context.server.says("client_id_metadata_document_supported")
+                if not context.server.is_true("client_id_metadata_document_supported")
                 else ", only client ID metadata documents (client_metadata_url=)"
             )
             raise AuthorizationFailedError(

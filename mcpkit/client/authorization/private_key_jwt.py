@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, Literal
 
 from ...auth.discovery import AuthorizationServerMetadata
-from ...auth.libraries import check_jose
+from ...auth.verifier import auth_library
 from ...protocol.jsonrpc import Json
 from .errors import AuthorizationFailedError
 from .presented import Presented
@@ -152,7 +152,7 @@ def _add(request: TokenRequest, client_id: str, assertion: str) -> None:
 
 
 def _read(given: str | Json) -> Key:
-    check_jose()
+    auth_library("joserfc.jwk")
     from joserfc.jwk import import_key
 
     for kind in _KINDS:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ...auth.lifetimes import lifetime_of
-from ...auth.texts import without
+from ...auth.token_requests import TokenResponse, remove_secrets
 from ...auth.urls import shortened
 from .errors import AuthorizationFailedError, TokenRefusedError
-from .scopes import scopes_of
 from .web import Answer
 
-_TOKEN: Final = re.compile(r"[!-~]+")
-"""Tokens of characters allowed in a header. RFC 6750 allows fewer, but providers send more."""
 _TYPES: Final = {"bearer": "Bearer", "dpop": "DPoP"}
 
 
@@ -39,25 +34,24 @@ class Granted:
     """
 
     def __init__(self, answer: Answer, issuer: str, asked: Iterable[str], now: float) -> None:
-        members = answer.members
         who = f"the token endpoint of {shortened(issuer)}"
-        token = members.get("access_token")
-        if answer.status != 200 or not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        try:
+            if answer.status != 200:
+                raise ValueError
+            tokens = TokenResponse.read(answer.members)
+        except ValueError:
             raise AuthorizationFailedError(
                 f"{who} responded with HTTP {answer.status} without a valid access token"
-            )
-        kind = str(members.get("token_type", "Bearer")).lower()
-        if kind not in _TYPES:
+            ) from None
+        if tokens.token_type not in _TYPES:
             raise AuthorizationFailedError(
-                f"{who} issued a token of type {shortened(kind)}, which this client does not support"
+                f"{who} issued a token of type {shortened(tokens.token_type)}, which this client does not support"
             )
-        refresh = members.get("refresh_token")
-        seconds = lifetime_of(members.get("expires_in"))
-        self.access_token = token
-        self.refresh_token = refresh if isinstance(refresh, str) and refresh else None
-        self.token_type = _TYPES[kind]
-        self.expires = None if seconds is None else now + seconds
-        self.scopes = frozenset(scopes_of(members.get("scope")) or asked)
+        self.access_token = tokens.access_token
+        self.refresh_token = tokens.refresh_token
+        self.token_type = _TYPES[tokens.token_type]
+        self.expires = None if tokens.lifetime is None else now + tokens.lifetime
+        self.scopes = frozenset(tokens.scopes or asked)
 
 
 def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedError | None:
@@ -74,11 +68,11 @@ def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedErr
     may_pass = error in {"temporarily_unavailable", "server_error", "slow_down"}
     secrets = tuple(secrets)
     message = f"{who} sent an error: {in_words(answer.members, secrets)}"
-    return TokenRefusedError(message, without(error, secrets), may_pass=may_pass)
+    return TokenRefusedError(message, remove_secrets(error, secrets), may_pass=may_pass)
 
 
 def in_words(members: Mapping[str, object], secrets: Iterable[str]) -> str:
     """Return the error of a response as a short text without secrets."""
     error, description = members.get("error"), members.get("error_description")
     said = f"{error} ({description})" if isinstance(description, str) and description else str(error)
-    return shortened(without(said, secrets))
+    return shortened(remove_secrets(said, secrets))

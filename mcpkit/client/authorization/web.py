@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
 from ..._utils.package import __version__
-from ...auth.fetching import DEFAULT_TIMEOUT, FetchError, body_of, failure, members_of
+from ...auth.http_client import DEFAULT_TIMEOUT, FetchError, HttpResponse, send
 from ...auth.urls import check_url, leads_here, origin, shortened
-from ...execution.coroutines import within
 from .errors import AuthorizationFailedError
 
 if TYPE_CHECKING:
@@ -100,10 +99,8 @@ class Web:
             AuthorizationFailedError: The document cannot be retrieved.
             MetadataError: The URL may not be requested.
         """
-        response, body = await self._ask(
-            "GET", self.check(url, f"the URL of {what}"), what, b"", headers or {}
-        )
-        status = response.status_code
+        response = await self._send("GET", self.check(url, f"the URL of {what}"), what, b"", headers or {})
+        status = response.status
         if 300 <= status < 400:
             raise AuthorizationFailedError(
                 f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects. "
@@ -114,7 +111,7 @@ class Web:
         if status != 200:
             raise NotThereError(f"{url} responded with HTTP {status}")
         try:
-            return members_of(response, body, url, what)
+            return response.members()
         except FetchError as error:
             raise NotThereError(str(error)) from None
 
@@ -125,8 +122,7 @@ class Web:
             AuthorizationFailedError: The server did not respond.
             MetadataError: The URL may not be requested.
         """
-        response, _ = await self._ask("GET", self.check(url, what), what, b"", {"Accept": "text/html"})
-        return response.status_code
+        return (await self._send("GET", self.check(url, what), what, b"", {"Accept": "text/html"})).status
 
     async def post(
         self,
@@ -153,25 +149,26 @@ class Web:
         body = urlencode(form or {}).encode() if content is None else json.dumps(content).encode()
         kind = _FORM if content is None else _JSON
         sent = {"Content-Type": kind, **(headers or {})}
-        response, answered = await self._ask("POST", self.check(url, what), what, body, sent)
-        status = response.status_code
+        response = await self._send("POST", self.check(url, what), what, body, sent)
+        status = response.status
         if 300 <= status < 400:
             raise AuthorizationFailedError(
                 f"{what}: {url} redirects (HTTP {status}), and the client does not follow redirects. "
                 "The server must answer at this URL itself"
             )
         try:
-            members: Mapping[str, object] = members_of(response, answered, url, what)
+            members: Mapping[str, object] = response.members()
         except FetchError:
             members = {}
         return Answer(status, members, response.headers.get("dpop-nonce"))
 
-    async def _ask(
+    async def _send(
         self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[httpx2.Response, bytes]:
+    ) -> HttpResponse:
         import httpx2
 
         own: Mapping[str, str] = self._headers if origin(url) == self._origin else {}
+        # A request of its own, without the default headers and cookies of the client.
         request = httpx2.Request(
             method,
             url,
@@ -183,32 +180,14 @@ class Web:
                 **headers,
             },
             content=body or None,
-            extensions={
-                "timeout": {
-                    "connect": DEFAULT_TIMEOUT,
-                    "pool": DEFAULT_TIMEOUT,
-                    "read": DEFAULT_TIMEOUT,
-                    "write": DEFAULT_TIMEOUT,
-                }
-            },
+            extensions={"timeout": dict.fromkeys(("connect", "pool", "read", "write"), DEFAULT_TIMEOUT)},
         )
-
-        async def exchange() -> tuple[httpx2.Response, bytes]:
-            response = await self._client.send(request, stream=True, auth=None, follow_redirects=False)
-            try:
-                return response, await body_of(response, url, what)
-            finally:
-                await response.aclose()
-
         try:
-            return await within(DEFAULT_TIMEOUT, exchange())
-        except TimeoutError:
-            raise AuthorizationFailedError(
-                f"{what}: {url} did not respond within {DEFAULT_TIMEOUT:g} s", may_pass=True
-            ) from None
+            # The status of a page needs no body, and documents are those of successful responses.
+            statuses = (200,) if method == "GET" else range(1000)
+            return await send(
+                self._client, request, what, DEFAULT_TIMEOUT, body_statuses=statuses, is_anonymous=True
+            )
         except FetchError as error:
-            raise AuthorizationFailedError(str(error)) from None
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
-            raise UnreachableError(f"{what}: {failure(error, url)}", may_pass=True) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise AuthorizationFailedError(f"{what}: {failure(error, url)}", may_pass=True) from error
+            kind = UnreachableError if error.is_unreachable else AuthorizationFailedError
+            raise kind(str(error), may_pass=error.may_pass) from error.__cause__

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
-from ...auth.audiences import is_for
 from ...auth.discovery import protected_resource_urls
+from ...auth.urls import audience_matches
 from ...components.component import optional
 from ...protocol.jsonrpc import Json
 from ...transports.http.options import Settings as Options
@@ -74,7 +74,7 @@ class Authenticated:
         token = await self.verifier.verify_token(header[7:]) if header.lower().startswith("bearer ") else None
         if token is None or (token.expires_at and token.expires_at < int(time.time())):
             return None
-        if self.resource is None or is_for([token.resource or ""], [str(self.resource)]):
+        if self.resource is None or audience_matches([token.resource or ""], [str(self.resource)]):
             return token
         logger.warning("Rejected a token: its resource is %r, expected %s", token.resource, self.resource)
         return None

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from mcpkit import Scope
-from mcpkit.auth.base64url import encode
+from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.proxy.remembered_consent import FIELD
 from mcpkit.identity.audit import AuditEvent
 from mcpkit.identity.revocation import Revocations
@@ -109,7 +109,7 @@ async def test_remembered_consent_of_another_version_shows_page(proxy, program):
     members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
     sealed = proxy.site.keys.encrypt("OAuth remembered consent", members, PROXY_ORIGIN.encode())
     program.browser.cookies.clear()
-    program.browser.cookies.set(name, encode(sealed))
+    program.browser.cookies.set(name, base64url_encode(sealed))
     assert shows_page(await program.open())
 
 

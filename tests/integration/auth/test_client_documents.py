@@ -15,10 +15,10 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit.auth.authority.public_internet import PublicTransport
 from mcpkit.auth.authorization_server.client_lookup import ClientDocuments, check_client_url
 from mcpkit.auth.authorization_server.oauth_requests import OAuthError
-from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document
+from mcpkit.auth.http_client import MAX_DOCUMENT, FetchError, fetch_document
+from mcpkit.auth.ssrf_guard import PublicTransport
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
 from tests.helpers.scripted_http import Asked, Reply, scripted
 from tests.helpers.signed_tokens import CertificateAuthority
@@ -325,6 +325,6 @@ async def test_fetch_timeout_raises():
         await reply.gone()
 
     for script in (silent, slow):
-        error = await fetch_error(script, patience=0.1)
+        error = await fetch_error(script, time_limit=0.1)
         assert "did not respond within 0.1 s" in str(error)
         assert error.may_pass

@@ -16,9 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcpkit.auth import InvalidTokenError, Jwt
-from mcpkit.auth.issuer_metadata import RETRY
+from mcpkit.auth.issuer_documents import MAX_KEYS_AGE, MAX_STALE, MIN_KEYS_AGE, RETRY
 from mcpkit.auth.jwt import COOLDOWN
-from mcpkit.auth.published_keys import LONGEST, SHORTEST, STALE
 from tests.helpers.fake_idp import HOUR, KEYS, METADATA, NEW, OLD, OPENID, is_verified, token, unavailable
 from tests.helpers.oauth_flow import browser_at
 from tests.helpers.signed_tokens import AUDIENCE, Signer
@@ -58,9 +57,9 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, pl
     ("header", "seconds"),
     [
         ("max-age=600", 600),
-        ("max-age=15", SHORTEST),
-        ("no-store", SHORTEST),
-        ("max-age=99999999", LONGEST),
+        ("max-age=15", MIN_KEYS_AGE),
+        ("no-store", MIN_KEYS_AGE),
+        ("max-age=99999999", MAX_KEYS_AGE),
         ("", HOUR),
     ],
 )
@@ -92,7 +91,7 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
         for _ in range(2):  # the second time nothing is fetched: a moment ago the issuer did not respond
             assert await is_verified(jwt, token(issuer))
             assert issuer.fetches == 2
-        clock.now += STALE - 1
+        clock.now += MAX_STALE - 1
         assert await is_verified(jwt, token(issuer))
         await until(lambda: issuer.asked[METADATA] == 2 and not jwt.published_keys.is_fetching)
         clock.now += 1 + RETRY

@@ -12,11 +12,10 @@ import httpx2
 import pytest
 
 from mcpkit import Server
-from mcpkit.auth import DevAuth
-from mcpkit.auth.authority import public_internet
-from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
+from mcpkit.auth import DevAuth, ssrf_guard
 from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
 from mcpkit.auth.authorization_server.oauth_requests import OAuthError
+from mcpkit.auth.ssrf_guard import PublicTransport, is_public, resolve_host
 from tests.helpers.oauth_flow import CALLBACK, Login
 from tests.helpers.serving import free_ports, in_thread_at, serve_nginx
 from tests.helpers.tables import each_row
@@ -107,7 +106,7 @@ async def test_loopback_url_in_any_spelling_is_not_requested(origin, canary, hos
     def unguarded() -> httpx2.AsyncClient:
         return httpx2.AsyncClient(verify=False, trust_env=False, timeout=5)
 
-    monkeypatch.setattr(public_internet, "public_client", unguarded)
+    monkeypatch.setattr(ssrf_guard, "public_client", unguarded)
     await send_client_id(origin, url)
     assert canary.connections >= 1
 
@@ -199,13 +198,13 @@ async def test_lookups_without_answer_are_bounded(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     loop = asyncio.get_running_loop()
-    waiting = [loop.create_task(addresses_of(f"{each}.silent.example", 443)) for each in range(128)]
+    waiting = [loop.create_task(resolve_host(f"{each}.silent.example", 443)) for each in range(128)]
     try:
         await asyncio.sleep(0)  # so that each has begun
         with pytest.raises(OSError, match="too many DNS lookups"):
-            await addresses_of("client.example", 443)
+            await resolve_host("client.example", 443)
         assert await loop.getaddrinfo("localhost", 443)
     finally:
         answered.set()
     assert await asyncio.gather(*waiting) == [("127.0.0.1",)] * 128
-    assert await addresses_of("client.example", 443) == ("127.0.0.1",)
+    assert await resolve_host("client.example", 443) == ("127.0.0.1",)

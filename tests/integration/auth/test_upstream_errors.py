@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from mcpkit.auth import UpstreamProvider
-from mcpkit.auth.fetching import MAX_DOCUMENT
+from mcpkit.auth.http_client import MAX_DOCUMENT
 from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row

@@ -16,7 +16,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from mcpkit.auth import UpstreamProvider
-from mcpkit.auth.base64url import encode
+from mcpkit.auth.jws import base64url_encode
 from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from tests.helpers.fake_idp import CALLBACK, CLIENT, USERINFO, GitHubSite, UpstreamLogin, github, openid
 from tests.helpers.signed_tokens import Signer, encoded
@@ -78,7 +78,7 @@ async def test_openid_id_token_algorithms_and_at_hash(algorithm, digest):
             hashed = hashlib.new(digest, members["access_token"].encode()).digest()
             now = int(time.time())
             claims = {"iss": provider.url, "sub": "ada", "aud": "proxy", "nonce": "the-nonce", "iat": now}
-            claims |= {"exp": now + 60, "at_hash": encode(hashed[: len(hashed) // 2])}
+            claims |= {"exp": now + 60, "at_hash": base64url_encode(hashed[: len(hashed) // 2])}
             return {**members, "id_token": provider.signer.sign(json.dumps(claims).encode(), {"typ": None})}
 
         provider.changed = changed
@@ -108,7 +108,7 @@ NOW = int(time.time())
         ({"nonce": "another"}, "another login"),
         ({"nonce": None}, "another login"),
         *(({"nonce": nonce}, "another login") for nonce in (["the-nonce"], "")),
-        *(({"at_hash": value}, "another access token") for value in (7, encode(b"y" * 16))),
+        *(({"at_hash": value}, "another access token") for value in (7, base64url_encode(b"y" * 16))),
         ({"nonce": "\ud800"}, "not a signed JWT"),
         ({"sub": "sub-of-bob"}, "for another user"),
         *(({"sub": value}, "no valid user ID") for value in (None, "", 7, "a\x00b")),

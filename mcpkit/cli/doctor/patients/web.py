@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ...._utils.package import __version__
-from ....auth.fetching import failure
-from ....auth.libraries import http_library
+from ....auth.http_client import describe_failure
 from ....auth.urls import is_loopback
+from ....auth.verifier import auth_library
 from ....client.transports.http.event_stream import EventStream, TooLargeEventError
 from ....execution.coroutines import within
 from ....protocol.jsonrpc import Json, is_object
@@ -75,7 +75,7 @@ class Web:
         self.url = url
         self.patience = patience
         self._headers = headers
-        self._library = http_library()
+        self._library = auth_library("httpx2")
         self._client = self._made()
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class Web:
         except (TimeoutError, self._library.TimeoutException):
             return Reply(problem=f"no response within {seconds:g} s", kind="time", seconds=seconds)
         except (self._library.HTTPError, self._library.InvalidURL, OSError, TooLargeEventError) as error:
-            return Reply(problem=failure(error, self.url), kind=_kind(error))
+            return Reply(problem=describe_failure(error, self.url), kind=_kind(error))
         finally:
             if is_new:
                 await client.aclose()
@@ -206,4 +206,4 @@ def _kind(error: BaseException) -> str:
         if isinstance(cause, ConnectionRefusedError):
             return "refused"
         cause = cause.__cause__ or cause.__context__
-    return "refused" if isinstance(error, http_library().ConnectError) else "closed"
+    return "refused" if isinstance(error, auth_library("httpx2").ConnectError) else "closed"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ...._utils.option_checks import check_seconds
-from ....auth.fetching import own_client
+from ....auth.http_client import create_client
 from ....auth.urls import MetadataError, canonical, shortened
 from .catalogue import SEVERITIES
 from .cors import Pages
@@ -62,7 +62,7 @@ async def check_authorization(
             "the URL to check must not contain a user name or password:"
             f" host {shortened(urlsplit(url).hostname or '')}"
         )
-    client = own_client(url) if http_client is None else http_client
+    client = create_client(url) if http_client is None else http_client
     try:
         findings = await _found(Looker(client, url, timeout), url, page)
     finally:

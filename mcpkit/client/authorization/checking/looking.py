@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ....auth.fetching import FetchError, body_of, failure, members_of
-from ....auth.libraries import http_library
+from ....auth.http_client import FetchError, send
 from ....auth.urls import MetadataError, check_url, leads_here, origin
-from ....execution.coroutines import within
+from ....auth.verifier import auth_library
 from ....protocol.jsonrpc import is_array
 from ...transports.http.challenge import Challenge, read_challenges
 
@@ -59,7 +58,7 @@ class Looker:
         self._is_local = leads_here(urlsplit(url).hostname)
         self._timeout = timeout
         self._asked = 0
-        self._httpx2 = http_library()
+        self._httpx2 = auth_library("httpx2")
 
     async def document(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Return a metadata document."""
@@ -88,11 +87,26 @@ class Looker:
             return Answer(url, 0, problem=problem)
         self._asked += 1
         try:
-            return await within(self._timeout, self._answered(method, url, headers, content, is_document))
-        except TimeoutError:
-            return Answer(url, 0, problem=f"no response within {self._timeout:g} s")
-        except (self._httpx2.HTTPError, self._httpx2.InvalidURL, OSError) as error:
-            return Answer(url, 0, problem=failure(error, url))
+            request = self._client.build_request(
+                method, url, headers={"Accept-Encoding": "gzip, deflate", **headers}, content=content or None
+            )
+            response = await send(
+                self._client, request, "it", self._timeout, body_statuses=(200,) if is_document else ()
+            )
+        except FetchError as error:
+            return Answer(url, error.status or 0, problem=str(error).removeprefix("it: "))
+        except self._httpx2.InvalidURL as error:
+            return Answer(url, 0, problem=f"the URL is not valid: {error}")
+        document: Mapping[str, object] | None = None
+        if is_document and response.status != 200:
+            problem = f"the response is HTTP {response.status}"
+        elif is_document:
+            try:
+                document = response.members()
+            except FetchError as error:
+                problem = str(error)
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(url, response.status, found, problem, document)
 
     def _problem(self, url: str) -> str:
         """Return the reason why no request is sent to a URL; empty if it is."""
@@ -109,30 +123,6 @@ class Looker:
         if leads_here(parts.hostname) and not self._is_local:
             return "the URL is a loopback address, but the MCP server is on another machine"
         return ""
-
-    async def _answered(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes, is_document: bool
-    ) -> Answer:
-        request = self._client.build_request(
-            method, url, headers={"Accept-Encoding": "gzip, deflate", **headers}, content=content or None
-        )
-        response = await self._client.send(request, stream=True, follow_redirects=False)
-        try:
-            found = {name.lower(): value for name, value in response.headers.items()}
-            answer = Answer(url, response.status_code, found)
-            if not is_document:
-                return answer
-            if response.status_code != 200:
-                return Answer(
-                    url, response.status_code, found, f"the response is HTTP {response.status_code}"
-                )
-            try:
-                members = members_of(response, await body_of(response, url, "it"), url, "it")
-            except FetchError as error:
-                return Answer(url, response.status_code, found, str(error))
-            return Answer(url, response.status_code, found, document=members)
-        finally:
-            await response.aclose()
 
 
 def strings(value: object) -> tuple[str, ...]:

@@ -8,8 +8,13 @@ from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
-from ....auth.claims import check_unbound
-from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from ....auth.verifier import (
+    AccessToken,
+    InvalidTokenError,
+    TokenVerifier,
+    VerifierUnavailableError,
+    check_unbound,
+)
 from ....identity.audit import measuring
 from ....requests.timeouts_and_concurrency import Shares
 from ..intake.refused_body import UnreadError

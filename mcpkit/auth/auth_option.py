@@ -1,4 +1,4 @@
-"""Several token verifiers as one: each token goes to the verifier of its issuer."""
+"""The option `Server(auth=...)`: one token verifier, or several."""
 
 from __future__ import annotations
 
@@ -9,16 +9,49 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from .claims import ISSUER_ADVICE
-from .jwt import Jwt
-from .strict_json import members_in
+from ..protocol.jsonrpc import is_object
 from .urls import origin
-from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier, VerifierContext
+from .verifier import (
+    ISSUER_ADVICE,
+    AccessToken,
+    InvalidTokenError,
+    ProtectedResource,
+    TokenVerifier,
+    VerifierContext,
+)
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ..identity.principal import Principal
+
+
+def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
+    """Return one verifier for the option `auth`.
+
+    Raises:
+        TypeError: A value is not a TokenVerifier.
+        ValueError: The list is empty, or two verifiers have the same issuer.
+    """
+    option: object = auth
+    values = list(auth) if isinstance(auth, Sequence) and not isinstance(option, str) else [option]
+    verifiers = [each for each in values if isinstance(each, TokenVerifier)]
+    for value in values:
+        if not isinstance(value, TokenVerifier):
+            raise TypeError(
+                f"auth must be a TokenVerifier or a list of them, got {value!r}. Pass for example {_example(value)} of"
+                " mcpkit.auth"
+            )
+    return verifiers[0] if len(verifiers) == 1 else Issuers(verifiers)
+
+
+def _example(value: object) -> str:
+    """Return example code for a value that is not a verifier."""
+    from .upstream.upstream_provider import UpstreamProvider
+
+    if isinstance(value, UpstreamProvider):
+        return "OAuthProxy(UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET))"
+    return f"Jwt({value!r})" if str(value).startswith("https:") else 'Jwt("https://id.example.com")'
 
 
 class Issuers(TokenVerifier):
@@ -38,10 +71,12 @@ class Issuers(TokenVerifier):
         if not verifiers:
             raise ValueError("auth=[] has no verifier. Omit auth= to serve without authentication")
         self._verifiers = tuple(verifiers)
-        self._sort()
+        self._index()
 
-    def _sort(self) -> None:
+    def _index(self) -> None:
         """Map issuers and providers to verifiers. Authorization servers know their issuer only after `bind`."""
+        from .jwt import Jwt
+
         self.issuers = tuple(chain.from_iterable(each.issuers for each in self._verifiers))
         if len(set(self.issuers)) < len(self.issuers):
             twice = next(each for each in self.issuers if self.issuers.count(each) > 1)
@@ -56,20 +91,22 @@ class Issuers(TokenVerifier):
             raise ValueError(f"auth: two providers have the name {twice!r}. Give one of them another name=")
         self._by_issuer = {issuer: (each,) for each in self._verifiers for issuer in each.issuers}
         self._without_issuer = tuple(each for each in self._verifiers if not each.issuers)
-        asking = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
-        self._of_opaque = (*self._without_issuer, *asking)
+        others = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
+        self._for_opaque_tokens = (*self._without_issuer, *others)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Verify a token with the verifier of its issuer."""
-        named = _issuer_of(token)
-        asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
+        issuer = _unverified_issuer(token)
+        verifiers = self._for_opaque_tokens
+        if issuer is not None:
+            verifiers = self._by_issuer.get(issuer, self._without_issuer)
         advice = ISSUER_ADVICE % " or ".join(self.issuers) if self.issuers else None
         refusal = InvalidTokenError("the issuer of the token is not trusted by this server", advice=advice)
-        for verifier in asked:
+        for verifier in verifiers:
             try:
                 return await verifier.verify(token, audience)
             except InvalidTokenError as error:
-                if named is None or named in self._by_issuer:
+                if issuer is None or issuer in self._by_issuer:
                     refusal = error
         raise refusal
 
@@ -84,7 +121,7 @@ class Issuers(TokenVerifier):
         """
         for each in self._verifiers:
             each.bind(resource)
-        self._sort()
+        self._index()
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of all verifiers."""
@@ -92,7 +129,8 @@ class Issuers(TokenVerifier):
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
         """Return the first reason of a verifier to refuse a request."""
-        return next((why for each in self._verifiers if (why := each.refusal(headers)) is not None), None)
+        reasons = (each.refusal(headers) for each in self._verifiers)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def notices(self) -> Sequence[str]:
         """Return the notices of all verifiers."""
@@ -113,7 +151,7 @@ class Issuers(TokenVerifier):
             await each.aclose()
 
 
-def _issuer_of(token: str) -> str | None:
+def _unverified_issuer(token: str) -> str | None:
     """Return the unverified issuer of a token; None if the token is not a JWT or has none."""
     parts = token.split(".")
     if len(parts) != 3:
@@ -122,5 +160,5 @@ def _issuer_of(token: str) -> str | None:
         payload = from_json(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
         return None
-    issuer = (members_in(payload) or {}).get("iss")
+    issuer = payload.get("iss") if is_object(payload) else None
     return issuer if isinstance(issuer, str) else None

@@ -1,4 +1,4 @@
-"""HTTP client for the public internet only, against server-side request forgery (SSRF)."""
+"""Transport for the public internet only, against server-side request forgery (SSRF) by URLs that clients choose."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from typing import Final
 
 import httpx2
 
-from ..._utils.package import __version__
-from ..fetching import DEFAULT_TIMEOUT, FetchError
+from .._utils.package import __version__
+from .http_client import DEFAULT_TIMEOUT, FetchError
 
-_GLOBAL = ipaddress.IPv6Network("2000::/3")
-_RESERVED_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
-_RESERVED_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "3fff::/20")))
-"""Networks for protocols, tunnels and examples (IANA's special-purpose registries) that some Python versions miss."""
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses in IPv6-only networks (RFC 6052)."""
-_MAX_TRIED = 3
-_MOST_LOOKUPS = 128
+_MAX_ADDRESSES_TRIED = 3
+_MAX_LOOKUPS = 128
 """Maximum concurrent DNS lookups. A silent name server blocks each for half a minute."""
-_LOOKUPS = threading.BoundedSemaphore(_MOST_LOOKUPS)
+_lookups = threading.BoundedSemaphore(_MAX_LOOKUPS)
 
 
 class PublicTransport(httpx2.AsyncBaseTransport):
@@ -44,8 +39,8 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None,
         is_allowed: Callable[[str], bool] | None = None,
     ) -> None:
-        self._inner = inner or httpx2.AsyncHTTPTransport(verify=_usual_authorities(), trust_env=False)
-        self._resolve = resolve or addresses_of
+        self._inner = inner or httpx2.AsyncHTTPTransport(verify=_default_authorities(), trust_env=False)
+        self._resolve = resolve or resolve_host
         self._is_allowed = is_allowed or is_public
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -64,24 +59,20 @@ class PublicTransport(httpx2.AsyncBaseTransport):
             if error.errno == socket.EAI_AGAIN:
                 raise FetchError(f"the name {url.host} cannot be resolved now. Try again later") from None
             addresses = ()
-        # One text for both, so that nobody learns by it which names there are in the network of this machine.
+        # One text for unknown and internal names, so that clients cannot find out which names the internal network has.
         if not addresses or not all(map(self._is_allowed, addresses)):
             raise FetchError(
                 f"{url.host} is not on the public internet. Use a URL with a public host", may_pass=False
             )
-        return await self._sent(request, addresses[:_MAX_TRIED])
+        *others, last = addresses[:_MAX_ADDRESSES_TRIED]
+        for address in others:
+            with suppress(httpx2.ConnectError):
+                return await self._inner.handle_async_request(_pin(request, address))
+        return await self._inner.handle_async_request(_pin(request, last))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._inner.aclose()
-
-    async def _sent(self, request: httpx2.Request, addresses: Sequence[str]) -> httpx2.Response:
-        for address in addresses[:-1]:
-            try:
-                return await self._inner.handle_async_request(_pinned(request, address))
-            except httpx2.ConnectError:
-                continue
-        return await self._inner.handle_async_request(_pinned(request, addresses[-1]))
 
 
 def public_client() -> httpx2.AsyncClient:
@@ -95,12 +86,23 @@ def public_client() -> httpx2.AsyncClient:
 
 
 @cache
-def _usual_authorities() -> ssl.SSLContext:
+def _default_authorities() -> ssl.SSLContext:
     """Return an SSL context with the default authorities, cached because loading it takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
-async def addresses_of(host: str, port: int) -> Sequence[str]:
+def _pin(request: httpx2.Request, address: str) -> httpx2.Request:
+    """Return a request to one address, with the name and the certificate check of the original host."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )
+
+
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """Resolve a host in a thread of its own.
 
     Clients choose the name, and so the duration of the lookup. The threads of the event loop, which resolve all other
@@ -110,55 +112,52 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
         OSError: The host has no address; `EAI_AGAIN` if the lookup is not possible now.
     """
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[Sequence[str]] = loop.create_future()
-    if not _LOOKUPS.acquire(blocking=False):
+    result: asyncio.Future[Sequence[str]] = loop.create_future()
+    if not _lookups.acquire(blocking=False):
         raise socket.gaierror(socket.EAI_AGAIN, "too many DNS lookups are running")
 
-    def tell(addresses: Sequence[str], error: OSError | None) -> None:
-        if not found.done():
-            found.set_result(addresses) if error is None else found.set_exception(error)
+    def finish(addresses: Sequence[str], error: OSError | None) -> None:
+        if not result.done():
+            result.set_result(addresses) if error is None else result.set_exception(error)
 
-    def look_up() -> None:
+    def resolve() -> None:
         addresses: Sequence[str] = ()
-        failed = None
+        failure = None
         try:
-            each = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            addresses = tuple(dict.fromkeys(str(one[4][0]) for one in each))
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
         except (OSError, ValueError) as error:
-            failed = error if isinstance(error, OSError) else OSError("the name cannot be resolved")
+            failure = error if isinstance(error, OSError) else OSError("the name cannot be resolved")
         finally:
-            _LOOKUPS.release()
+            _lookups.release()
         with suppress(RuntimeError):  # the event loop may have ended
-            loop.call_soon_threadsafe(tell, addresses, failed)
+            loop.call_soon_threadsafe(finish, addresses, failure)
 
     try:
-        threading.Thread(target=look_up, name="mcpkit-lookup", daemon=True).start()
+        threading.Thread(target=resolve, name="mcpkit-lookup", daemon=True).start()
     except RuntimeError:  # the system gives no more threads
-        _LOOKUPS.release()
+        _lookups.release()
         raise socket.gaierror(socket.EAI_AGAIN, "no thread is available for a DNS lookup") from None
-    return await found
+    return await result
 
 
-def is_public(address: str) -> bool:
+# Addresses: networks for protocols, tunnels and examples that some Python versions do not know (IANA's special-purpose
+# registries), and IPv4 addresses in IPv6-only networks (RFC 6052).
+_GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
+_RESERVED_4: Final = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
+_RESERVED_6: Final = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "3fff::/20")))
+_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_public(text: str) -> bool:
     """Return True if an address is on the public internet and does not map to an internal one."""
     try:
-        found = ipaddress.ip_address(address)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv4Address):
-        is_reserved = found.is_reserved or any(found in each for each in _RESERVED_4)
-        return found.is_global and not (found.is_multicast or is_reserved)
-    if found in _TRANSLATED:
-        return is_public(str(ipaddress.IPv4Address(found.packed[-4:])))
-    return found in _GLOBAL and found.is_global and not any(found in each for each in _RESERVED_6)
-
-
-def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return a request to one address, with the name and the certificate check of the original host."""
-    return httpx2.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": request.url.host},
-    )
+    if isinstance(address, ipaddress.IPv4Address):
+        is_reserved = address.is_reserved or any(address in each for each in _RESERVED_4)
+        return address.is_global and not (address.is_multicast or is_reserved)
+    if address in _TRANSLATED:
+        return is_public(str(ipaddress.IPv4Address(address.packed[-4:])))
+    return address in _GLOBAL and address.is_global and not any(address in each for each in _RESERVED_6)
