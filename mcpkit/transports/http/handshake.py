@@ -55,7 +55,7 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     session = await _find_session(service, exchange)
     if session is None:
         return
-    if session.may_need_record(message):
+    if session.answers_other_process(message):
         await service.sessions.read_record(session)
     session.post(message, exchange)
     # A call may change the record, and through middleware it does so in its first step or later.

@@ -10,23 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from ...._utils.exceptions import INTERNAL_ERROR, BusyError, ProtocolError
+from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, RequestId
 from ..exchange import Exchange, Source, event
-from .session_store import EVENTS_STORED, STREAM_RESUMED, SessionBus
+from .session_store import MessageKind, SessionBus
 
 if TYPE_CHECKING:
     from ....storage.base import Storage
-    from ....storage.encryption_keys import Keys
+    from ....storage.encryption_keys import EncryptedRecords, Keys
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ Event = tuple[int, bytes]
 _WRITE_DELAY = 0.02  # seconds for which events are collected, so that a short response is one write
 _RETRY_DELAY = 1.0
 _MAX_TRIES = 3
-_CONCURRENT_WRITES = 16
 _PART_SIZE = (
     16 * 1024
 )  # bytes of messages from which on they are a record of their own, and not written again
@@ -44,6 +43,33 @@ _PART_SIZE = (
 _POLL_INTERVAL = 2.0  # seconds between two reads without a message from the other process
 _FIRST_WRITE_TIMEOUT = 3.0  # seconds for another process to write a stream that is not in the store
 _RELEASE_TIMEOUT = 1.0  # seconds for another process to end its connection of a standalone stream
+
+
+_EVENT_ID = re.compile(r"(?P<stream>(?P<process>[0-9a-f]{8})(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
+
+
+class EventId(NamedTuple):
+    """Parts of an event id.
+
+    Attributes:
+        stream: Name of the stream.
+        process: Process of the stream.
+        is_of_response: Whether the stream answers a POST.
+        number: Number of the event in the stream.
+    """
+
+    stream: str
+    process: str
+    is_of_response: bool
+    number: int
+
+
+def read_event_id(text: str) -> EventId:
+    """Return the parts of an event id. An id of another form has empty parts."""
+    found = _EVENT_ID.fullmatch(text)
+    if found is None:
+        return EventId("", "", False, 0)
+    return EventId(found["stream"], found["process"], found["kind"] == "c", int(found["number"]))
 
 
 class StoredStream(ABC):
@@ -64,18 +90,6 @@ class StoredStream(ABC):
         parts: Versions of the records with some of its events, by the numbers of the first and the last of them.
         is_ended_elsewhere: Whether another process has ended it, so that no more is written.
     """
-
-    __slots__ = (
-        "is_detached",
-        "is_ended_elsewhere",
-        "is_finished",
-        "name",
-        "parts",
-        "request_id",
-        "sent",
-        "session_id",
-        "version",
-    )
 
     def __init__(self, session_id: str, name: str) -> None:
         self.session_id = session_id
@@ -111,12 +125,6 @@ class StreamRecord(NamedTuple):
     version: str
 
 
-class _Records(Protocol):
-    async def get(self, key: str) -> tuple[Json, str] | None: ...
-    async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None: ...
-    async def delete(self, key: str, *, version: str) -> bool: ...
-
-
 class EventStore:
     """Writes event streams to the shared storage, with a short delay, and reads those of other processes.
 
@@ -124,11 +132,12 @@ class EventStore:
         storage: The storage.
         keys: Keys for encryption, if the storage outlives the process.
         bus: Notifies other processes of new events.
-        ttl: Seconds for which records are kept after the latest change.
+        ttl: Seconds for which an ended stream is kept.
+        max_age: Seconds for which a stream that goes on is kept, however long it sends nothing.
     """
 
-    def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float) -> None:
-        self._records: _Records
+    def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float, max_age: float) -> None:
+        self._records: EncryptedRecords | _PlainRecords
         if storage.is_persistent:
             from ....storage.encryption_keys import EncryptedRecords
 
@@ -138,11 +147,9 @@ class EventStore:
         self.storage = storage
         self.bus = bus
         self._ttl = ttl
+        self._max_age = max_age
         self._changed: dict[StoredStream, None] = {}
         self._removed: list[StoredStream] = []
-        self._open_calls: dict[StoredStream, None] = {}
-        self._wake = asyncio.Event()
-        self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._is_failing = False
@@ -151,27 +158,21 @@ class EventStore:
 
     def write(self, stream: StoredStream) -> None:
         """Write a changed stream soon."""
-        if self._is_closed or stream.is_ended_elsewhere:
-            return
-        self._changed[stream] = None
-        if stream.is_finished:
-            self._open_calls.pop(stream, None)
-        elif stream.request_id is not None:
-            self._open_calls[stream] = None
-        self._begin()
+        if not (self._is_closed or stream.is_ended_elsewhere):
+            self._changed[stream] = None
+            self._begin()
 
     def remove(self, stream: StoredStream) -> None:
         """Remove a stream, because no client may resume it any more."""
         self._changed.pop(stream, None)
-        self._open_calls.pop(stream, None)
         if not (self._is_closed or stream.is_ended_elsewhere):
             self._removed.append(stream)
-        self._begin()
+            self._begin()
 
     async def flush(self) -> None:
-        """Write everything now, if the storage answers."""
-        if not self._is_failing:
-            await self._write_all()
+        """Wait until everything has been written, or the storage does not answer."""
+        while self._task is not None and not self._is_failing:
+            await asyncio.wait([self._task], timeout=_WRITE_DELAY)
 
     def close(self) -> None:
         """Stop writing."""
@@ -180,47 +181,28 @@ class EventStore:
             self._task.cancel()
 
     def _begin(self) -> None:
-        self._wake.set()
-        if self._task is None and not self._is_closed:
+        if self._task is None:
             loop = asyncio.get_running_loop()
             # The task belongs to no request, so it has an empty context.
-            self._task = contextvars.Context().run(loop.create_task, self._run())
-
-    async def _run(self) -> None:
-        """Write until nothing is left, and extend the lifetime of the records of calls that send nothing."""
-        try:
-            while self._changed or self._removed or self._open_calls:
-                self._wake.clear()
-                if not (self._changed or self._removed):
-                    try:
-                        await within(self._ttl / 3, self._wake.wait())
-                    except TimeoutError:
-                        self._changed.update(self._open_calls)
-                await asyncio.sleep(_RETRY_DELAY if self._is_failing else _WRITE_DELAY)
-                await self._write_all()
-        finally:
-            self._task = None
+            self._task = contextvars.Context().run(loop.create_task, self._write_all())
 
     async def _write_all(self) -> None:
-        async with self._lock:
-            self._is_failing = False
-            while (self._changed or self._removed) and not (self._is_failing or self._is_closed):
-                changed = list(islice(self._changed, _CONCURRENT_WRITES))
-                removed = self._removed[:_CONCURRENT_WRITES]
-                del self._removed[: len(removed)]
-                for stream in changed:
-                    del self._changed[stream]
-                try:
-                    await asyncio.gather(*map(self._write, changed), *map(self._delete, removed))
-                except ImportError as error:
-                    self._is_closed = True
-                    self._changed.clear()
-                    self._open_calls.clear()
-                    logger.warning(
-                        "events are not stored for other processes, so clients can only resume a stream at the "
-                        "process that served it: %s",
-                        error,
-                    )
+        try:
+            while self._changed or self._removed:
+                await asyncio.sleep(_RETRY_DELAY if self._is_failing else _WRITE_DELAY)
+                self._is_failing = False
+                changed, self._changed = self._changed, {}
+                removed, self._removed = self._removed, []
+                await asyncio.gather(*map(self._write, changed), *map(self._delete, removed))
+        except ImportError as error:
+            self._is_closed = True
+            logger.warning(
+                "events are not stored for other processes, so clients can only resume a stream at the "
+                "process that served it: %s",
+                error,
+            )
+        finally:
+            self._task = None
 
     async def _write(self, stream: StoredStream) -> None:
         key = f"{stream.session_id}/{stream.name}"
@@ -229,7 +211,8 @@ class EventStore:
             events = stream.events_after(max((last for _, last in parts), default=0))
             if sum(len(message) for _, message in events) > _PART_SIZE:
                 first, last = events[0][0], events[-1][0]
-                version = await self._replace(f"{key}/{first}", {"events": _encode(events)}, None)
+                part = {"events": _encode(events)}
+                version = await self._replace(f"{key}/{first}", part, None, self._max_age)
                 assert version is not None, "only this process writes parts"
                 parts[first, last] = version
                 events = []
@@ -243,14 +226,11 @@ class EventStore:
                 "parts": list(map(list, parts)),
                 "events": _encode(events),
             }
-            version = await self._replace(key, record, stream.version)
-            if version is None:
-                stream.is_ended_elsewhere = True
-                self._open_calls.pop(stream, None)
-            else:
-                stream.version = version
+            ttl = self._ttl if stream.is_finished else self._max_age
+            stream.version = await self._replace(key, record, stream.version, ttl)
+            stream.is_ended_elsewhere = stream.version is None
             if stream.is_detached:
-                await self.bus.publish(stream.session_id, EVENTS_STORED, stream.name)
+                await self.bus.publish(stream.session_id, MessageKind.EVENTS_STORED, stream.name)
         except OSError:
             if not self._is_failing:
                 logger.exception(
@@ -261,14 +241,14 @@ class EventStore:
             if not stream.is_ended_elsewhere:
                 self._changed[stream] = None
 
-    async def _replace(self, key: str, value: Json, version: str | None) -> str | None:
+    async def _replace(self, key: str, value: Json, version: str | None, ttl: float) -> str | None:
         """Write a record of a stream of this process, also if the answer to an earlier write was lost.
 
         Returns:
             The new version; None if another process has ended the stream.
         """
         for _ in range(_MAX_TRIES):
-            new = await self._records.put(key, value, version=version, ttl=self._ttl)
+            new = await self._records.put(key, value, version=version, ttl=ttl)
             if new is not None:
                 return new
             found = await self._get(key)
@@ -395,30 +375,40 @@ class RemoteStream(Source):
     Args:
         store: The event store.
         session_id: Id of the session, as in the token.
-        name: Name of the stream.
-        number: Number of the last event that the client has received.
+        last_event: Id of the last event that the client has received.
         is_gone: Returns True if the other process has ended.
-        forget: Called with this object when it ends.
+        streams: Resumed streams of the session by name, including this one until it ends.
     """
 
     def __init__(
         self,
         store: EventStore,
         session_id: str,
-        name: str,
-        number: int,
+        last_event: EventId,
         is_gone: Callable[[], bool],
-        forget: Callable[[RemoteStream], None],
+        streams: dict[str, RemoteStream],
     ) -> None:
-        self.name = name
+        self.name = last_event.stream
         self._store = store
         self._session_id = session_id
-        self._number = number
+        self._number = last_event.number
         self._is_gone = is_gone
-        self._forget = forget
+        self._streams = streams
         self._has_news = asyncio.Event()
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
+        if (before := streams.get(self.name)) is not None:
+            before.leave()
+        streams[self.name] = self
+
+    @property
+    def is_relaying(self) -> bool:
+        """True if `relay` was called."""
+        return self._task is not None
+
+    def notify(self) -> None:
+        """Read new events."""
+        self._has_news.set()
 
     async def begin(self, *, is_own: bool) -> StreamRecord | None:
         """Make the other process release the stream, and return its record, if there is one.
@@ -427,22 +417,15 @@ class RemoteStream(Source):
             is_own: Whether the stream belongs to this process, which has dropped it to make room.
 
         Raises:
-            BusyError: The storage does not answer.
+            OSError: The storage does not answer.
         """
-        try:
-            await self._store.storage.listening()
-            await self._store.bus.publish(self._session_id, STREAM_RESUMED, self.name)
+        await self._store.storage.listening()
+        await self._store.bus.publish(self._session_id, MessageKind.STREAM_RESUMED, self.name)
+        record = await self._read()
+        if record is None and not is_own:
+            await self._wait(_FIRST_WRITE_TIMEOUT)
             record = await self._read()
-            if record is None and not is_own:
-                await self._wait(_FIRST_WRITE_TIMEOUT)
-                record = await self._read()
-        except OSError:
-            raise BusyError("The events of the stream are not available. Try again later") from None
         return record
-
-    def notify(self) -> None:
-        """Read new events."""
-        self._has_news.set()
 
     async def _read(self) -> StreamRecord | None:
         self._has_news.clear()
@@ -456,8 +439,12 @@ class RemoteStream(Source):
                 "no notification of new events from the process of a stream; the store is read again"
             )
 
-    def _event(self, number: int, message: bytes) -> bytes:
-        return event(message, f"{self.name}-{number}")
+    async def _new_events(self, record: StreamRecord) -> list[bytes]:
+        """Return the events that the client has not received, as they are sent."""
+        events = await self._store.events_after(self._session_id, self.name, record, self._number)
+        if events:
+            self._number = events[-1][0]
+        return [event(message, f"{self.name}-{number}") for number, message in events]
 
     # A standalone stream: it ends, and another one begins in this process
 
@@ -468,25 +455,19 @@ class RemoteStream(Source):
             The events that the client has missed; and False if there may have been others.
 
         Raises:
-            BusyError: The storage does not answer.
+            OSError: The storage does not answer.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _RELEASE_TIMEOUT
         is_complete = True
-        try:
-            while record is not None and not record.is_over:
-                if self._is_gone() or loop.time() >= deadline:
-                    is_complete = False
-                    await self._store.end(self._session_id, self.name, record, None)
-                else:
-                    await self._wait(deadline - loop.time())
-                record = await self._read()
-            if record is None:
-                return [], False
-            events = await self._store.events_after(self._session_id, self.name, record, self._number)
-        except OSError:
-            raise BusyError("The events of the stream are not available. Try again later") from None
-        return [self._event(*each) for each in events], is_complete
+        while record is not None and not record.is_over:
+            if self._is_gone() or loop.time() >= deadline:
+                is_complete = False
+                await self._store.end(self._session_id, self.name, record, None)
+            else:
+                await self._wait(deadline - loop.time())
+            record = await self._read()
+        return ([], False) if record is None else (await self._new_events(record), is_complete)
 
     # The response to a request: the other process goes on, and its events are sent here
 
@@ -498,13 +479,12 @@ class RemoteStream(Source):
         exchange.open_stream()
 
     async def _relay(self, record: StreamRecord, exchange: Exchange) -> None:
-        while True:
+        found: StreamRecord | None = record
+        while found is not None:
+            record = found
             try:
-                for number, message in await self._store.events_after(
-                    self._session_id, self.name, record, self._number
-                ):
-                    self._number = number
-                    exchange.push(self._event(number, message))
+                for chunk in await self._new_events(record):
+                    exchange.push(chunk)
                 if record.is_over:
                     break
                 if self._is_gone():
@@ -513,34 +493,31 @@ class RemoteStream(Source):
                 else:
                     await self._wait(_POLL_INTERVAL)
                 found = await self._read()
-                if found is None:
-                    break
-                record = found
             except OSError:
                 logger.exception(
                     "the shared store does not answer: a client waits for the events of a stream of "
                     "another process until it answers"
                 )
                 await asyncio.sleep(_RETRY_DELAY)
-        if not record.is_over or self._number < record.sent:
-            number = record.sent + (not record.is_over)
-            if (problem := _error(record, "is no longer stored")) is not None:
-                exchange.push(self._event(number, problem))
-        self._forget(self)
-        exchange.finish()
+        last = record.sent + (found is None)
+        if self._number < last and (problem := _error(record, "is no longer stored")) is not None:
+            exchange.push(event(problem, f"{self.name}-{last}"))
+        self.leave()
 
     def leave(self) -> None:
-        """End the connection after the queued events."""
-        self._end()
+        """End the connection after the queued events, if there is one yet."""
+        self.end()
         if self._exchange is not None:
             self._exchange.finish()
 
     def lost(self, exchange: Exchange) -> None:
         """Stop reading, because the client has disconnected."""
-        self._end()
+        self.end()
 
-    def _end(self) -> None:
-        self._forget(self)
+    def end(self) -> None:
+        """Stop reading."""
+        if self._streams.get(self.name) is self:
+            del self._streams[self.name]
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 

@@ -6,7 +6,6 @@ its number in it, so only events of that stream are sent again.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from ....requests.requests_to_client import OpenQuestions
 from ..exchange import Exchange, Source, event
 from .event_store import Event, StoredStream
 from .loop_state import LoopState
-from .session_store import NOTIFIER, STANDALONE_MESSAGE, SessionRecord
+from .session_store import MessageKind, RecordField, SessionRecord
 
 MAX_EVENTS = 256
 """Events that one session keeps for clients that resume a stream; the oldest is dropped first."""
@@ -36,32 +35,6 @@ _EVENT_OVERHEAD = 400
 
 _RETRY = 1000
 """Milliseconds after which a client reconnects to a closed stream."""
-
-_EVENT_ID = re.compile(r"(?P<stream>(?P<process>[0-9a-f]{8})(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
-
-
-class EventId(NamedTuple):
-    """Parts of an event id.
-
-    Attributes:
-        stream: Name of the stream.
-        process: Process of the stream.
-        is_of_response: Whether the stream answers a POST.
-        number: Number of the event in the stream.
-    """
-
-    stream: str
-    process: str
-    is_of_response: bool
-    number: int
-
-
-def read_event_id(text: str) -> EventId:
-    """Return the parts of an event id. An id of another form has empty parts."""
-    found = _EVENT_ID.fullmatch(text)
-    if found is None:
-        return EventId("", "", False, 0)
-    return EventId(found["stream"], found["process"], found["kind"] == "c", int(found["number"]))
 
 
 def stream_not_stored() -> ProtocolError:
@@ -259,7 +232,6 @@ class EventStream(StoredStream, Source):
         exchange: Current connection for its events, or None.
     """
 
-    __slots__ = ("exchange", "streams")
     kind = "c"
 
     def __init__(self, streams: EventStreams) -> None:
@@ -351,7 +323,6 @@ class StandaloneStream(EventStream):
         release_token: Stops watching the access token of the connection.
     """
 
-    __slots__ = ("_standalone", "release_token")
     kind = "g"
 
     def __init__(self, streams: EventStreams, standalone: StandaloneStreams) -> None:
@@ -397,21 +368,6 @@ class StandaloneStreams:
         has_ended: Whether the session has ended.
     """
 
-    __slots__ = (
-        "_attending",
-        "_negotiated",
-        "_notifier",
-        "_overflow",
-        "_pending",
-        "_record",
-        "_save_later",
-        "_session",
-        "_state",
-        "has_ended",
-        "questions",
-        "streams",
-    )
-
     def __init__(
         self,
         state: LoopState,
@@ -449,7 +405,7 @@ class StandaloneStreams:
     def load(self, fields: Mapping[str, str]) -> None:
         """Process the fields of the session's record."""
         was_open = self.is_open
-        self._notifier = fields.get(NOTIFIER)
+        self._notifier = fields.get(RecordField.NOTIFIER)
         if self.is_open and not was_open:
             self._call_attending()
         if self.streams:
@@ -469,7 +425,7 @@ class StandaloneStreams:
 
     def _become_notifier(self) -> None:
         if not self.is_notifier:
-            self._notifier = self._record.changes[NOTIFIER] = self._state.process
+            self._notifier = self._record.changes[RecordField.NOTIFIER] = self._state.process
 
     # Streams
 
@@ -487,7 +443,7 @@ class StandaloneStreams:
             self.streams.remove(stream)
             self._state.stream_shares.release(caller)
             if not self.streams and self.is_notifier:
-                self._notifier = self._record.changes[NOTIFIER] = None
+                self._notifier = self._record.changes[RecordField.NOTIFIER] = None
                 self._save_later()
             self.wake()
 
@@ -516,7 +472,7 @@ class StandaloneStreams:
     def send(self, message: bytes) -> None:
         """Send a message on the newest stream, in any process; it is lost if no stream is open."""
         if self.has_other_notifier:
-            self._state.start_task(self._record.try_publish(STANDALONE_MESSAGE, message.decode()))
+            self._state.start_task(self._record.try_publish(MessageKind.STANDALONE_MESSAGE, message.decode()))
         else:
             self.send_here(message)
 
@@ -535,22 +491,14 @@ class StandaloneStreams:
     def add_change(self, change: Change) -> None:
         """Queue a change. It is sent at once, or when there is a stream.
 
-        If too many changes are pending, the client is notified of its subscription, which may be a template, in place
-        of each resource. So the number of pending changes is limited by the subscriptions, and none is lost.
+        If too many changes are pending, the client is notified of all resources and templates that it has subscribed
+        to, in place of each resource. So the number of pending changes is limited, and none is lost.
         """
         if self.streams and self.has_other_notifier:
             return
         if not self._pending.add(change):
-            assert change.uri is not None, "changes of lists always fit"
-            uris = self._negotiated.subscriptions
-            if change.uri in uris:
-                self._overflow[change] = None
-            else:
-                templates = self._state.engine.catalog.resource_templates
-                for uri in uris:
-                    template = templates.spelled(uri)
-                    if template is not None and template.template.match(change.uri) is not None:
-                        self._overflow[Change("resource", uri)] = None
+            subscribed = self._state.hub.subscriptions(self._session)
+            self._overflow.update((each, None) for each in subscribed if each.uri is not None)
         self.wake()
 
     def notify_all(self) -> None:

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...._utils.exceptions import INVALID_REQUEST, PARSE_ERROR, BusyError, ChallengeError, ProtocolError
 from ....engine.message_dispatch import BaseSession
@@ -23,34 +23,17 @@ from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
 from ....requests.running_requests import Calls, Reply, server_ended
 from ..exchange import Exchange, Source
 from ..statuses import headers_of, status_of
-from .event_store import RemoteStream
+from .event_store import EventId, RemoteStream, read_event_id
 from .event_streams import (
     EventBuffer,
-    EventId,
     EventStream,
     EventStreams,
     StandaloneStream,
     StandaloneStreams,
-    read_event_id,
     stream_not_stored,
 )
 from .loop_state import LoopState
-from .session_store import (
-    CANCELLED,
-    CHANGED,
-    CONFIRM,
-    CONFIRMED,
-    EVENTS_STORED,
-    LEVEL,
-    OWNER,
-    QUESTION,
-    RESPONSE,
-    SESSION_ENDED,
-    STANDALONE_MESSAGE,
-    STREAM_RESUMED,
-    URI,
-    SessionRecord,
-)
+from .session_store import MessageKind, RecordField, SessionRecord
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +87,7 @@ class HttpSession(BaseSession):
         buffer: EventBuffer,
         id_: str,
         record: SessionRecord,
-        client: Exchange | HttpSession,
+        client: Exchange,
         forget: Callable[[HttpSession], None],
         leave: Callable[[HttpSession], None],
     ) -> None:
@@ -128,14 +111,13 @@ class HttpSession(BaseSession):
         self._state = state
         self._forget = forget
         self._leave = leave
-        self._adopted_by = record.fields.get(OWNER)
+        self._adopted_by = record.fields.get(RecordField.OWNER)
         self._level = self.negotiated.log_level
         self._remote_streams: dict[str, RemoteStream] = {}
         self._unpublished: list[tuple[str, str]] = []  # messages to other processes
         self._has_ended = False
         self._is_retrying = False
         self._must_refresh = False
-        self._refreshing: asyncio.Task[None] | None = None
         for name in token.lists:
             state.hub.subscribe(self, Change(name))
         self._load()
@@ -151,7 +133,7 @@ class HttpSession(BaseSession):
         """Process a new state of the record. If an anonymous session was adopted, leave it."""
         if self.record.fields is self._loaded:
             return
-        if self.record.fields.get(OWNER) == self._adopted_by:
+        if self.record.fields.get(RecordField.OWNER) == self._adopted_by:
             self._load()
         else:
             self._leave(self)
@@ -159,10 +141,10 @@ class HttpSession(BaseSession):
     def _load(self) -> None:
         self._loaded: Mapping[str, str] = self.record.fields
         fields, session, hub = self._loaded, self.negotiated, self._state.hub
-        level = fields.get(LEVEL)
+        level = fields.get(RecordField.LEVEL)
         if level in SEVERITY:
             session.log_level = self._level = level
-        uris = {name[len(URI) :] for name in fields if name.startswith(URI)}
+        uris = {name[len(RecordField.URI) :] for name in fields if name.startswith(RecordField.URI)}
         for uri in uris - session.subscriptions:
             hub.subscribe(self, Change("resource", uri))
         for uri in session.subscriptions - uris:
@@ -179,16 +161,18 @@ class HttpSession(BaseSession):
         """
         record = self.record
         if self.negotiated.log_level != self._level:
-            self._level = record.changes[LEVEL] = self.negotiated.log_level
+            self._level = record.changes[RecordField.LEVEL] = self.negotiated.log_level
         if record.changes and not self._is_retrying:
             # The process that sends notifications must know a new subscription before the client is answered.
-            has_subscribed = any(name.startswith(URI) and text for name, text in record.changes.items())
+            has_subscribed = any(
+                name.startswith(RecordField.URI) and text for name, text in record.changes.items()
+            )
             must_confirm = has_subscribed and self.standalone.has_other_notifier
             try:
-                await record.save(CONFIRM if must_confirm else CHANGED)
+                await record.save(MessageKind.CONFIRM if must_confirm else MessageKind.CHANGED)
             except BusyError:  # it has been logged
                 self._is_retrying = True
-                self._state.start_retrying(self._retry_save())
+                self._state.start_task(self._retry_save(), is_retry=True)
         if self._unpublished:
             messages, self._unpublished = self._unpublished, []
             for kind, text in messages:
@@ -199,7 +183,7 @@ class HttpSession(BaseSession):
             await asyncio.sleep(_SAVE_RETRY_DELAY)
             with suppress(OSError):
                 await self.record.try_save()
-                await self.record.announce(CHANGED)
+                await self.record.announce(MessageKind.CHANGED)
         self._is_retrying = False
 
     async def save_or_log(self) -> None:
@@ -213,7 +197,7 @@ class HttpSession(BaseSession):
             self._state.start_task(self.save_or_log())
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
-        self.record.changes[URI + uri] = "1" if is_subscribed else None
+        self.record.changes[RecordField.URI + uri] = "1" if is_subscribed else None
         hub = self._state.hub
         (hub.subscribe if is_subscribed else hub.unsubscribe)(self, Change("resource", uri))
         return hub.listening() if is_subscribed else None
@@ -222,25 +206,26 @@ class HttpSession(BaseSession):
 
     def receive(self, kind: str, text: str) -> None:
         """Receive a message of another process about the session. Unknown kinds are ignored."""
-        if kind in {CHANGED, CONFIRM}:
+        if kind in {MessageKind.CHANGED, MessageKind.CONFIRM}:
             self.record.is_stale = True
-            if kind == CONFIRM and self.standalone.is_notifier:
-                self._state.start_task(self._confirm(text))
-            elif self.is_busy or self.questions or self.standalone.is_attended:
-                self._refresh_later()
-        elif kind == SESSION_ENDED:
+            if kind == MessageKind.CONFIRM and self.standalone.is_notifier:
+                self._state.start_task(self._refresh(confirmation=text))
+            elif not self._must_refresh and (self.is_busy or self.questions or self.standalone.is_attended):
+                self._must_refresh = True  # until the task begins to read
+                self._state.start_task(self._refresh())
+        elif kind == MessageKind.ENDED:
             self._forget(self)
-        elif kind == RESPONSE:
+        elif kind == MessageKind.RESPONSE:
             self.questions.answer(jsonrpc.decode(text.encode()))
-        elif kind == STANDALONE_MESSAGE:
+        elif kind == MessageKind.STANDALONE_MESSAGE:
             self.standalone.send_here(text.encode())
-        elif kind == CANCELLED:
+        elif kind == MessageKind.CANCELLED:
             id_: object = jsonrpc.decode(text.encode())
             if is_id(id_) and self.has_request(id_):
                 self._cancel(id_)
-        elif kind == EVENTS_STORED and text in self._remote_streams:
+        elif kind == MessageKind.EVENTS_STORED and text in self._remote_streams:
             self._remote_streams[text].notify()
-        elif kind == STREAM_RESUMED:
+        elif kind == MessageKind.STREAM_RESUMED:
             self._leave_stream(text)
 
     def _leave_stream(self, name: str) -> None:
@@ -250,40 +235,29 @@ class HttpSession(BaseSession):
         elif (remote := self._remote_streams.get(name)) is not None:
             remote.leave()
 
-    def _refresh_later(self) -> None:
-        """Read the record, now or after a read in progress: an old read must not end after a new one."""
-        self._must_refresh = True
-        if self._refreshing is None and not self._has_ended:
-            self._refreshing = self._state.loop.create_task(self._refresh())
-
-    async def _refresh(self) -> None:
+    async def _refresh(self, confirmation: str | None = None) -> None:
+        """Process the changes of other processes, and confirm that."""
+        self._must_refresh = False
         try:
-            while self._must_refresh:
-                self._must_refresh = False
-                await self._read_record()
-        except OSError:
+            is_open = await self.record.read()
+            if self._has_ended:
+                return
+            if not is_open:
+                self._forget(self)
+                return
+            self.load_changes()
+            if confirmation is not None:
+                await self.record.publish(MessageKind.CONFIRMED, confirmation)
+        except (OSError, BusyError):
             logger.exception(
                 "the shared store does not answer: changes of a session by other processes take effect late"
             )
-        finally:
-            self._refreshing = None
-
-    async def _read_record(self) -> None:
-        if await self.record.read():
-            self.load_changes()
-        else:
-            self._forget(self)
-
-    async def _confirm(self, text: str) -> None:
-        with suppress(OSError, BusyError):
-            await self._read_record()
-            await self.record.publish(CONFIRMED, text)
 
     # Requests of the client
 
     def post(self, message: Any, exchange: Exchange) -> None:
         """Start to serve one POST."""
-        response = PostResponse(exchange, message, self.caller, self.standalone, self.questions, self.streams)
+        response = PostResponse(self, exchange, message)
         if is_array(message):
             self._receive_batch(message, response.reply, response, where="a POST")
         else:
@@ -299,7 +273,7 @@ class HttpSession(BaseSession):
         if method == "notifications/cancelled" and self._state.is_shared and is_object(params):
             id_ = params.get("requestId")
             if is_id(id_) and not self.has_request(id_):
-                self._unpublished.append((CANCELLED, jsonrpc.encode(id_).decode()))
+                self._unpublished.append((MessageKind.CANCELLED, jsonrpc.encode(id_).decode()))
         super()._receive_notification(method, params)
 
     def _initialized(self) -> None:
@@ -315,34 +289,30 @@ class HttpSession(BaseSession):
         """Save a request to the client before it is sent, so that any process accepts the response."""
         if (listening := self._state.hub.listening()) is not None:
             await listening
-        self.record.changes[QUESTION + id_] = "1"
+        self.record.changes[RecordField.QUESTION + id_] = "1"
         await self.record.save()
 
     def _close_question(self, id_: str) -> None:
-        self.record.changes[QUESTION + id_] = None
+        self.record.changes[RecordField.QUESTION + id_] = None
         self.save_later()
 
-    def may_need_record(self, message: object) -> bool:
-        """Return True if a message responds to a request of another process that may not be known here yet."""
+    def answers_other_process(self, message: object) -> bool:
+        """Return True if a message responds to a request of another process, which only the latest record shows."""
         if is_array(message):
-            return any(map(self.may_need_record, message))
-        id_ = message.get("id") if is_object(message) and "method" not in message else None
-        return (
-            isinstance(id_, str)
-            and _QUESTION_ID.fullmatch(id_) is not None
-            and not id_.startswith(f"{self._state.process}-")
-            and QUESTION + id_ not in self.record.fields
-        )
+            return any(map(self.answers_other_process, message))
+        return is_object(message) and "method" not in message and self._is_of_other_process(message.get("id"))
+
+    def _is_of_other_process(self, id_: object) -> TypeGuard[str]:
+        return isinstance(id_, str) and bool(_QUESTION_ID.fullmatch(id_)) and id_[:8] != self._state.process
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
-        id_ = message.get("id")
-        if isinstance(id_, str) and not id_.startswith(f"{self._state.process}-"):
-            if QUESTION + id_ in self.record.fields:
-                self._unpublished.append((RESPONSE, jsonrpc.encode(message).decode()))
+        id_: object = message.get("id")
+        if self._is_of_other_process(id_):
+            if RecordField.QUESTION + id_ in self.record.fields:
+                self._unpublished.append((MessageKind.RESPONSE, jsonrpc.encode(message).decode()))
                 reply(None, None)
                 return
-            if _QUESTION_ID.fullmatch(id_):
-                self._state.log_unexpected_response()
+            self._state.log_unexpected_response()
         super()._receive_response(message, reply)
 
     # GET streams
@@ -371,7 +341,7 @@ class HttpSession(BaseSession):
                 exchange.answer(None, 405, _NO_STREAM)
                 return None
             if stream.is_detached and self._state.is_shared:  # another process may send its events
-                self._state.start_task(self.record.try_publish(STREAM_RESUMED, stream.name))
+                self._state.start_task(self.record.try_publish(MessageKind.STREAM_RESUMED, stream.name))
             stream.detach()  # the client has lost the connection, or leaves it
             self._attach(stream, exchange, missed)
         elif event_id.stream and self.streams.has_ids and self._state.event_store is not None:
@@ -380,27 +350,21 @@ class HttpSession(BaseSession):
             return stream_not_stored()
         else:
             self._open_standalone(exchange)
-            if (
-                event_id.stream
-            ):  # the process has been started again, so it does not know what the client missed
+            if event_id.stream:  # this process was restarted, so it does not know what the client has missed
                 self.standalone.notify_all()
         return None
 
     async def _resume_remote(self, event_id: EventId, exchange: Exchange) -> ProtocolError | None:
-        name, state = event_id.stream, self._state
+        state = self._state
         assert state.event_store is not None, "streams of other processes need the event store"
         is_own = event_id.process == state.process  # it was here before the session made room
-        if (before := self._remote_streams.get(name)) is not None:
-            before.leave()
-        remote = self._remote_streams[name] = RemoteStream(
+        remote = RemoteStream(
             state.event_store,
             self.record.token.id,
-            name,
-            event_id.number,
+            event_id,
             lambda: is_own or state.is_gone(event_id.process),
-            self._forget_remote,
+            self._remote_streams,
         )
-        is_relayed = False
         try:
             record = await remote.begin(is_own=is_own)
             if not event_id.is_of_response:
@@ -414,15 +378,12 @@ class HttpSession(BaseSession):
                 exchange.answer(None, 405, _NO_STREAM)
             else:
                 remote.relay(record, exchange)
-                is_relayed = True
+        except OSError:
+            raise BusyError("The events of the stream are not available. Try again later") from None
         finally:
-            if not is_relayed:
-                self._forget_remote(remote)
+            if not remote.is_relaying:
+                remote.end()
         return None
-
-    def _forget_remote(self, remote: RemoteStream) -> None:
-        if self._remote_streams.get(remote.name) is remote:
-            del self._remote_streams[remote.name]
 
     def _open_standalone(self, exchange: Exchange, missed: Sequence[bytes] = ()) -> None:
         """Open a standalone stream, after events that the client has missed."""
@@ -478,8 +439,6 @@ class HttpSession(BaseSession):
 
     def _stop(self) -> None:
         self._has_ended = self.standalone.has_ended = True
-        if self._refreshing is not None and self._refreshing is not asyncio.current_task():
-            self._refreshing.cancel()
         self._state.hub.unsubscribe_all(self)
         self.end_streams()
 
@@ -496,12 +455,9 @@ class PostResponse(Source):
     The calls go on when the client disconnects. Their messages are kept, and sent when it resumes the stream.
 
     Args:
+        session: The session.
         exchange: The connection.
         message: The body of the POST.
-        caller: Identifier of the client, for limits.
-        standalone: Channel for messages that belong to no request.
-        questions: Open requests to the client.
-        streams: Streams of the session.
 
     Attributes:
         caller: Identifier of the client, for limits.
@@ -512,37 +468,17 @@ class PostResponse(Source):
         principal: Principal of the POST.
     """
 
-    __slots__ = (
-        "_exchange",
-        "_is_over",
-        "_message",
-        "_stream",
-        "_streams",
-        "caller",
-        "principal",
-        "questions",
-        "request_headers",
-        "standalone",
-    )
     is_local = False
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        message: Any,
-        caller: str | None,
-        standalone: StandaloneChannel,
-        questions: OpenQuestions,
-        streams: EventStreams,
-    ) -> None:
-        self.caller = caller
-        self.standalone = standalone
-        self.questions: OpenQuestions | None = questions if exchange.may_stream else None
+    def __init__(self, session: HttpSession, exchange: Exchange, message: Any) -> None:
+        self.caller = session.caller
+        self.standalone: StandaloneChannel = session.standalone
+        self.questions: OpenQuestions | None = session.questions if exchange.may_stream else None
         self.request_headers = exchange.request_headers
         self.principal = exchange.principal
         self._exchange = exchange
         self._message = message
-        self._streams = streams
+        self._streams = session.streams
         self._stream: EventStream | None = None
         self._is_over = False
         exchange.attach(self)

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....engine.engine import Engine
 from ....requests.timeouts_and_concurrency import Shares
@@ -68,8 +68,10 @@ class LoopState:
 
             self.membership = Membership(self.storage, runtime.name, self.process)
             if not settings.stateless:
-                ttl = settings.timeouts.session_idle
-                self.event_store = EventStore(self.storage, runtime.keys, self.bus, ttl)
+                timeouts = settings.timeouts
+                self.event_store = EventStore(
+                    self.storage, runtime.keys, self.bus, timeouts.session_idle, timeouts.session_max_age
+                )
         self.tasks: set[asyncio.Task[None]] = set()
         self.retries: set[asyncio.Task[None]] = set()
         self.leases: Leases | None = None
@@ -125,17 +127,17 @@ class LoopState:
             return _do_nothing
         return self.leases.hold(exchange, end)
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background."""
-        task = self.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def start_task(self, work: Coroutine[object, object, None], *, is_retry: bool = False) -> None:
+        """Run a coroutine in the background.
 
-    def start_retrying(self, work: Coroutine[object, object, None]) -> None:
-        """Run a coroutine that retries until it succeeds. The end of the server does not wait for it."""
+        Args:
+            work: The coroutine.
+            is_retry: Whether it retries until it succeeds. The end of the server does not wait for it.
+        """
+        tasks = self.retries if is_retry else self.tasks
         task = self.loop.create_task(work)
-        self.retries.add(task)
-        task.add_done_callback(self.retries.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def log_unexpected_response(self) -> None:
         """Log once that a client sent a response to a request of another process without shared storage."""

@@ -32,14 +32,7 @@ from .event_streams import EventBuffer
 from .http_session import HttpSession
 from .loop_state import LoopState
 from .session_id import NewSessionId, SessionToken
-from .session_store import (
-    OWNER,
-    QUESTION,
-    SESSION_ENDED,
-    SessionRecord,
-    SessionStore,
-    busy_without_storage,
-)
+from .session_store import RecordField, SessionRecord, SessionStore, busy_without_storage
 
 if TYPE_CHECKING:
     from ....identity.revocation import Revocation
@@ -58,6 +51,7 @@ _MAX_EXAMINED = (
 
 _MAX_AGE = 1.0  # seconds for which changes of other processes to a session may be unknown here
 _READ_TIMEOUT = 2.0
+_RETRY_INTERVAL = 1.0  # seconds in which a storage that has not answered is not read again
 
 
 class SessionManager:
@@ -88,6 +82,7 @@ class SessionManager:
         self._revocations = state.engine.revocations
         self._leaving: set[HttpSession] = set()  # those that were adopted while requests were running
         self._is_closed = False
+        self._retry_at = 0.0  # time of the next read from a storage that does not answer
         self._sweep_timer: asyncio.TimerHandle | None = None
         if state.membership is not None:
             state.membership.on_poll = self._replace_dead_notifiers
@@ -144,7 +139,7 @@ class SessionManager:
 
     # Finding
 
-    async def find(self, id_: str, client: Exchange | HttpSession) -> HttpSession | None:
+    async def find(self, id_: str, client: Exchange) -> HttpSession | None:
         """Return the session of an id; None if the id is invalid, or the session has ended or expired.
 
         The session is in use from now on: its lifetime is extended, unless that was done a moment ago. A session of a
@@ -166,12 +161,11 @@ class SessionManager:
                 writes = record.writes
                 is_open = record.update(await self._state.storage.read(record.key), writes)
             else:
-                is_open = self._is_current(record) or await _read_in_time(record)
+                is_open = self._is_current(record) or await self._read(record)
         except OSError:
             logger.exception("the shared store does not answer: using the last known state of a session")
             is_open = True
-            if not self._is_local:
-                self._state.bus.probe()
+            self._retry_at = self._loop.time() + _RETRY_INTERVAL
         if not is_open:
             self._end(session)
             return None
@@ -193,10 +187,24 @@ class SessionManager:
 
     def _is_current(self, record: SessionRecord) -> bool:
         """Return True if the known state of a session may be used without reading the storage."""
-        if self._state.bus.is_down:
+        now = self._loop.time()
+        if now < self._retry_at:
             return True
-        is_recent = self._loop.time() - record.read_at < _MAX_AGE
-        return is_recent and not (record.is_stale or self._has_fast_reads)
+        return now - record.read_at < _MAX_AGE and not (record.is_stale or self._has_fast_reads)
+
+    async def _read(self, record: SessionRecord) -> bool:
+        """Read a record with a timeout; return False if the session has ended. A local read finishes at once.
+
+        Raises:
+            OSError: The storage does not answer.
+        """
+        if self._retry_at:  # other requests do not wait for a storage that may still not answer
+            self._retry_at = self._loop.time() + _READ_TIMEOUT
+        reading = record.read()
+        is_over, found = run_to_first_wait(reading)
+        is_open: bool = found if is_over else await within(_READ_TIMEOUT, resume(reading, found))
+        self._retry_at = 0.0
+        return is_open
 
     async def _extend(self, record: SessionRecord) -> None:
         """Extend the lifetime of a session. After a failure, a request a second later tries again."""
@@ -205,9 +213,7 @@ class SessionManager:
         except BusyError:  # it has been logged
             record.extended += 1 - self._extend_interval
 
-    async def _restore(
-        self, id_: str, client: Exchange | HttpSession, other: HttpSession | None
-    ) -> HttpSession | None:
+    async def _restore(self, id_: str, client: Exchange, other: HttpSession | None) -> HttpSession | None:
         """Return a session that is not in this process yet as one of this client.
 
         Args:
@@ -225,7 +231,7 @@ class SessionManager:
             if other is not None:
                 self._end(other)
             return None
-        holder = record.token.principal or record.fields.get(OWNER)
+        holder = record.token.principal or record.fields.get(RecordField.OWNER)
         if holder is None and owner is not None:
             await self._adopt(record, client, owner)
             return await self.find(id_, client)
@@ -242,9 +248,9 @@ class SessionManager:
         session.negotiated.is_initialized = True  # in another process, or before
         return session
 
-    async def _adopt(self, record: SessionRecord, client: Exchange | HttpSession, owner: str) -> None:
+    async def _adopt(self, record: SessionRecord, client: Exchange, owner: str) -> None:
         """Make a principal the owner of an anonymous session, unless another one was faster."""
-        storage, key, holder = self._state.storage, f"{record.key}/{OWNER}", owner
+        storage, key, holder = self._state.storage, f"{record.key}/{RecordField.OWNER}", owner
         ttl = max(record.token.expires - time.time(), 1)
         if await busy_without_storage(storage.put(key, owner.encode(), version=None, ttl=ttl)) is not None:
             self._state.engine.runtime.audit.emit("adoption", client.principal)
@@ -252,11 +258,12 @@ class SessionManager:
             stored = await busy_without_storage(storage.get(key))
             holder = "" if stored is None else stored.value.decode()  # it has just expired
         # Responses to requests that the anonymous client has received are not accepted any more.
-        record.changes.update(dict.fromkeys(name for name in record.fields if name.startswith(QUESTION)))
-        record.changes[OWNER] = holder
+        questions = [name for name in record.fields if name.startswith(RecordField.QUESTION)]
+        record.changes.update(dict.fromkeys(questions))
+        record.changes[RecordField.OWNER] = holder
         await record.save()
 
-    async def _is_revoked(self, record: SessionRecord, client: Exchange | HttpSession) -> bool:
+    async def _is_revoked(self, record: SessionRecord, client: Exchange) -> bool:
         """Return True, and end a session, if its client's access was revoked after the session was opened."""
         if client.principal.id is None or self._revocations is None:
             return False
@@ -275,7 +282,9 @@ class SessionManager:
         Raises:
             BusyError: The storage does not answer.
         """
-        if await busy_without_storage(session.record.read()) and self._by_id.get(session.id) is session:
+        if not await busy_without_storage(session.record.read()):
+            self._end(session)
+        elif self._by_id.get(session.id) is session:
             session.load_changes()
 
     def _replace_dead_notifiers(self) -> None:
@@ -326,7 +335,7 @@ class SessionManager:
 
     # The sessions of this process
 
-    def _add(self, id_: str, record: SessionRecord, client: Exchange | HttpSession) -> HttpSession:
+    def _add(self, id_: str, record: SessionRecord, client: Exchange) -> HttpSession:
         session = HttpSession(self._state, self._buffer, id_, record, client, self._end, self._leave)
         self._by_id[id_] = session
         self._state.bus.add(record.token.id, session.receive)
@@ -381,7 +390,7 @@ class SessionManager:
             elif now - session.used >= (self._unused_timeout if session.id in self._unused else idle_timeout):
                 self._drop(session)
         if in_use:
-            self._state.start_task(self._extend_all(in_use))
+            self._state.start_task(self._extend_all(in_use, now))
         has_records = False
         if isinstance(storage := self._state.storage, Memory):
             storage.sweep()
@@ -389,11 +398,11 @@ class SessionManager:
         if self._by_id or has_records:
             self._sweep_later()
 
-    async def _extend_all(self, sessions: list[HttpSession]) -> None:
+    async def _extend_all(self, sessions: list[HttpSession], now: float) -> None:
         with suppress(BusyError):  # it has been logged
             for session in sessions:
-                if session.is_busy:
-                    await self.find(session.id, session)
+                await session.record.extend(now)
+                await self.read_record(session)
 
     # Ends
 
@@ -405,7 +414,6 @@ class SessionManager:
         """
         await session.record.end()
         self._end(session)
-        await session.record.announce(SESSION_ENDED)
 
     def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
         """End the sessions of a principal after a revocation.
@@ -423,7 +431,6 @@ class SessionManager:
     async def _end_record(self, record: SessionRecord) -> None:
         with suppress(BusyError):  # it has been logged
             await record.end()
-            await record.announce(SESSION_ENDED)
 
     def end_streams(self) -> None:
         """End all standalone streams."""
@@ -454,20 +461,5 @@ class SessionManager:
             task.cancel()
         for session in (*self._by_id.values(), *self._leaving):
             self._drop(session)
-        self._state.bus.close()
         if self._state.event_store is not None:
             self._state.event_store.close()
-
-
-async def _read_in_time(record: SessionRecord) -> bool:
-    """Read a record with a timeout; return False if the session has ended. A local read finishes at once.
-
-    Raises:
-        OSError: The storage does not answer.
-    """
-    reading = record.read()
-    is_over, found = run_to_first_wait(reading)
-    if is_over:
-        is_open: bool = found
-        return is_open
-    return await within(_READ_TIMEOUT, resume(reading, found))

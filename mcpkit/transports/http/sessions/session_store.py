@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from ...._utils.exceptions import BusyError
-from ....execution.coroutines import within
 from .session_id import NewSessionId, SessionToken, is_short_id, read_token, sign_token
 
 if TYPE_CHECKING:
@@ -22,32 +21,37 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Fields of a record. Each process writes only those that it changes.
-OPEN = "open"  # the session is open
-ENDED = "ended"  # it has ended, if its record was in another store before
-TOKEN = "token"  # the signed token, if the session id is short
-OWNER = "owner"  # owner of a session that was opened without authentication; see `owner_of`
-LEVEL = "level"  # the log level
-NOTIFIER = "notifier"  # the process with the newest standalone stream, which sends notifications
-URI = "uri:"  # prefix of subscribed URIs
-QUESTION = "question:"  # prefix of the ids of open requests to the client
-
-# Kinds of messages about a session between processes
-CHANGED = "changed"  # its record has changed
-CONFIRM = "confirm"  # the same; the process that sends notifications must confirm that it has read the record
-CONFIRMED = "confirmed"  # it has: the text of the `CONFIRM` message
-SESSION_ENDED = "ended"
-RESPONSE = "response"  # the client has responded to a request of another process: its message
-CANCELLED = "cancelled"  # the client has cancelled a request: the id as JSON
-STANDALONE_MESSAGE = "message"  # a message to send on the newest standalone stream
-STREAM_RESUMED = "resumed"  # the client has resumed a stream at the sender: the name of the stream
-EVENTS_STORED = "events"  # the event store has more events of a stream: its name
-
 _ECHO_TIMEOUT = (
     1.0  # seconds until the client is answered although other processes may not know of its action yet
 )
 _CONFIRM_TIMEOUT = 5.0
-_PROBE_INTERVAL = 1.0
+
+
+class RecordField:
+    """Names of the fields of a record. Each process writes only those that it changes."""
+
+    OPEN = "open"  # the session is open
+    ENDED = "ended"  # it has ended, if its record was in another storage before
+    TOKEN = "token"  # the signed token, if the session id is short
+    OWNER = "owner"  # owner of a session that was opened without authentication; see `owner_of`
+    LEVEL = "level"  # the log level
+    NOTIFIER = "notifier"  # the process with the newest standalone stream, which sends notifications
+    URI = "uri:"  # prefix of subscribed URIs
+    QUESTION = "question:"  # prefix of the ids of open requests to the client
+
+
+class MessageKind:
+    """Kinds of messages about a session between processes."""
+
+    CHANGED = "changed"  # its record has changed
+    CONFIRM = "confirm"  # the same; the notifier must confirm that it has read the record
+    CONFIRMED = "confirmed"  # it has: the text of the `CONFIRM` message
+    ENDED = "ended"  # the session has ended
+    RESPONSE = "response"  # the client has responded to a request of another process: its message
+    CANCELLED = "cancelled"  # the client has cancelled a request: the id as JSON
+    STANDALONE_MESSAGE = "message"  # a message to send on the newest standalone stream
+    STREAM_RESUMED = "resumed"  # the client has resumed a stream at the sender: the name of the stream
+    EVENTS_STORED = "events"  # the event store has more events of a stream: its name
 
 
 class SessionBus:
@@ -70,7 +74,6 @@ class SessionBus:
         self._confirmations: dict[int, asyncio.Future[None]] = {}
         self._count = 0
         self._unsubscribe: Callable[[], None] | None = None
-        self._probing: asyncio.Task[None] | None = None
 
     def add(self, id_: str, receiver: Callable[[str, str], None]) -> None:
         """Call a function with kind and text of each message of other processes about a session, in the loop's thread.
@@ -98,8 +101,7 @@ class SessionBus:
             OSError: The storage does not answer.
         """
         self._count += 1
-        message = f"{self.process} {self._count} {id_} {kind} {text}"
-        await self._storage.publish(self._topic, message)
+        await self._storage.publish(self._topic, f"{self.process} {self._count} {id_} {kind} {text}")
 
     async def publish_and_wait(self, id_: str, kind: str) -> None:
         """Send a message, and wait with a timeout until it has arrived.
@@ -110,57 +112,52 @@ class SessionBus:
         Raises:
             OSError: The storage does not answer.
         """
-        if self._unsubscribe is None:
-            await self.publish(id_, kind)
-            return
-        number = self._count + 1
+        number = self._count + 1  # of this message
         confirmed = self._confirmations[number] = self._loop.create_future()
         try:
-            await self.publish(id_, kind, f"{self.process}-{number}" if kind == CONFIRM else "")
-            try:
-                await within(_CONFIRM_TIMEOUT if kind == CONFIRM else _ECHO_TIMEOUT, confirmed)
-            except TimeoutError:
-                logger.debug(
-                    "other processes did not confirm a change of a session in time, so they may apply it late"
-                )
+            await self.publish(id_, kind, f"{self.process}-{number}")
+            if self._unsubscribe is not None:
+                timeout = _CONFIRM_TIMEOUT if kind == MessageKind.CONFIRM else _ECHO_TIMEOUT
+                await asyncio.wait([confirmed], timeout=timeout)
+                if not confirmed.done():
+                    logger.debug(
+                        "other processes did not confirm a change of a session in time, so they may apply it late"
+                    )
         finally:
             del self._confirmations[number]
 
-    # Receiving
+    # Receiving, in any thread
 
     def _receive(self, message: str) -> None:
-        """Receive a message, in any thread."""
         try:
             process, number, id_, kind, text = message.split(" ", 4)
             if process == self.process:
-                if kind != CONFIRM:
-                    self._loop.call_soon_threadsafe(self._confirm, int(number))
-            elif kind == CONFIRMED:
+                if kind != MessageKind.CONFIRM:
+                    self._call_soon(self._confirm, int(number))
+            elif kind == MessageKind.CONFIRMED:
                 sender, _, number = text.partition("-")
                 if sender == self.process:
-                    self._loop.call_soon_threadsafe(self._confirm, int(number))
+                    self._call_soon(self._confirm, int(number))
             elif id_ in self._receivers:
-                self._loop.call_soon_threadsafe(self._deliver, id_, kind, text)
+                self._call_soon(self._deliver, id_, kind, text)
         except ValueError:
             logger.warning(
                 "the shared store delivered a message that is not a change of a session; it is ignored. "
                 "Check that no other program writes to the store: %.200r",
                 message,
             )
+
+    def _missed(self) -> None:
+        for id_ in tuple(self._receivers):
+            self._call_soon(self._deliver, id_, MessageKind.CHANGED, "")
+
+    def _call_soon(self, function: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             logger.debug("ignored a change of a session, as its event loop is closed")
 
-    def _missed(self) -> None:
-        """Treat all sessions as changed after lost messages, in any thread."""
-
-        def deliver_all() -> None:
-            for id_ in tuple(self._receivers):
-                self._deliver(id_, CHANGED, "")
-
-        try:
-            self._loop.call_soon_threadsafe(deliver_all)
-        except RuntimeError:
-            logger.debug("ignored a gap in the messages of other processes, as the event loop is closed")
+    # In the event loop
 
     def _confirm(self, number: int) -> None:
         confirmed = self._confirmations.get(number)
@@ -168,36 +165,8 @@ class SessionBus:
             confirmed.set_result(None)
 
     def _deliver(self, id_: str, kind: str, text: str) -> None:
-        receiver = self._receivers.get(id_)
-        if receiver is not None:
+        if (receiver := self._receivers.get(id_)) is not None:
             receiver(kind, text)
-
-    # Failures of the storage
-
-    @property
-    def is_down(self) -> bool:
-        """True if the storage does not answer."""
-        return self._probing is not None
-
-    def probe(self) -> None:
-        """Check in the background when the storage answers again, so that requests need not wait for it."""
-        if self._probing is None:
-            self._probing = self._loop.create_task(self._probe())
-
-    async def _probe(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(_PROBE_INTERVAL)
-                with suppress(OSError):
-                    await self._storage.read(self._topic)
-                    return
-        finally:
-            self._probing = None
-
-    def close(self) -> None:
-        """Stop checking the storage."""
-        if self._probing is not None:
-            self._probing.cancel()
 
 
 class SessionStore:
@@ -233,8 +202,10 @@ class SessionStore:
         """
         token = read_token(self._keys, id_.token_text, -math.inf)
         assert token is not None, "the token must be valid, as it was just signed"
-        record = SessionRecord(self, token, self.key(token.id))
-        fields = {OPEN: "1"} if id_.id == id_.token_text else {OPEN: "1", TOKEN: id_.token_text}
+        record = SessionRecord(self, token)
+        fields = {RecordField.OPEN: "1"}
+        if id_.id != id_.token_text:
+            fields[RecordField.TOKEN] = id_.token_text
         try:
             await busy_without_storage(self.storage.write(record.key, fields, seconds))
             record.fields = await busy_without_storage(self.storage.read(record.key))
@@ -252,14 +223,14 @@ class SessionStore:
         """
         text, is_short = id_, self.storage.is_persistent and is_short_id(id_)
         if is_short:
-            text = (await busy_without_storage(self.storage.read(self.key(id_)))).get(TOKEN, "")
+            text = (await busy_without_storage(self.storage.read(self.key(id_)))).get(RecordField.TOKEN, "")
         token = read_token(self._keys, text, time.time())
         if token is None or (is_short and token.id != id_):  # the content of the storage is not trusted
             return None
-        record = SessionRecord(self, token, self.key(token.id))
+        record = SessionRecord(self, token)
         if is_short and (newest := sign_token(self._keys, token)) != text:
             # A client keeps its id, so the token is signed again after the secret was replaced.
-            await busy_without_storage(self.storage.write(record.key, {TOKEN: newest}, self.ttl))
+            await busy_without_storage(self.storage.write(record.key, {RecordField.TOKEN: newest}, self.ttl))
         return record
 
     def key(self, id_: str) -> str:
@@ -275,7 +246,6 @@ class SessionRecord:
     Args:
         store: Records of the server.
         token: Content of the session id.
-        key: Key in the storage.
 
     Attributes:
         token: Content of the session id.
@@ -288,9 +258,9 @@ class SessionRecord:
         writes: Number of starts and ends of writes.
     """
 
-    def __init__(self, store: SessionStore, token: SessionToken, key: str) -> None:
+    def __init__(self, store: SessionStore, token: SessionToken) -> None:
         self.token = token
-        self.key = key
+        self.key = store.key(token.id)
         self.fields: Mapping[str, str] = {}
         self.changes: dict[str, str | None] = {}
         self.extended = self.read_at = -math.inf
@@ -327,24 +297,23 @@ class SessionRecord:
         Returns:
             False if the session has ended.
         """
-        if writes != self.writes:
+        if writes == self.writes:
+            self._recent.clear()
+        if self._recent or self.changes:
             stored = _merged(stored, {**self._recent, **self.changes})
-        else:
-            if self._recent:
-                self._recent.clear()
-            if self.changes:
-                stored = _merged(stored, self.changes)
         token = self.token
         if token.expires <= time.time():
             return False
         if stored is self.fields or (stored and stored == self.fields):
             return True
-        if ENDED in stored or (OPEN not in stored and token.home == self._store.storage.store_id):
+        if RecordField.ENDED in stored or (
+            RecordField.OPEN not in stored and token.home == self._store.storage.store_id
+        ):
             return False
         self.fields = stored
         return True
 
-    async def save(self, announcement: str = CHANGED) -> None:
+    async def save(self, announcement: str = MessageKind.CHANGED) -> None:
         """Save the changes of this process, and notify others. After a failure, the changes remain."""
         await busy_without_storage(self.try_save())
         await self.announce(announcement)
@@ -377,8 +346,10 @@ class SessionRecord:
         token, storage = self.token, self._store.storage
         if token.home == storage.store_id:
             await busy_without_storage(storage.erase(self.key))
-        else:  # without a record it would count as one with its state in another store
-            await busy_without_storage(storage.write(self.key, {ENDED: "1"}, token.expires - time.time()))
+        else:  # without a record it would count as one with its state in another storage
+            ttl = token.expires - time.time()
+            await busy_without_storage(storage.write(self.key, {RecordField.ENDED: "1"}, ttl))
+        await self.announce(MessageKind.ENDED)
 
     async def publish(self, kind: str, text: str = "") -> None:
         """Send a message about the session to other processes."""

@@ -19,7 +19,7 @@ from mcpkit.storage import Memory, Sqlite
 from mcpkit.storage.base import Storage
 from mcpkit.storage.encryption_keys import Keys
 from mcpkit.transports.http.sessions.session_id import SessionToken, read_token, sign_token
-from mcpkit.transports.http.sessions.session_store import TOKEN
+from mcpkit.transports.http.sessions.session_store import RecordField
 from tests.helpers.raw_client import Serve
 
 SECRET = "the secret of the weather station"
@@ -121,9 +121,9 @@ async def test_record_without_signed_token_is_no_session(serve: Serve) -> None:
         session, other = await client.initialize(), await client.initialize()
         assert session.id is not None
         assert other.id is not None
-    signed = (await store.read(record_key(other.id)))[TOKEN]
+    signed = (await store.read(record_key(other.id)))[RecordField.TOKEN]
     for written in (signed, f"{'A' * 44}{signed[44:]}", None):  # another session's, not signed, none
-        await store.write(record_key(session.id), {TOKEN: written}, 60)
+        await store.write(record_key(session.id), {RecordField.TOKEN: written}, 60)
         async with serve(make_server(store)) as client:
             assert (await session.at(client).call_tool("who").whole()).status == 404, written
             assert (await other.at(client).call_tool("who").whole()).status == 200
@@ -151,9 +151,9 @@ async def test_token_signed_again_must_be_valid(serve: Serve) -> None:
     assert session.id is not None
     async with serve(make_server(store, NEW, OLD)) as client:
         assert await session.at(client).text("who") == "test False"
-    signed = (await store.read(record_key(session.id)))[TOKEN]
+    signed = (await store.read(record_key(session.id)))[RecordField.TOKEN]
     other = ("A" if signed[0] != "A" else "B") + signed[1:]
     for written, status in (("", 404), ("A" * 44 + signed[44:], 404), (other, 404), (signed, 200)):
-        await store.write(record_key(session.id), {TOKEN: written}, 60)
+        await store.write(record_key(session.id), {RecordField.TOKEN: written}, 60)
         async with serve(make_server(store, NEW)) as client:
             assert (await session.at(client).call_tool("who").whole()).status == status
