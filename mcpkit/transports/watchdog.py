@@ -168,20 +168,21 @@ class Watchdog:
                 return self._wakeup.recv(64)
             except TimeoutError:
                 return b""
-        poll = select.poll()
-        poll.register(self._wakeup, select.POLLIN)
-        pipe = None if self._has_begun or self._has_input_ended else self._input
-        if pipe is not None:
-            poll.register(pipe.descriptor, getattr(select, "POLLRDHUP", 0))
-        if not self._is_stderr_lost:
-            poll.register(2, 0)
-        ready = dict(poll.poll(None if remaining is None else remaining * 1000))
-        if pipe is not None and pipe.descriptor in ready and pipe is self._input:
-            self._await_end_of_input(pipe)
-        if 2 in ready:
-            self._is_stderr_lost = True
-            replace_lost_stderr()
-        return self._wakeup.recv(64) if self._wakeup.fileno() in ready else b""
+        else:
+            poll = select.poll()
+            poll.register(self._wakeup, select.POLLIN)
+            pipe = None if self._has_begun or self._has_input_ended else self._input
+            if pipe is not None:
+                poll.register(pipe.descriptor, getattr(select, "POLLRDHUP", 0))
+            if not self._is_stderr_lost:
+                poll.register(2, 0)
+            ready = dict(poll.poll(None if remaining is None else remaining * 1000))
+            if pipe is not None and pipe.descriptor in ready and pipe is self._input:
+                self._await_end_of_input(pipe)
+            if 2 in ready:
+                self._is_stderr_lost = True
+                replace_lost_stderr()
+            return self._wakeup.recv(64) if self._wakeup.fileno() in ready else b""
 
     def _end_process(self) -> None:
         cause = "the end of input" if self.signal is None else signal.Signals(self.signal).name
