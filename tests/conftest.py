@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out what needs more than the package itself, where `MCPKIT_TEST_CORE` says so: see CONTRIBUTING.md."""
+    """Leave out tests that need more than the package itself if `MCPKIT_TEST_CORE` is 1: see CONTRIBUTING.md."""
     if os.environ.get("MCPKIT_TEST_CORE") != "1":
         return None
     if collection_path.is_dir():
@@ -92,7 +92,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write what a test has logged so that another process can be told: some tests log halves of characters."""
+    """Escape halves of characters in logs of tests, so that reports can be sent to another process."""
     report = yield
     report.sections = [
         (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
@@ -102,7 +102,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @cache
 def _needs_others(file: Path) -> bool:
-    """Whether a file imports a package beside ours, or a module of the tests that does."""
+    """Return whether a file, or a helper that it imports, imports a package beside ours."""
     text = file.read_text()
     modules = (HERE / "helpers" / f"{name}.py" for name in _IMPORTS.findall(text))
     return _OTHERS.search(text) is not None or any(_needs_others(each) for each in modules if each.exists())
@@ -113,13 +113,13 @@ def schema_dir() -> Path:
     """The folder with the official wire schemas, one `<revision>/schema.json` each."""
     folder = Path(os.environ.get("MCP_SCHEMA_DIR", ROOT.parent / "shared" / "schema"))
     if not folder.is_dir():
-        pytest.skip(f"no official wire schemas in {folder}: say where they are with MCP_SCHEMA_DIR")
+        pytest.skip(f"no official wire schemas in {folder}: set MCP_SCHEMA_DIR to their folder")
     return folder
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> tuple[str, dict[str, Any]]:
-    """Async tests run in asyncio's own loop, whose clock tests move.
+    """Async tests run in asyncio's own loop, as tests move its clock.
 
     An old uvicorn that a test has run in this process leaves the process with uvloop for all later loops.
     """

@@ -104,7 +104,7 @@ async def test_unknown_arguments_ignored_are_dropped() -> None:
         assert plan_tool["inputSchema"]["additionalProperties"] is True
 
 
-async def test_duplicate_replaces_the_first_where_the_server_says_so() -> None:
+async def test_duplicate_replaces_the_first_where_the_server_allows_it() -> None:
     server = Server("s", options=ServerOptions(on_duplicate="replace"))
     server.tool(lambda: 1, name="one")
     server.tool(lambda: 2, name="one")

@@ -229,7 +229,7 @@ async def test_channel_of_a_call_has_principal_and_open_questions(server: Server
     server.tool(lambda: "open", name="state")
 
     @server.middleware("tools/call")
-    async def look(call: ToolCall, call_next: CallTool) -> Any:
+    async def observe(call: ToolCall, call_next: CallTool) -> Any:
         channel: Channel = call.channel
         assert isinstance(channel.questions, OpenQuestions)
         assert channel.principal == Principal("ada")

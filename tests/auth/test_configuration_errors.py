@@ -1,4 +1,4 @@
-"""Configuration errors say what to change."""
+"""Configuration errors name the change."""
 
 from __future__ import annotations
 

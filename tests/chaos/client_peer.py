@@ -38,12 +38,12 @@ _INFO = {"name": "chaos", "version": "1"}
 
 
 class Peer:
-    """What a server does, and what it has done.
+    """State and faults of a scripted server.
 
     Args:
-        draw: What chance says.
+        draw: The source of chance.
         revision: The revision that it speaks.
-        most: How many faults it has at most, once it is armed.
+        max_faults: The maximum number of faults, once it is armed.
 
     Attributes:
         done: How often each call was done, by key.
@@ -55,7 +55,7 @@ class Peer:
         is_armed: Whether it has faults.
     """
 
-    def __init__(self, draw: Random, revision: str, most: int) -> None:
+    def __init__(self, draw: Random, revision: str, max_faults: int) -> None:
         self.draw = draw
         self.revision = revision
         self.done: Counter[str] = Counter()
@@ -65,11 +65,11 @@ class Peer:
         self.faults: list[str] = []
         self.is_armed = False
         self.on_fault: Callable[[], object] = lambda: None
-        self._most = most
+        self._max_faults = max_faults
 
     def fault(self, kinds: Sequence[str]) -> str:
         """Draw whether there is a fault now, and which; empty for none."""
-        if not self.is_armed or len(self.faults) >= self._most or self.draw.random() < 0.5:
+        if not self.is_armed or len(self.faults) >= self._max_faults or self.draw.random() < 0.5:
             return ""
         fault = self.draw.choice(kinds)
         self.faults.append(fault)
@@ -83,7 +83,7 @@ class Peer:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it is of the stateless era."""
+        """True for the stateless version."""
         return self.revision == STATELESS
 
     def answer(self, message: Message, answers: Message | None = None) -> Message:
@@ -121,7 +121,7 @@ class Peer:
         return message_of(message, result=result)
 
     def wants_to_ask(self, message: Message) -> bool:
-        """Say whether a question has to be asked by a request the other way before this one is answered."""
+        """Return whether the server sends an elicitation before it responds to this request."""
         return not self.is_stateless and message.get("params", {}).get("name") == "ask"
 
     def _called(self, params: Message, answers: Message | None) -> Message:
@@ -208,11 +208,11 @@ class PipePeer:
         self._vain_starts = 0
 
     def announce(self) -> None:
-        """Tell who listens that the tools have changed."""
+        """Notify subscribers that the tools have changed."""
         if not self.peer.is_stateless:
-            self._say(notification("tools/list_changed"))
+            self._send(notification("tools/list_changed"))
         for id_ in self._listens:
-            self._say(notification("tools/list_changed", {META + "subscriptionId": id_}))
+            self._send(notification("tools/list_changed", {META + "subscriptionId": id_}))
 
     def send(self, outgoing: OutgoingMessage) -> Awaitable[None] | None:
         """Take a message."""
@@ -249,7 +249,7 @@ class PipePeer:
                 self._listens.add(message["id"])
                 wanted = message["params"]["notifications"]
                 meta = {META + "subscriptionId": message["id"]}
-                self._say(notification("subscriptions/acknowledged", meta, notifications=wanted))
+                self._send(notification("subscriptions/acknowledged", meta, notifications=wanted))
             else:
                 note_call(peer, message)
                 self._answer(message, fault)
@@ -265,18 +265,18 @@ class PipePeer:
             peer.revision = HANDSHAKE if peer.is_stateless else STATELESS
             self.die()
         elif fault == "an error":
-            self._say(message_of(message, error={"code": -32603, "message": "it is too hot"}))
+            self._send(message_of(message, error={"code": -32603, "message": "it is too hot"}))
         elif fault == "nothing":
             pass
         elif peer.wants_to_ask(message) and answers is None:
             id_ = f"q{message['id']}"
             self._asking[id_] = message
             question = {"jsonrpc": "2.0", "id": id_, "method": "elicitation/create", "params": _QUESTION}
-            self._say(question)
+            self._send(question)
         else:
             token = message.get("params", {}).get("_meta", {}).get("progressToken")
             if token is not None:
-                self._say(notification("progress", progressToken=token, progress=1))
+                self._send(notification("progress", progressToken=token, progress=1))
             if fault == "dies in the stream":
                 self.die()
             else:
@@ -284,7 +284,7 @@ class PipePeer:
 
     def _give(self, answer: Message, fault: str) -> None:
         if fault in {"another id", "another id alone"}:
-            self._say({**answer, "id": answer["id"] + 1000})
+            self._send({**answer, "id": answer["id"] + 1000})
         elif fault == "garbage":
             for line in (b"{", b"[]", b"[1]", b"null", b'{"jsonrpc": "2.0", "id": 1e999}', b"\xff"):
                 self._receive(line)
@@ -293,19 +293,19 @@ class PipePeer:
                 self._receive(json.dumps(answer).encode()[:-5])
             self.die()
         elif fault == "late":
-            asyncio.get_running_loop().call_later(_LATE, self._say_in, self.peer.lives, answer)
+            asyncio.get_running_loop().call_later(_LATE, self._send_later, self.peer.lives, answer)
         elif fault not in {"another id alone", "nothing though done"}:
-            self._say(answer)
+            self._send(answer)
             if fault == "twice":
-                self._say(answer)
+                self._send(answer)
             elif fault == "dies having answered":
                 self.die()
 
-    def _say_in(self, life: int, message: Message) -> None:
+    def _send_later(self, life: int, message: Message) -> None:
         if life == self.peer.lives:
-            self._say(message)
+            self._send(message)
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         self._receive(json.dumps(message).encode())
 
     def _receive(self, line: bytes) -> None:

@@ -19,7 +19,7 @@ from mcpkit import Client, ProtocolError, Retries
 from mcpkit.client.asking.forms import FormRequest
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.chaos.client_peer import HANDSHAKE, STATELESS, Peer, PipePeer
-from tests.helpers.processes import held
+from tests.helpers.processes import open_resources
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class FastLoop(asyncio.SelectorEventLoop):
     """The loop.
 
     Args:
-        complain: Called with what nobody else has heard of, such as exceptions that were never retrieved.
+        complain: Called with problems of the loop, such as exceptions that were never retrieved.
 
     Attributes:
         ahead: Seconds that its time is ahead of the clock.
@@ -75,7 +75,7 @@ def no_leaks() -> Iterator[Callable[[Any], object]]:
         AssertionError: Something is left over.
     """
     complaints: list[Any] = []
-    before, hook = held(), sys.unraisablehook
+    before, hook = open_resources(), sys.unraisablehook
     sys.unraisablehook = lambda unraisable: complaints.append(
         (unraisable.err_msg, unraisable.exc_value, str(unraisable.object))
     )
@@ -87,7 +87,7 @@ def no_leaks() -> Iterator[Callable[[Any], object]]:
     finally:
         sys.unraisablehook = hook
     assert not complaints, complaints
-    left = held() - before
+    left = open_resources() - before
     assert not left, f"left over: {left}"
 
 
@@ -106,7 +106,7 @@ class FaultError(AssertionError):
 
 @dataclass
 class Outcome:
-    """How a call has ended.
+    """The end of a call.
 
     Args:
         kind: What was called.
@@ -188,7 +188,7 @@ class Round:
         try:
             await self._ask_amid_faults()
             peer.is_armed = False
-            await self._go_on()
+            await self._check_recovery()
         finally:
             await client.close()
         left = asyncio.all_tasks() - before
@@ -274,7 +274,7 @@ class Round:
         return client.call_tool(kind.partition(" ")[0], {"key": key}, retry=retry, progress=progress)
 
     async def _end(self, outcome: Outcome, awaitable: Awaitable[Any]) -> None:
-        """Wait for the end of what is asked, which must be a result or an error that says what is wrong."""
+        """Wait for the end of a call, which must be a result or a clear error."""
         task = asyncio.ensure_future(awaitable)
         try:
             done, _ = await asyncio.wait((task,), timeout=self.longest)
@@ -319,12 +319,12 @@ class Round:
             is_forgotten = outcome.kind in {"taste", "clean"} and self._peer.lives > 1  # the tool's hints
             require(not may_repeat or is_forgotten, problem)
         elif isinstance(outcome.error, TransportError):
-            require(may_repeat or not done, f"said not to have begun: {problem}")
+            require(may_repeat or not done, f"not begun, by the error: {problem}")
             require(may_repeat or not outcome.error.may_have_begun, problem)
 
     # Afterwards
 
-    async def _go_on(self) -> None:
+    async def _check_recovery(self) -> None:
         """Ask the same client once more, now that nothing goes wrong any more."""
         self._server.recover()
         await asyncio.sleep(100)  # what began before that has ended
@@ -354,6 +354,6 @@ def run_block(seeds: Iterable[int], *, checks_leaks: bool = True) -> Counter[str
 
 
 def require(condition: object, wrong: str) -> None:
-    """Say what is wrong unless a condition holds."""
+    """Raise FaultError unless a condition holds."""
     if not condition:
         raise FaultError(wrong)

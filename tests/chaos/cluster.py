@@ -25,7 +25,7 @@ AHEAD = Path(__file__).with_name("ahead")
 Line = dict[str, Any]
 
 
-class Ledger:
+class EventLog:
     """A file of JSON lines; each line is appended with one write, by any process."""
 
     def __init__(self, path: Path) -> None:
@@ -68,9 +68,9 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
         self.redis = RedisServer(self.folder / "redis")
         self.proxy = RedisProxy(self.redis.port)
-        self.responses = Ledger(self.folder / "responses.jsonl")
-        self.effects = Ledger(self.folder / "effects.jsonl")
-        self._starts = Ledger(self.folder / "starts.jsonl")
+        self.responses = EventLog(self.folder / "responses.jsonl")
+        self.effects = EventLog(self.folder / "effects.jsonl")
+        self._starts = EventLog(self.folder / "starts.jsonl")
         self._settings = {"LEDGER": self.effects.path, "FOLDER": self.folder, **(settings or {})}
         self._ahead = ahead
         uvicorn = ["uvicorn", "tests.chaos.server:app", "--log-level", "warning", "--port"]

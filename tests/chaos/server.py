@@ -19,15 +19,15 @@ from pathlib import Path
 
 from mcpkit import Context, HttpOptions, Server, Task, TaskOptions
 from mcpkit.storage import Redis
-from tests.chaos.cluster import Ledger
+from tests.chaos.cluster import EventLog
 
 FOLDER = Path(os.environ["FOLDER"])
-effects = Ledger(Path(os.environ["LEDGER"]))
+effects = EventLog(Path(os.environ["LEDGER"]))
 
 
 @asynccontextmanager
 async def lifespan(_: Server) -> AsyncGenerator[None]:
-    Ledger(FOLDER / "starts.jsonl").write("start", pid=os.getpid())
+    EventLog(FOLDER / "starts.jsonl").write("start", pid=os.getpid())
     yield
 
 

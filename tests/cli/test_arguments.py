@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "expected"),
     [
         ("https://example.com/mcp", "https://example.com/mcp"), ("shop/server.py", [*RUN, "shop/server.py"]),
         ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]), ("shop.server:tea", [*RUN, "shop.server:tea"]),
@@ -41,9 +41,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("server.mjs", "server.mjs"), ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
     ],
 )  # fmt: skip
-def test_target_of_word_returns_url_file_or_command(word: str, meant: object) -> None:
+def test_target_of_word_returns_url_file_or_command(word: str, expected: object) -> None:
     found = target_of(word)
-    assert found == meant or [str(Path(each)) for each in found] == meant
+    assert found == expected or [str(Path(each)) for each in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def given(*texts: str, **options: Any) -> dict[str, Any]:
+def parse(*texts: str, **options: Any) -> dict[str, Any]:
     return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
 
 
@@ -110,7 +110,7 @@ def given(*texts: str, **options: Any) -> dict[str, Any]:
     ids=["types", "other-types", "empty", "json", "repeated", "null"],
 )
 def test_argument_is_parsed_by_the_type_of_its_schema(words: str, expected: str) -> None:
-    found = given(*words.split()).values()
+    found = parse(*words.split()).values()
     assert " ".join(json.dumps(each, separators=(",", ":")) for each in found) == expected
 
 
@@ -134,7 +134,7 @@ def test_argument_is_parsed_by_the_type_of_its_schema(words: str, expected: str)
 )
 def test_argument_mismatch_raises_with_expected_type(texts: list[str], message: str) -> None:
     with pytest.raises(CommandError) as caught:
-        given(*texts)
+        parse(*texts)
     assert caught.value.status == Status.TOOL_ERROR
     assert str(caught.value).startswith(message)
     assert "tool takes:\n  text     string" in str(caught.value)
@@ -145,17 +145,17 @@ def test_argument_from_file_is_text_or_base64_by_schema(tmp_path: Path, monkeypa
     (tmp_path / "text.txt").write_text("Blåbær\n", encoding="utf-8")
     (tmp_path / "data.bin").write_bytes(b"\xff\x00\xfe")
     (tmp_path / "point.json").write_text('{"x": 1}\n', encoding="utf-8")
-    assert given(f"text=@{tmp_path}/text.txt", "bytes=@data.bin", "point=@point.json") == {
+    assert parse(f"text=@{tmp_path}/text.txt", "bytes=@data.bin", "point=@point.json") == {
         "text": "Blåbær\n",
         "bytes": "/wD+",
         "point": {"x": 1},
     }
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from here")))
-    assert given("text=@-") == {"text": "from here"}
+    assert parse("text=@-") == {"text": "from here"}
     with pytest.raises(CommandError, match=r"data\.bin is not UTF-8"):
-        given("text=@data.bin")
+        parse("text=@data.bin")
     with pytest.raises(CommandError, match=r"cannot read .*absent\.txt") as caught:
-        given("text=@absent.txt")
+        parse("text=@absent.txt")
     assert caught.value.status == Status.NO_SUCH_THING
 
 

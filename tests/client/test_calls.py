@@ -193,7 +193,7 @@ async def test_call_progress_extends_timeout_up_to_maximum() -> None:
         while not call.done():
             clock.ahead += 9
             params = {"progressToken": tokens[0], "progress": len(steps) + 1, "total": 9}
-            transport.say({"method": "notifications/progress", "params": params})
+            transport.deliver({"method": "notifications/progress", "params": params})
             for _ in range(20):
                 await asyncio.sleep(0)
         with pytest.raises(TimeoutError):

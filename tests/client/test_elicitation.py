@@ -223,7 +223,7 @@ async def test_capabilities_follow_from_handlers(
     handlers: Handlers, expected: Message, expected_of_old: Message
 ) -> None:
     for revision in ("2025-06-18", *REVISIONS):
-        transport = asking(revision=revision)
+        transport = scripted(revision=revision)
         async with Client(transport, protocol_version=revision, **handlers):
             params = transport.sent[0]["params"]
         if revision == "2026-07-28":
@@ -236,7 +236,7 @@ FORM: Message = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 SURE: Message = {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": FORM}}
 
 
-def asking(*answers: Message, revision: str = "2026-07-28") -> ScriptedTransport:
+def scripted(*answers: Message, revision: str = "2026-07-28") -> ScriptedTransport:
     """Be a server that answers its calls with these results, one after the other."""
     left = list(answers)
 
@@ -258,7 +258,7 @@ DONE: Message = {"resultType": "complete", "content": []}
 
 async def test_input_required_state_is_returned_once_under_new_id() -> None:
     state = ' {"b":1,  "a":"\\u00e9é"}\n'
-    transport = asking(
+    transport = scripted(
         input_required({"k": SURE}, requestState=state), input_required({"k": SURE}), DONE, DONE
     )
     async with Client(transport, elicitation_handler=lambda form: {"sure": True}) as client:
@@ -287,7 +287,7 @@ async def test_input_required_state_is_returned_once_under_new_id() -> None:
     (input_required({"k": {"method": "elicitation/create", "params": []}}), "requests with a method"),
 ])  # fmt: skip
 async def test_input_required_malformed_is_protocol_error(answer: Message, problem: str) -> None:
-    async with Client(asking(answer), elicitation_handler=FormRequest.cancel) as client:
+    async with Client(scripted(answer), elicitation_handler=FormRequest.cancel) as client:
         with pytest.raises(ProtocolError, match=f"answer to tools/call is malformed: expected .*{problem}"):
             await client.call_tool("bake")
 
@@ -317,7 +317,7 @@ def elicit(**params: Any) -> Message:
 async def test_request_malformed_or_unsupported_does_not_reach_handler(
     handler: str, request_of_server: Message, code: int, problem: str
 ) -> None:
-    transport = asking(input_required({"k": request_of_server}))
+    transport = scripted(input_required({"k": request_of_server}))
     async with Client(transport, **{handler: refuse}) as client:  # type: ignore[arg-type]
         with pytest.raises(ProtocolError, match=problem) as raised:
             await client.call_tool("bake")
@@ -340,7 +340,7 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
             return [text_result(message, "done")]
         for id_ in ("other", "e1"):
             completion = {"method": "notifications/elicitation/complete", "params": {"elicitationId": id_}}
-            asyncio.get_running_loop().call_soon(transport.say, completion)
+            asyncio.get_running_loop().call_soon(transport.deliver, completion)
         return [error_result(message, -32042, "sign in first", {"elicitations": [page]})]
 
     async def visit(page: UrlRequest) -> bool:

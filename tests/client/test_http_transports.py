@@ -33,7 +33,7 @@ PING = ClientWire("2024-11-05", info={}, capabilities={}).request("ping")
 
 
 class SseServer:
-    """A server whose event stream and answers to messages a test sets.
+    """A server with an event stream and responses that a test sets.
 
     Attributes:
         chunks: The parts of its event stream; None ends it.
@@ -181,8 +181,8 @@ async def test_sse_event_too_large_ends_stream() -> None:
         assert "more than 1,000 bytes" in str(await received.end())
 
 
-def read_events(*pieces: bytes, most: int = 1000) -> list[Event]:
-    stream = EventStream(most)
+def read_events(*pieces: bytes, max_size: int = 1000) -> list[Event]:
+    stream = EventStream(max_size)
     return [event for piece in pieces for event in stream.feed(piece)]
 
 
@@ -223,7 +223,7 @@ def test_event_stream_id_unusable_as_header_is_none(line: bytes) -> None:
 @each_row("text", [b"data: " + b"x" * 200, b"data\n" * 40, b"x" * 200, b"id: " + b"x" * 200 + b"\n"])
 def test_event_stream_event_too_large_is_error(text: bytes) -> None:
     with pytest.raises(TooLargeEventError, match="100 bytes"):
-        read_events(text[:90], text[90:], most=100)
+        read_events(text[:90], text[90:], max_size=100)
 
 
 @each_row(("values", "found"), [

@@ -13,7 +13,7 @@ from mcpkit import Client, Retries
 from mcpkit.client.client_messages import OutgoingMessage
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
-from tests.helpers.scripted_http import Asked, Reply, greeting, scripted
+from tests.helpers.scripted_http import HttpRequest, Reply, greeting, scripted
 from tests.helpers.scripted_http import text as text_content
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
 from tests.helpers.tables import each_row
@@ -184,7 +184,7 @@ async def test_watch_of_lost_session_joins_the_next() -> None:
             await asyncio.sleep(0)
         server.die()  # before the watch has had its turn
         await joining
-        server.say({"method": "notifications/tools/list_changed"})
+        server.deliver({"method": "notifications/tools/list_changed"})
         assert (await asyncio.wait_for(anext(watch), 30)).kind == "tools"
         assert server.opened == 3
         await watch.aclose()
@@ -195,7 +195,7 @@ async def test_pending_call_of_expired_session_is_repeated_only_if_allowed(optio
     """The call that finds the session expired opens a new one, which ends the pending call of the old one."""
     pending: list[Reply] = []
 
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         name = request.message["params"]["name"]
         if name == "finds out" and len(server.of("POST", "initialize")) == 1:
             await reply.send(404)

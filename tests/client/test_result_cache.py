@@ -180,7 +180,7 @@ CACHED = ("tools/list", "prompts/list", "resources/list", "resources/templates/l
 
 
 def cacheable_server(scope: Literal["private", "public"] = "public") -> tuple[Server, list[str]]:
-    """Return a server whose lists and resources hold for an hour, and the methods that it has received."""
+    """Return a server with lists and resources that are fresh for an hour, and the methods that it has received."""
     hints = {**dict.fromkeys(CACHED, CacheHint(ttl=3600)), "resources/read": CacheHint(3600, scope)}
     server = Server("cacheable", options=ServerOptions(cache=hints))
     received: list[str] = []

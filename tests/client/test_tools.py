@@ -217,7 +217,7 @@ async def test_output_schema_changed_is_listed_again() -> None:
         transport.answer = {"structuredContent": {"y": "one"}}
         assert (await client.call_tool("it")).structured_content == {"y": "one"}
         assert transport.methods().count("tools/list") == 2
-        transport.say({"method": "notifications/tools/list_changed"})
+        transport.deliver({"method": "notifications/tools/list_changed"})
         await client.call_tool("it")
         assert transport.methods().count("tools/list") == 3
 

@@ -382,10 +382,10 @@ async def test_watch_stream_ended_by_server_is_joined_again() -> None:
     streams: list[Message] = []
     transport = acknowledging(streams)
     async with Client(transport) as client, client.listen(tools_list_changed=True) as changes:
-        transport.say({"id": streams[0]["id"], "result": {"resultType": "complete"}})
+        transport.deliver({"id": streams[0]["id"], "result": {"resultType": "complete"}})
         assert await next_change(changes) == MISSED[0]
         params = {"requestId": streams[1]["id"], "reason": "slow"}
-        transport.say({"method": "notifications/cancelled", "params": params})
+        transport.deliver({"method": "notifications/cancelled", "params": params})
         assert await next_change(changes) == MISSED[0]
         assert [stream["params"]["notifications"] for stream in streams] == [{"toolsListChanged": True}] * 3
         assert transport.opened == 1
@@ -402,16 +402,16 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         client.listen(tools_list_changed=True, resource_subscriptions="x://a") as first,
         client.listen(tools_list_changed=True) as second,
     ):
-        transport.say(notification_of(streams[1], "tools/list_changed"))
+        transport.deliver(notification_of(streams[1], "tools/list_changed"))
         assert await next_change(second) == Change("tools")
-        transport.say({"method": "notifications/tools/list_changed"})  # of no stream
-        transport.say(notification_of(streams[1], "prompts/list_changed"))  # not asked for
-        transport.say(notification_of(streams[1], "resources/updated", uri="x://a"))  # nor that
-        transport.say(notification_of(streams[0], "resources/updated", uri=7))
-        transport.say({"method": "notifications/tools/list_changed", "params": {"_meta": 7}})
-        transport.say(notification_of(streams[0], "resources/updated", uri="x://a/part"))
+        transport.deliver({"method": "notifications/tools/list_changed"})  # of no stream
+        transport.deliver(notification_of(streams[1], "prompts/list_changed"))  # not asked for
+        transport.deliver(notification_of(streams[1], "resources/updated", uri="x://a"))  # nor that
+        transport.deliver(notification_of(streams[0], "resources/updated", uri=7))
+        transport.deliver({"method": "notifications/tools/list_changed", "params": {"_meta": 7}})
+        transport.deliver(notification_of(streams[0], "resources/updated", uri="x://a/part"))
         assert await next_change(first) == Change("resource", "x://a/part")
-        transport.say(notification_of(streams[1], "tools/list_changed"))
+        transport.deliver(notification_of(streams[1], "tools/list_changed"))
         assert await next_change(second) == Change("tools")
 
 

@@ -40,7 +40,7 @@ async def test_sdk_server_serves_tools_and_components_of_mcpkit(revision: str) -
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "text"),
     [
         (None, "Tool 'give' returned None. Tool handlers must return a dict with a \"content\" list."),
         ("words", "words"),
@@ -53,14 +53,14 @@ async def test_sdk_server_serves_tools_and_components_of_mcpkit(revision: str) -
         (text("it is broken", is_error=True), "it is broken"),
     ],
 )
-async def test_sdk_tool_malformed_result_is_error_text(returned: object, said: str) -> None:
+async def test_sdk_tool_malformed_result_is_error_text(returned: object, text: str) -> None:
     @tool("give", "Give.", {})
     async def give(args: dict[str, Any]) -> Any:
         return returned
 
     async with connect(create_sdk_mcp_server("s", tools=[give])["instance"].server) as client:
         result = await client.call_tool("give")
-        assert (result.is_error, result.text) == (True, said)
+        assert (result.is_error, result.text) == (True, text)
 
 
 async def test_sdk_tool_cancelled_call_sets_signal() -> None:

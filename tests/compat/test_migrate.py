@@ -1,4 +1,4 @@
-"""The command: what it shows, what it writes, and what it says."""
+"""The command: its output, its messages, and the files that it writes."""
 
 from __future__ import annotations
 

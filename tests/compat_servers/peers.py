@@ -68,7 +68,7 @@ class Peer:
 
 
 class Stdio(Peer):
-    """A server whose lines are messages."""
+    """A server over stdio."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

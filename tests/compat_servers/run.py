@@ -1,7 +1,7 @@
 """Run published servers under the library that they were written for and under mcpkit, and compare their responses.
 
 `make compat` installs them and runs this, which writes docs/reference/compat-servers.md. It ends with status 1 where
-a response differs and the table of the servers does not say why.
+a response differs for no reason of the table of servers.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Row:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the server has responded under its own library at all."""
+        """True if the server has responded under its own library."""
         return self.verdict.requests > 1
 
     @cached_property

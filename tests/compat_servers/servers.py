@@ -28,7 +28,7 @@ class Server:
         kind: The library that it imports.
         command: A script of its environment, and arguments; by default its name.
         reads: URIs beside those that are listed.
-        prompts: Arguments of prompts, where made-up ones say little.
+        prompts: Arguments of prompts, where made-up ones are of little use.
         left_alone: Tools that are not called with made-up arguments: they would install something, or wait.
         settings: Environment variables.
         http: The arguments of a server over HTTP with `{port}`; empty if it has none.
@@ -58,11 +58,11 @@ class Server:
 
 DIFFERS = {
     r"error\..*(-32602|Invalid request parameters\"|\"\") / (-32601|\"Method not found.*|\"\(absent\))": (
-        "A method that the server does not have: `mcp` 1.x says that its parameters are wrong (-32602), mcpkit that "
-        "there is no such method (-32601), as JSON-RPC has it."
+        "For a method that the server does not have, `mcp` 1.x sends invalid params (-32602), mcpkit "
+        "method not found (-32601), as JSON-RPC requires."
     ),
     r'error.*: ("Method not found" / "Method not found: |"(resources/subscribe|no/such)" / )': (
-        "There is no such method, says mcpkit in a message that has its name."
+        "mcpkit's message for an unknown method has the name of the method."
     ),
 }
 

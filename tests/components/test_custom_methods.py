@@ -232,7 +232,7 @@ class Ticket:
 
 @pytest.fixture
 def queueing() -> Server:
-    """A server whose tools return tickets."""
+    """A server with tools that return tickets."""
     server = Server("s")
     thing = server.extension(ID)
 

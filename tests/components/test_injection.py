@@ -106,7 +106,7 @@ async def test_depends_is_called_once_per_request(server: Server) -> None:
         return count
 
     @server.tool
-    async def look(
+    async def observe(
         first: Annotated[int, Depends(left)],
         second: Annotated[int, Depends(count)],
         alone: Annotated[int, Depends(count, cached=False)],
@@ -115,8 +115,8 @@ async def test_depends_is_called_once_per_request(server: Server) -> None:
         return [first, second, alone, alone_too]
 
     async with connect(server) as client:
-        assert (await client.call_tool("look")).structured_content == [1, 1, 2, 3]
-        assert (await client.call_tool("look")).structured_content == [4, 4, 5, 6]
+        assert (await client.call_tool("observe")).structured_content == [1, 1, 2, 3]
+        assert (await client.call_tool("observe")).structured_content == [4, 4, 5, 6]
 
 
 async def test_depends_receives_context_and_state() -> None:
@@ -133,13 +133,13 @@ async def test_depends_receives_context_and_state() -> None:
     server = Server("s", lifespan=lifespan)
 
     @server.tool
-    def look(
+    def observe(
         one: Annotated[str, Depends(from_context)], two: Annotated[str, Depends(from_state)], ctx: Context
     ) -> list[str]:
         return [one, two, ctx.method]
 
     async with connect(server) as client:
-        data = (await client.call_tool("look")).data
+        data = (await client.call_tool("observe")).data
     assert data == ["state in tools/call", "statestatestate", "tools/call"]
 
 
@@ -187,16 +187,16 @@ def managed() -> Iterator[int]:
         (FromHeader("X-Tenant"),
          r"value: the value of a header is a string. Annotate the parameter as `str \| None`, not `int`"),
         (Depends(takes_header), "the header X-Tenant may be missing"),
-        (Ask(3), "'look': value: message must be a string, got 3"),  # type: ignore[arg-type]  # the mistake
-        (Ask("How long?", key=""), "'look': value: key must be a string of 1 to 100 characters, got ''"),
-        (Ask, "look: value: Annotated contains the class Ask. Write Ask"),
+        (Ask(3), "'observe': value: message must be a string, got 3"),  # type: ignore[arg-type]  # the mistake
+        (Ask("How long?", key=""), "'observe': value: key must be a string of 1 to 100 characters, got ''"),
+        (Ask, "observe: value: Annotated contains the class Ask. Write Ask"),
     ],
 )  # fmt: skip
 def test_hidden_parameter_wrong_mark_is_refused(mark: Any, message: str) -> None:
-    async def look(value: Annotated[int, mark]) -> None: ...
+    async def observe(value: Annotated[int, mark]) -> None: ...
 
     with pytest.raises(RegistrationError, match=message):
-        Server("s").tool(look)
+        Server("s").tool(observe)
 
 
 # Questions to the user
@@ -210,7 +210,7 @@ class City:
 
 
 @pytest.fixture
-def asking(server: Server) -> Server:
+def form_server(server: Server) -> Server:
     @server.tool
     async def plan(
         greeting: str, city: Annotated[City, Ask("Which city?")], days: Annotated[int, Ask("How long?")]
@@ -247,18 +247,20 @@ NO = {"action": "decline"}
     ],
 )  # fmt: skip
 async def test_ask_fills_parameter(
-    revision: str, tool: str, answers: list[dict[str, Any]], text: str, asking: Server
+    revision: str, tool: str, answers: list[dict[str, Any]], text: str, form_server: Server
 ) -> None:
     arguments = {"greeting": "Hello"} if tool == "plan" else {}
     left = iter(answers)
-    async with connect(asking, protocol_version=revision, request_handler=lambda *_: next(left)) as client:
+    async with connect(
+        form_server, protocol_version=revision, request_handler=lambda *_: next(left)
+    ) as client:
         assert (await client.call_tool(tool, arguments)).text == text
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", *REVISIONS])
-async def test_ask_without_elicitation(revision: str, asking: Server) -> None:
+async def test_ask_without_elicitation(revision: str, form_server: Server) -> None:
     lacks = "The client does not declare the required capability elicitation.form"
-    async with connect(asking, protocol_version=revision) as client:
+    async with connect(form_server, protocol_version=revision) as client:
         assert (await client.call_tool("perhaps")).text == "nowhere"
         if revision == REVISIONS[-1]:
             with pytest.raises(ProtocolError, match=lacks):
@@ -325,7 +327,7 @@ def register(way: str, server: Server, trace: Trace, body: Callable[[], str]) ->
     async def in_the_loop(one: Annotated[str, Depends(middle)], two: Annotated[str, Depends(b)]) -> str:
         return in_a_thread(one, two)
 
-    server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="look")
+    server.tool(in_the_loop if way.startswith("async") else in_a_thread, name="observe")
 
 
 @pytest.mark.parametrize("way", ["async all", "async mixed", "sync all", "sync mixed", "sync last"])
@@ -335,10 +337,10 @@ async def test_dependencies_are_closed_in_reverse_order(way: str, server: Server
 
     register(way, server, trace, lambda: fail() if len(trace) > 4 else "!")
     async with connect(server) as client:
-        assert (await client.call_tool("look")).text == "ab!"
+        assert (await client.call_tool("observe")).text == "ab!"
         opened = ["open a", "between", "open b", "body"]
         assert trace == [*opened, "close b", "close a"]
-        result = await client.call_tool("look")
+        result = await client.call_tool("observe")
     assert (result.is_error, result.text) == (True, "no such thing")
     received = ["b receives ToolError", "close b", "a receives ToolError", "close a"]
     assert trace[6:] == [*opened, *received]
@@ -381,12 +383,12 @@ async def test_dependency_yields_once(function: Any, fault: str, caplog: pytest.
     server = Server("s")
 
     @server.tool
-    async def look(value: Annotated[str, Depends(function)]) -> None:
+    async def observe(value: Annotated[str, Depends(function)]) -> None:
         if function is yields_again_after_an_error:
             raise ToolError("no such thing")
 
     async with connect(server) as client:
-        result = await client.call_tool("look")
+        result = await client.call_tool("observe")
     assert result.text.startswith("Internal error (ref ")
     expected = f"RuntimeError: {function.__name__} {fault}. A dependency must yield exactly once"
     assert expected in caplog.text
@@ -397,12 +399,12 @@ async def test_dependency_receives_cancellation(way: str, server: Server, trace:
     a, b = getattr(trace, way)("a"), trace.coroutine("b")
 
     @server.tool
-    async def look(one: Annotated[str, Depends(a)], two: Annotated[str, Depends(b)]) -> None:
+    async def observe(one: Annotated[str, Depends(a)], two: Annotated[str, Depends(b)]) -> None:
         trace.append("started")
         await asyncio.Event().wait()
 
     async with connect(server) as client:
-        call = asyncio.create_task(client.call_tool("look"))
+        call = asyncio.create_task(client.call_tool("observe"))
         await until(lambda: "started" in trace)
         await over(call)
         await until(lambda: "close a" in trace)
@@ -426,7 +428,7 @@ async def test_dependency_of_abandoned_thread_is_closed_on_return(
 
     register(way, server, trace, body)
     async with connect(server) as client:
-        call = asyncio.create_task(client.call_tool("look"))
+        call = asyncio.create_task(client.call_tool("observe"))
         await until(lambda: "started" in trace)
         await over(call)
         await settle()

@@ -175,7 +175,7 @@ def test_include_registry_is_followed(server: Server) -> None:
     assert tool_names(server) == ["first"]
 
 
-def test_include_registry_refuses_a_later_name_that_is_taken(server: Server) -> None:
+def test_include_registry_refuses_a_later_name_in_use(server: Server) -> None:
     registry, other = Registry(), Server("other")
     server.tool(first)
     other.include(registry)

@@ -249,7 +249,7 @@ async def test_completion_of_choices(server: Server) -> None:
 
 
 @each_row(("count", "has_more"), [(0, False), (100, False), (101, True)])
-async def test_completion_sends_at_most_100_values(count: int, has_more: bool) -> None:
+async def test_completion_sends_no_more_than_100_values(count: int, has_more: bool) -> None:
     server = Server("s")
     server.prompt(lambda n: "", name="plan", complete={"n": lambda value: map(str, range(count))})
     async with connect(server) as client:
@@ -286,13 +286,13 @@ async def test_context_of_request(server: Server, revision: str) -> None:
     seen: list[Context] = []
 
     @server.tool
-    async def look(ctx: Context, x: int) -> None:
+    async def observe(ctx: Context, x: int) -> None:
         seen.append(ctx)
 
     info = {"name": "tests", "version": "1.2"}
     options = {"protocol_version": revision, "client_info": info, "capabilities": {"roots": {}}}
     async with connect(server, **options) as client:
-        call = {"name": "look", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
+        call = {"name": "observe", "arguments": {"x": 1}, "_meta": {"example.com/trace": "abc"}}
         await client.request("tools/call", call)
     (ctx,) = seen
     assert (ctx.method, ctx.params["arguments"], ctx.request_id) == ("tools/call", {"x": 1}, 2)

@@ -72,7 +72,7 @@ async def reconnect(url: str) -> None:
 @scenario("request-metadata")
 async def send_metadata(url: str) -> None:
     async def sample(*_: Any) -> str:
-        raise AssertionError("the suite does not ask for it")
+        raise AssertionError("the suite does not require it")
 
     async with Client(
         url, elicitation_handler=accept, sampling_handler=sample, roots=["file:///work"]

@@ -22,7 +22,7 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def wire(schema_dir: Path) -> Wire:
-    """Connect a pipe whose messages are validated: `async with wire(server, revision) as pipe`."""
+    """Connect a pipe that validates messages: `async with wire(server, revision) as pipe`."""
 
     def connect(server: Server, revision: str = "2025-11-25", **options: Any) -> Any:
         return open_pipe(server, revision, schema_dir, **options)

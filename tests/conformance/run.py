@@ -37,7 +37,7 @@ _TASKS = (
     *("request-headers", "request-state-removal", "required-task-error", "wire-fields"),
 )
 NOT_SKIPPED = [f"tasks-{name}" for name in _TASKS]
-"""Scenarios of an extension: the suite would skip those whose extension is not declared."""
+"""Scenarios of an extension: the suite would skip those of an undeclared extension."""
 
 
 def find_node() -> str:

@@ -62,7 +62,7 @@ class Bent(NamedTuple):
     below: list[Path_]
 
     def is_named_in(self, problem: str) -> bool:
-        """Return whether an error says where the fault is."""
+        """Return whether an error names the place of the fault."""
         parts = [part for path in (self.path, *self.below) for part in path]
         names = [each.removeprefix(META) for each in parts if isinstance(each, str)]
         words = problem.lower()
@@ -214,7 +214,7 @@ def _neighbour(value: Any, random: Random) -> Any:
 DEADLINE = 10.0
 PROBE = message("server/discover", {"_meta": stateless_meta()}, "probe")
 OTHER_REASONS = ("not found", "Unknown ", "before initialize", "no Mcp-Session-Id header", "requestState")
-"""What is said of messages that are well-formed, and name what there is not or come too early."""
+"""Errors of well-formed messages that name an unknown thing or come too early."""
 
 
 def make_server() -> Server:

@@ -1,4 +1,4 @@
-"""What each kind of trouble becomes on the wire: the error table."""
+"""The error table: each kind of failure as it is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a session opens (basic/lifecycle), and requests that carry everything in `_meta` (basic/index, "_meta")."""
+"""The start of a session (basic/lifecycle), and requests that carry everything in `_meta` (basic/index, "_meta")."""
 
 from __future__ import annotations
 

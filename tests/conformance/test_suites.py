@@ -189,7 +189,7 @@ def test_oauth_proxy_suite_has_no_failure_or_warning(browser: Browser, tmp_path:
 
 
 def passed_checks(issuer: str, log_in: Callable[[str], object], results: Path, *options: str) -> set[str]:
-    """Run the suite against an authorization server, log in when it asks for it, and return the checks that pass."""
+    """Run the suite against an authorization server, log in at its prompt, and return the checks that pass."""
     metadata = {"redirect_uris": ["http://127.0.0.1/callback"], "token_endpoint_auth_method": "none"}
     client_id = httpx2.post(f"{issuer}/register", json=metadata).json()["client_id"]
     port = free_port()

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from mcpkit import Principal
-from tests.helpers.handshake_tasks import ADA, RELATED, REVISION, OpenPipe, begin, look, server_of
+from tests.helpers.handshake_tasks import ADA, RELATED, REVISION, OpenPipe, begin, get_task, server_of
 from tests.helpers.pipe import Pipe
 
 
@@ -57,9 +57,9 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
         assert task["pollInterval"] > 0
         made = datetime.fromisoformat(task["createdAt"].replace("Z", "+00:00"))
         assert made.tzinfo is not None
-        assert (await look(pipe, task["taskId"]))["status"] == "working"
+        assert (await get_task(pipe, task["taskId"]))["status"] == "working"
         waiting = pipe.start("tasks/result", {"taskId": task["taskId"]})
-        assert (await look(pipe, task["taskId"]))[
+        assert (await get_task(pipe, task["taskId"]))[
             "status"
         ] == "working"  # answered while the result is waited for
         go.set()
@@ -68,7 +68,7 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
         result = message["result"]
         assert result["content"][0]["text"] == "done"
         assert result["_meta"][RELATED] == {"taskId": task["taskId"]}
-        over = await look(pipe, task["taskId"])
+        over = await get_task(pipe, task["taskId"])
         assert over["status"] == "completed"
         assert over["ttl"] >= 86_400_000
         assert over["createdAt"] == task["createdAt"]
@@ -81,7 +81,7 @@ async def test_task_from_creation_to_result(speak: OpenPipe) -> None:
 async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
-    async def go_on() -> None:
+    async def continue_work() -> None:
         """Go on."""
         started.set()
         try:
@@ -89,8 +89,8 @@ async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
         finally:
             stopped.set()
 
-    async with speak(server_of(go_on)) as pipe:
-        id_ = (await begin(pipe, "go_on"))["taskId"]
+    async with speak(server_of(continue_work)) as pipe:
+        id_ = (await begin(pipe, "continue_work"))["taskId"]
         waiting = pipe.start("tasks/result", {"taskId": id_})
         await asyncio.wait_for(started.wait(), 10)
         cancelled = await pipe.result("tasks/cancel", {"taskId": id_})
@@ -102,7 +102,7 @@ async def test_cancelled_task_stops_and_has_no_result(speak: OpenPipe) -> None:
         assert again["code"] == -32602
         assert "cancelled" in again["message"]
         assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32602
-        assert (await look(pipe, id_))["status"] == "cancelled"
+        assert (await get_task(pipe, id_))["status"] == "cancelled"
 
 
 # Bad input

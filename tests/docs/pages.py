@@ -41,7 +41,7 @@ SHOWN_ONLY = {"text", "diff"}
 
 
 class WrongPageError(AssertionError):
-    """An example of a page does not do what the page says."""
+    """An example of a page has another result than the page shows."""
 
 
 class Block(NamedTuple):
@@ -112,7 +112,7 @@ class Runner:
         """Run the page and return how many blocks were run.
 
         Raises:
-            WrongPageError: Something is not as the page says; the message names page and line.
+            WrongPageError: A result differs from the page; the message names page and line.
             Exception: Whatever an example raises.
         """
         modules = dict(sys.modules)
@@ -278,7 +278,7 @@ class Runner:
 
 
 def fits(printed: str, shown: str) -> bool:
-    """Say whether a page shows what was printed."""
+    """Return whether a page shows the output."""
     pattern = ".*".join(map(re.escape, _tidy(shown).split("...")))
     return re.fullmatch(pattern, _tidy(printed)) is not None
 

@@ -100,9 +100,9 @@ async def test_user_that_the_page_does_not_name_is_rejected(
 ) -> None:
     monkeypatch.setattr(module, "USERS", ["grace"])
     async with before(site, app=module.app()) as journey:
-        answer = await journey.come_back()
+        answer = await journey.redirect_to_client()
     assert (answer["error"], answer["error_description"]) == (
         "access_denied",
         "the user has no access to this server",
     )
-    assert site.revoked, "nobody keeps the token of somebody who may not come in"
+    assert site.revoked, "the token of a denied user should not be kept"

@@ -27,7 +27,7 @@ def block(title: str) -> Block:
 
 
 def shown(command: str) -> str:
-    """What the page shows that a command prints."""
+    """The output of a command on the page."""
     blocks = [each.text for each in blocks_of(PAGE.read_text()) if each.language == "console"]
     [found] = [each for each in blocks if each.startswith(f"$ {command}")]
     return found.partition("\n")[2]

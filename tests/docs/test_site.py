@@ -78,7 +78,7 @@ def paths(site: Path) -> list[str]:
 
 
 class Links(HTMLParser):
-    """What a page links to, and what on it can be linked to."""
+    """Links and anchors of a page."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()

@@ -169,13 +169,13 @@ async def test_provider_list_that_is_the_same_tuple_is_rendered_once() -> None:
             described.append(self.key)
             return super().describe(revision)
 
-    async def seen(ctx: Context) -> Any:
+    async def observe(ctx: Context) -> Any:
         return lists[ctx.principal.id]
 
     hidden = Access(visible=lambda principal: principal.id == "ann")
     common = Counted(lambda: "", name="common")
     lists: Any = {"ann": (common, Counted(lambda: "", name="secret", access=hidden)), "bob": (common,)}
-    server = serving(Table(tools=seen))
+    server = serving(Table(tools=observe))
     async with (
         connect(server, principal=Principal("ann")) as ann,
         connect(server, principal=Principal("bob")) as bob,

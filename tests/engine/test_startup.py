@@ -22,7 +22,7 @@ LISTS = ("tools", "resources", "prompts")
 
 
 class Tables:
-    """A server whose lifespan registers the tables of its database once the gate is open."""
+    """A server with a lifespan that registers the tables of its database once the gate is open."""
 
     def __init__(self, **options: Any) -> None:
         self.gate = asyncio.Event()

@@ -28,7 +28,7 @@ def tool(name: str, **options: Any) -> Tool:
     return Tool(text, name=name, **options)
 
 
-class Shelf(Provider):
+class StaticProvider(Provider):
     """A static provider of components that can be replaced."""
 
     kinds = frozenset({"tools", "resources"})
@@ -44,7 +44,7 @@ class Shelf(Provider):
         self.changed("tools")
 
 
-class Dynamic(Shelf):
+class Dynamic(StaticProvider):
     """The same, looked up at each request."""
 
     def snapshot(self, kind: Kind) -> None:
@@ -69,21 +69,21 @@ def tool_names(owner: Registry) -> list[str]:
 
 
 async def test_static_provider_is_listed_and_called_like_registered_components() -> None:
-    server, shelf = (
+    server, static = (
         Server("s"),
-        Shelf(tool("a"), tool("b"), resources=(Resource(lambda: "x", "note://x", name="x"),)),
+        StaticProvider(tool("a"), tool("b"), resources=(Resource(lambda: "x", "note://x", name="x"),)),
     )
     server.tool(lambda: "", name="own")
-    server.include(shelf, prefix="shelf")
+    server.include(static, prefix="static")
     server.tool(lambda: "", name="late")
     async with connect(server, protocol_version="2025-11-25") as client:
-        assert [each["name"] for each in await client.list_tools()] == ["own", "shelf_a", "shelf_b", "late"]
-        assert (await client.call_tool("shelf_b")).text == "b"
-        assert (await client.read_resource("note://shelf/x"))[0]["uri"] == "note://shelf/x"
+        assert [each["name"] for each in await client.list_tools()] == ["own", "static_a", "static_b", "late"]
+        assert (await client.call_tool("static_b")).text == "b"
+        assert (await client.read_resource("note://static/x"))[0]["uri"] == "note://static/x"
         client.notifications.clear()
-        await asyncio.to_thread(shelf.show, tool("c"))
+        await asyncio.to_thread(static.show, tool("c"))
         await until(lambda: bool(client.notifications))
-        assert [each["name"] for each in await client.list_tools()] == ["own", "late", "shelf_c"]
+        assert [each["name"] for each in await client.list_tools()] == ["own", "late", "static_c"]
         assert client.notifications[0]["method"] == "notifications/tools/list_changed"
     assert server.catalog.providers == ()
 
@@ -91,12 +91,12 @@ async def test_static_provider_is_listed_and_called_like_registered_components()
 def test_static_provider_changes_keep_order_and_what_is_disabled() -> None:
     server = Server("s")
     a, b, c = (tool(name) for name in "abc")
-    shelf = Shelf(a, b, c)
-    with server.include(shelf):
+    static = StaticProvider(a, b, c)
+    with server.include(static):
         kept = server.catalog.tools["c"]
         server.catalog.tools.disable("b")
         server.catalog.tools.remove("a")
-        shelf.show(a, tool("b"), c)
+        static.show(a, tool("b"), c)
         assert tool_names(server) == [
             "b",
             "c",
@@ -104,46 +104,49 @@ def test_static_provider_changes_keep_order_and_what_is_disabled() -> None:
         assert server.catalog.tools["c"] is kept
         assert not server.catalog.tools["b"].is_enabled
         server.disable(tags={"old"})
-        shelf.show(tool("b", tags={"old"}), c)
+        static.show(tool("b", tags={"old"}), c)
         server.enable(tags={"old"})
         assert server.catalog.tools["b"].is_enabled  # as `enable` by tag enables all with it
         server.disable(tags={"old"})
-        shelf.show(tool("b"), c)
+        static.show(tool("b"), c)
         assert server.catalog.tools["b"].is_enabled  # as it lost the disabled tag
-        shelf.show(c, tool("a"))
+        static.show(c, tool("a"))
         assert tool_names(server) == ["c", "a"]
     assert tool_names(server) == []
 
 
-def test_static_provider_name_that_is_taken_is_refused() -> None:
-    server, shelf = Server("s"), Shelf(tool("a"))
+def test_static_provider_name_in_use_is_refused() -> None:
+    server, static = Server("s"), StaticProvider(tool("a"))
     server.tool(lambda: "", name="a")
     with pytest.raises(RegistrationError, match="two tools are named 'a'"):
-        server.include(shelf)
+        server.include(static)
     assert server.catalog.tools["a"].position == min(each.position for each in server.catalog.tools)
-    server.include(shelf, prefix="p")
+    server.include(static, prefix="p")
     with pytest.raises(RegistrationError, match="is already included"):
-        server.include(shelf, prefix="p")
+        server.include(static, prefix="p")
     server.tool(lambda: "", name="p_b")
     with pytest.raises(RegistrationError, match="two tools are named 'p_b'"):
-        shelf.show(tool("b"), tool("c"))
+        static.show(tool("b"), tool("c"))
     assert tool_names(server) == ["a", "p_b", "p_c"]  # the others are served
     before = server.catalog.changes
-    shelf.changed("resources")
+    static.changed("resources")
     assert server.catalog.changes == before  # nothing has changed
-    shelf.show(*shelf.shown["tools"], tool("d"))
+    static.show(*static.shown["tools"], tool("d"))
     assert tool_names(server) == ["a", "p_b", "p_c", "p_d"]
 
 
 def test_static_provider_wrong_component_is_refused() -> None:
     for wrong in ("add", Resource(lambda: "x", "note://x", name="x")):
-        with pytest.raises(TypeError, match=r"Shelf returned .* for tools, which is not a tool"):
-            Server("s").include(Shelf(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match=r"StaticProvider returned .* for tools, which is not a tool"):
+            Server("s").include(StaticProvider(wrong))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def test_transforms_hide_and_rename_static_and_dynamic_components() -> None:
     server = Server("s")
-    for name, provider in {"s": Shelf(tool("a"), tool("b")), "d": Dynamic(tool("a"), tool("b"))}.items():
+    for name, provider in {
+        "s": StaticProvider(tool("a"), tool("b")),
+        "d": Dynamic(tool("a"), tool("b")),
+    }.items():
         server.catalog.include(provider, [Only("a"), Prefix("in"), Prefix(name)])
     async with connect(server) as client:
         assert [each["name"] for each in await client.list_tools()] == ["s_in_a", "d_in_a"]
@@ -159,7 +162,7 @@ async def test_static_providers_add_no_function_call_to_requests() -> None:
     for number in range(10):
         plain.catalog.add(tool(f"t{number}"))
         transforms = [Transform(), Prefix("x"), Transform(), Prefix(f"p{number}"), Transform()]
-        nested.catalog.include(Shelf(tool(f"t{number}")), transforms)
+        nested.catalog.include(StaticProvider(tool(f"t{number}")), transforms)
     for method, params in (("tools/list", {}), ("tools/call", {"name": "{}"})):
         counts = [
             await count_calls(server, method, {key: value.format(name) for key, value in params.items()})
@@ -213,7 +216,7 @@ async def test_included_registry_of_registry_follows_switches_at_each_depth() ->
 async def test_provider_lifespan_is_open_while_the_server_runs() -> None:
     events: list[str] = []
 
-    class Living(Shelf):
+    class Living(StaticProvider):
         @asynccontextmanager
         async def lifespan(self) -> AsyncIterator[None]:
             events.append("open")
@@ -231,8 +234,10 @@ async def test_provider_lifespan_is_open_while_the_server_runs() -> None:
     assert events == ["open", "open", "closed", "closed"]
 
 
-@pytest.mark.parametrize("kind", [Shelf, Dynamic])
-async def test_provider_of_an_included_server_has_the_state_of_that_server(kind: type[Shelf]) -> None:
+@pytest.mark.parametrize("kind", [StaticProvider, Dynamic])
+async def test_provider_of_an_included_server_has_the_state_of_that_server(
+    kind: type[StaticProvider],
+) -> None:
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[str]:
         yield f"state of {server.name}"
@@ -249,8 +254,8 @@ async def test_provider_of_an_included_server_has_the_state_of_that_server(kind:
         assert (await client.call_tool("in_state")).text == "state of inner"
 
 
-@pytest.mark.parametrize(("kind", "scope"), [(Shelf, "public"), (Dynamic, "private")])
-async def test_list_with_a_dynamic_provider_is_private(kind: type[Shelf], scope: str) -> None:
+@pytest.mark.parametrize(("kind", "scope"), [(StaticProvider, "public"), (Dynamic, "private")])
+async def test_list_with_a_dynamic_provider_is_private(kind: type[StaticProvider], scope: str) -> None:
     server = Server("s")
     server.include(kind(tool("a")))
     async with connect(server, protocol_version="2026-07-28") as client:
@@ -258,18 +263,18 @@ async def test_list_with_a_dynamic_provider_is_private(kind: type[Shelf], scope:
 
 
 async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
-    shelf, inner, server = (
-        Shelf(resources=[Resource(lambda: "x", "note://x", name="x")]),
+    static, inner, server = (
+        StaticProvider(resources=[Resource(lambda: "x", "note://x", name="x")]),
         Registry(),
         Server("s"),
     )
-    inner.include(shelf, prefix="in")
+    inner.include(static, prefix="in")
     server.include(inner, prefix="out")
     async with (
         connect(server) as client,
         client.listen(resource_subscriptions=["note://out/in/x"]) as changes,
     ):
-        await asyncio.to_thread(shelf.resource_updated, "note://x")
+        await asyncio.to_thread(static.resource_updated, "note://x")
         assert (await anext(changes)).uri == "note://out/in/x"
 
 
@@ -277,7 +282,7 @@ async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
 async def test_provider_watch_is_open_while_a_client_is_subscribed(revision: str) -> None:
     events: list[str] = []
 
-    class Watching(Shelf):
+    class Watching(StaticProvider):
         @asynccontextmanager
         async def watch(self, uri: str) -> AsyncIterator[None]:
             events.append(f"open {uri}")

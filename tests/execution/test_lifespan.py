@@ -15,7 +15,7 @@ from tests.helpers.pipe import Pipe
 
 
 class RecordedServer(Server):
-    """A server whose lifespan records its events; its state is the server's name."""
+    """A server with a lifespan that records its events; its state is the server's name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, lifespan=self.record)
@@ -57,7 +57,7 @@ async def test_lifespan_state_is_available_in_all_components() -> None:
     assert server.events == ["entered for s", "left"]
 
 
-async def test_lifespan_is_entered_once_for_all_connections() -> None:
+async def test_lifespan_starts_once_for_all_connections() -> None:
     server = RecordedServer("s")
     async with connect(server) as first:
         async with connect(server, protocol_version="2024-11-05") as second:

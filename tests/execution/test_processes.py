@@ -39,7 +39,7 @@ def is_alive(process: int) -> bool:
 
 
 async def process_of(folder: Path) -> int:
-    """Return the process whose function has written its ID to a folder."""
+    """Return the process id that a function has written to a folder."""
     await until((folder / "process").exists)
     return int((folder / "process").read_text())
 
@@ -56,7 +56,7 @@ async def test_function_with_an_importable_name_runs_in_a_process(processes: Pro
     assert values == [value for *_, value in functions]
 
 
-async def test_workers_are_at_most_the_limit() -> None:
+async def test_workers_do_not_exceed_the_limit() -> None:
     processes = Processes(2)
     places = await asyncio.gather(*(processes.run(work.where, {}) for _ in range(8)))
     assert len({place.process for place in places}) <= 2
@@ -215,7 +215,7 @@ def test_function_that_cannot_run_in_a_process_is_refused(function: Any, message
         Server("s").tool(name="f", run_in="process")(function)
 
 
-def test_function_whose_name_imports_another_object_is_refused() -> None:
+def test_function_with_name_of_another_object_is_refused() -> None:
     server = Server("s")
     server.tool(name="f", run_in="process")(work.kept)
     with pytest.raises(

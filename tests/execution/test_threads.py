@@ -22,15 +22,15 @@ from tests.helpers.waiting import over, until
 async def test_function_runs_in_a_daemon_thread_with_the_context_of_its_caller() -> None:
     variable = contextvars.ContextVar("variable", default="default")
 
-    def look(x: int) -> tuple[bool, bool, str, int]:
+    def observe(x: int) -> tuple[bool, bool, str, int]:
         thread = threading.current_thread()
         return thread is threading.main_thread(), thread.daemon, variable.get(), x
 
     variable.set("the caller")
-    assert await Threads(1).run(look, {"x": 3}) == (False, True, "the caller", 3)
+    assert await Threads(1).run(observe, {"x": 3}) == (False, True, "the caller", 3)
 
 
-async def test_threads_are_at_most_the_limit() -> None:
+async def test_threads_do_not_exceed_the_limit() -> None:
     threads = Threads(2)
     idents = await asyncio.gather(*(threads.run(threading.get_ident, {}) for _ in range(50)))
     assert len(set(idents)) <= 2

@@ -80,7 +80,7 @@ HEADER_VALUES: list[str | None] = [
 
 
 class Stream(NamedTuple):
-    """What one client sends: messages in order, and what is changed in them."""
+    """The messages of one client in order, and the change in them."""
 
     name: str
     messages: list[bytes]
@@ -89,7 +89,7 @@ class Stream(NamedTuple):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the server sends a request that this client does not answer."""
+        """True if the server sends a request that this client does not answer."""
         return any(f"tools/call {name}" in self.name for name in ("ask", "sample", "roots"))
 
 

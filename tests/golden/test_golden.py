@@ -1,4 +1,4 @@
-"""What the package does with recorded inputs is what it did: byte streams, signatures and refused registrations.
+"""Results of recorded inputs are unchanged: byte streams, signatures and refused registrations.
 
 `python -m tests.golden.test_golden` records the corpus again. A difference needs a line in the changelog.
 """

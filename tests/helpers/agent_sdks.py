@@ -82,7 +82,7 @@ class Program:
     """Stands in for the program that an SDK starts: talks to servers in the SDK's process by its control protocol."""
 
     def __init__(self) -> None:
-        self.said: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.output: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self.ids = count(1)
 
@@ -93,7 +93,7 @@ class Program:
         message = json.loads(data)
         if message["type"] == "control_request":
             response = {"subtype": "success", "request_id": message["request_id"], "response": {}}
-            self.said.put_nowait({"type": "control_response", "response": response})
+            self.output.put_nowait({"type": "control_response", "response": response})
         elif message["type"] == "control_response":
             response = message["response"]
             answer = self.answers.pop(response["request_id"])
@@ -101,11 +101,11 @@ class Program:
                 answer.set_result(response)
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        while (message := await self.said.get()) is not None:
+        while (message := await self.output.get()) is not None:
             yield message
 
     async def close(self) -> None:
-        self.said.put_nowait(None)
+        self.output.put_nowait(None)
 
     def is_ready(self) -> bool:
         return True
@@ -118,7 +118,7 @@ class Program:
         id_ = f"request-{next(self.ids)}"
         answer = self.answers[id_] = asyncio.get_running_loop().create_future()
         request = {"subtype": "mcp_message", "server_name": server, "message": message}
-        self.said.put_nowait({"type": "control_request", "request_id": id_, "request": request})
+        self.output.put_nowait({"type": "control_request", "request_id": id_, "request": request})
         return id_, answer
 
 
@@ -136,9 +136,9 @@ class Call:
     async def cancel(self) -> None:
         """Cancel it, as the program of the SDK does."""
         if self._agent.sdk == "claude":
-            await self._agent.tell("notifications/cancelled", requestId=self._id)
+            await self._agent.notify("notifications/cancelled", requestId=self._id)
         else:
-            self._agent.program.said.put_nowait(
+            self._agent.program.output.put_nowait(
                 {"type": "control_cancel_request", "request_id": self._request_id}
             )
 
@@ -168,7 +168,7 @@ class Agent:
         """Ask the server something, and return its response."""
         return await self.start(method, **params).response()
 
-    async def tell(self, method: str, **params: Any) -> None:
+    async def notify(self, method: str, **params: Any) -> None:
         """Send a notification."""
         _, answer = self.program.start("here", {"jsonrpc": "2.0", "method": method, "params": params})
         await answer
@@ -181,7 +181,7 @@ class Agent:
             capabilities=capabilities,
             clientInfo={"name": "program", "version": "1"},
         )
-        await self.tell("notifications/initialized")
+        await self.notify("notifications/initialized")
         return response
 
     async def tools(self) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ class Agent:
 
 @asynccontextmanager
 async def agent(sdk: str, config: Any) -> AsyncIterator[Agent]:
-    """Connect a client of an SDK, whose server is `config`, or the `instance` of one."""
+    """Connect a client of an SDK to the server `config`, or to the `instance` of one."""
     if not isinstance(config, dict):
         config = {"type": "sdk", "name": "here", "instance": config}
     program: Any = Program()

@@ -30,11 +30,11 @@ ISSUER_PATH = "/.well-known/oauth-authorization-server"
 
 @dataclass
 class Site:
-    """What is served; `{origin}` in texts stands for the origin.
+    """Settings of the server; `{origin}` in texts stands for the origin.
 
     Attributes:
-        first: The status for who has no token.
-        bad: The status for who has a bad one.
+        first: The status of a request without a token.
+        bad: The status of a request with a bad one.
         challenge: The header of a 401; None for none.
         headers: More headers of the first answer.
         resource: Changes to the metadata of the server; None removes a member.
@@ -121,7 +121,7 @@ RESOURCE_METADATA = "/.well-known/oauth-protected-resource/mcp"
 
 
 class Granting(TokenVerifier):
-    """Issues tokens to whoever asks for them, and takes those that it has issued.
+    """Issues a token for each request, and accepts those that it has issued.
 
     Attributes:
         asked: What clients have asked, in order: an endpoint, and its parameters.
@@ -152,11 +152,11 @@ class Granting(TokenVerifier):
 
     @property
     def url(self) -> str:
-        """Where the protected server is."""
+        """The URL of the protected server."""
         return f"{self.origin}/mcp"
 
     def of(self, endpoint: str) -> list[dict[str, Any]]:
-        """What an endpoint was asked."""
+        """Return the parameters of requests to an endpoint."""
         return [parameters for name, parameters in self.asked if name == endpoint]
 
     @property
@@ -237,7 +237,7 @@ class Granting(TokenVerifier):
 
 @dataclass
 class TokenRequest:
-    """What came to a token endpoint."""
+    """A request to a token endpoint."""
 
     path: str
     form: dict[str, str]
@@ -286,7 +286,7 @@ class TokenSite(Granting):
 
 
 class Answering:
-    """An ASGI app in whose place a test answers some paths, and that keeps what requests say of who asks."""
+    """An ASGI app that records `Authorization` headers; a test responds to some paths in its place."""
 
     def __init__(self, app: Any, granting: Granting) -> None:
         self._app = app
@@ -318,7 +318,7 @@ def notes(auth: TokenVerifier) -> Server:
 
     @server.tool(scopes="notes:read")
     def whoami(ctx: Context) -> str:
-        """Who asks, and what that may be done."""
+        """Return the caller and its scopes."""
         return f"{ctx.principal.subject}: {' '.join(sorted(ctx.principal.scopes))}"
 
     @server.tool(scopes="notes:write")
@@ -328,7 +328,7 @@ def notes(auth: TokenVerifier) -> Server:
 
     @server.tool(scopes="notes:read")
     def repeat(ctx: Context) -> str:
-        """What was said of who asks, which no server should repeat."""
+        """Return the caller's token, which no server should do."""
         return ctx.headers["authorization"].removeprefix("Bearer ") + " was sent"
 
     @server.tool(scopes="notes:admin")
@@ -352,7 +352,7 @@ def granting() -> Iterator[Granting]:
 
 
 class Clicks:
-    """A browser whose user agrees to everything, and is asked by no page.
+    """A browser with a user who agrees to everything, without a page.
 
     Attributes:
         visits: The pages that were shown.
@@ -377,5 +377,5 @@ class Clicks:
 
 
 def clicking(browser: Clicks | None = None, **options: Any) -> OAuth:
-    """What logs in with it, and keeps tokens in memory."""
+    """Return the authorization that logs in with a browser, and keeps tokens in memory."""
     return OAuth(**{"browser": browser or Clicks(), "storage": MemoryTokens(), **options})

@@ -81,9 +81,9 @@ class Profile:
     def evaluate(self, expression: str) -> Any:
         return self._ask("evaluate", expression)
 
-    def seen(self) -> list[dict[str, Any]]:
-        seen: list[dict[str, Any]] = self._ask("seen")
-        return seen
+    def history(self) -> list[dict[str, Any]]:
+        history: list[dict[str, Any]] = self._ask("seen")
+        return history
 
     def network(self) -> list[dict[str, Any]]:
         log: list[dict[str, Any]] = self._ask("network")
@@ -99,7 +99,7 @@ class Profile:
             self._ask("answer", callback)
         self.open(url)
         pages: list[str] = []
-        while not (end := self.seen()[-1]["url"]).startswith(callback):
+        while not (end := self.history()[-1]["url"]).startswith(callback):
             page = self.first(OUR_ALLOW, LOG_IN, ALLOW, "body")
             pages.append(self.text())
             assert page != "body", f"neither a login nor a consent: {pages}"

@@ -44,18 +44,18 @@ class ConsentPages:
         self.client = client
 
     def url(self, kind: str) -> str:
-        """Where a page is: `local`, `private`, `web`, `document`, `long`, or `error`."""
+        """Return the URL of a page: `local`, `private`, `web`, `document`, `long`, or `error`."""
         if kind == "error":
             return f"{self.origin}/authorize?client_id=unknown"
         if kind == "document":
-            return self.asked(DOCUMENT, "https://claude.ai/api/mcp/auth_callback")
+            return self.authorize_url(DOCUMENT, "https://claude.ai/api/mcp/auth_callback")
         name, callback = {
             "local": ("Cursor", "http://127.0.0.1:33418/callback"),
             "private": ("Cursor", "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback"),
             "web": ("Helpful Assistant", "https://assistant.example.com/callback"),
             "long": (LONG, f"https://{'a' * 60}.{'b' * 60}.example.com/callback"),
         }[kind]
-        return self.asked(self.registered(callback, name), callback)
+        return self.authorize_url(self.registered(callback, name), callback)
 
     def registered(self, callback: str, name: str = "Cursor") -> str:
         """The id of a new client."""
@@ -64,10 +64,10 @@ class ConsentPages:
         client_id: str = answer.json()["client_id"]
         return client_id
 
-    def asked(self, client_id: str, callback: str, **more: Any) -> str:
-        """Where a client opens the browser."""
-        asked = {"scope": "notes:read notes:write", "resource": f"{self.origin}/mcp", **more}
-        return f"{self.origin}/authorize?{urlencode(Login(client_id, callback, **asked).query)}"
+    def authorize_url(self, client_id: str, callback: str, **more: Any) -> str:
+        """Return the URL that a client opens in the browser."""
+        query = {"scope": "notes:read notes:write", "resource": f"{self.origin}/mcp", **more}
+        return f"{self.origin}/authorize?{urlencode(Login(client_id, callback, **query).query)}"
 
 
 @contextmanager

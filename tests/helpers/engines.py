@@ -19,7 +19,7 @@ from mcpkit.storage.job_queue import Added, Job, LeasedJobs, Queue
 from mcpkit.storage.sqlite import _delete_expired
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Client, lifespan
-from tests.helpers.redis_server import Dated, common_server, kept
+from tests.helpers.redis_server import Dated, common_server, count_records
 from tests.helpers.serving import AT_ONCE, app_of
 from tests.helpers.waiting import DEFAULT_TIMEOUT
 
@@ -100,7 +100,7 @@ def size(engine: Engine) -> int:
         engine.sweep()
         return len(engine)
     if isinstance(engine, Redis):
-        return done(kept(engine))
+        return done(count_records(engine))
 
     def count(connection: sqlite3.Connection) -> int:
         _delete_expired(connection, engine._clock())
@@ -143,7 +143,7 @@ def add(
     return done(queue.add(key, value, queue=line, owner=owner, **limits))
 
 
-def look(queue: Queue, key: str) -> Job:
+def get_job(queue: Queue, key: str) -> Job:
     """Return a job that is there."""
     job = done(queue.get_job(key))
     assert job is not None
@@ -192,14 +192,14 @@ class LossyMemory(Memory):
         self._missed: dict[object, Callable[[], None]] = {}
 
     async def publish(self, topic: str, message: str) -> None:
-        """Tell the listeners, or nobody."""
+        """Notify the listeners, unless messages are lost."""
         if not self.loses_messages:
             await super().publish(topic, message)
 
     def subscribe(
         self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """Do so, and remember who is to be told of a gap."""
+        """Subscribe, and keep the function that reports a gap."""
         key, end = object(), super().subscribe(topic, listener, missed)
         if missed is not None:
             self._missed[key] = missed
@@ -211,7 +211,7 @@ class LossyMemory(Memory):
         return unsubscribe
 
     def report_gap(self) -> None:
-        """Lose no more, and say that something was lost."""
+        """Stop losing messages, and report the gap."""
         self.loses_messages = False
         for missed in tuple(self._missed.values()):
             missed()

@@ -71,7 +71,7 @@ class Site(ABC):
     def break_down(self, status: int = 503) -> None:
         self.instead = lambda _: Response(status_code=status)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.instead = lambda _: None
         self.is_open.set()
 
@@ -227,7 +227,7 @@ class UpstreamSite(Site):
         if user not in self.users:
             return _shown("Log in", '<input name="login"><input name="password" type="password">', "log-in")
         if "deny" in form:
-            return self._back(asked, {"error": "access_denied", "error_description": "the user said no"})
+            return self._back(asked, {"error": "access_denied", "error_description": "the user refused"})
         scopes = asked.get("scope", "").split()
         consent = (user, frozenset(scopes))
         if "allow" not in form and not (self.remembers and consent in self._consents):
@@ -236,16 +236,16 @@ class UpstreamSite(Site):
         self._consents.add(consent)
         return self.consented(asked, user)
 
-    def consented(self, asked: Mapping[str, str], user: str) -> Response:
-        login = IdpLogin(user, asked, tuple(asked.get("scope", "").split()))
+    def consented(self, query: Mapping[str, str], user: str) -> Response:
+        login = IdpLogin(user, query, tuple(query.get("scope", "").split()))
         self.logins.append(login)
         code = self.secret("code")
         self.codes[code] = login
-        return self._back(asked, {"code": code})
+        return self._back(query, {"code": code})
 
-    def _back(self, asked: Mapping[str, str], answer: Mapping[str, str]) -> Response:
-        query = {**answer, "state": asked.get("state", ""), **self.code_parameters()}
-        return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(query)}", 302)
+    def _back(self, query: Mapping[str, str], answer: Mapping[str, str]) -> Response:
+        params = {**answer, "state": query.get("state", ""), **self.code_parameters()}
+        return RedirectResponse(f"{query['redirect_uri']}?{urlencode(params)}", 302)
 
     async def _token(self, request: Request) -> Response:
         form = await self.form(request)

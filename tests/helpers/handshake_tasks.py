@@ -1,4 +1,4 @@
-"""What a client of 2025-11-25 does with tasks, in messages that are judged."""
+"""Tasks as a client of 2025-11-25 uses them, in validated messages."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def begin(
     return task
 
 
-async def look(pipe: Pipe, id_: str) -> dict[str, Any]:
+async def get_task(pipe: Pipe, id_: str) -> dict[str, Any]:
     return await pipe.result("tasks/get", {"taskId": id_})
 
 
 async def ended(pipe: Pipe, id_: str) -> dict[str, Any]:
     """Wait for the end of a task by its result, and return the task."""
     await pipe.request("tasks/result", {"taskId": id_})
-    return await look(pipe, id_)
+    return await get_task(pipe, id_)
 
 
 def server_of(*functions: Any, task: Task | bool = True, **options: Any) -> Server:

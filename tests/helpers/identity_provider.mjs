@@ -145,7 +145,7 @@ async function interact(ctx, next) {
 }
 
 async function answered({ prompt, params, grantId, session }, form) {
-  if (form.has("deny")) return { error: "access_denied", error_description: "the user said no" };
+  if (form.has("deny")) return { error: "access_denied", error_description: "the user refused" };
   if (prompt.name === "login") {
     const login = form.get("login");
     return login in settings.users && form.get("password") === `${login}'s` && { login: { accountId: login } };

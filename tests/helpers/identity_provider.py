@@ -59,13 +59,13 @@ def confidential(redirect_uri: str) -> dict[str, object]:
     }
 
 
-class Seen(NamedTuple):
+class ProviderRequest(NamedTuple):
     """A request that the provider has answered.
 
     Attributes:
         params: What came in the query and the body.
         error: The code of the error that it was answered with, if it was one.
-        said: The JSON object that it was answered with, or an empty one.
+        said: The JSON object of the response, or an empty one.
     """
 
     method: str
@@ -102,10 +102,10 @@ class IdentityProvider:
         finally:
             self._node.ask("up")
 
-    def seen(self, path: str = "") -> list[Seen]:
-        """The requests that it has answered so far, of a path such as `/token` alone: `/reg`, `/auth`, `/jwks`, ..."""
-        requests = [Seen(**each) for each in self._node.ask("requests")]
-        return [each for each in requests if path in ("", each.path)]
+    def requests(self, path: str = "") -> list[ProviderRequest]:
+        """Return the requests so far, of a path such as `/token` alone: `/reg`, `/auth`, `/jwks`, ..."""
+        answered = [ProviderRequest(**each) for each in self._node.ask("requests")]
+        return [each for each in answered if path in ("", each.path)]
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def providing(
         users: Who may log in, with more claims for their tokens.
         clients: Metadata of those that need not register.
         documents: The client ID metadata documents that there are in its internet, by URL (`https://...`).
-        identity_claims: The claims of users that a client is told for a scope, such as `{"email": ["email"]}`.
+        identity_claims: The claims of users that a client gets for a scope, such as `{"email": ["email"]}`.
         opaque: Access tokens are opaque, to be introspected, rather than JWTs with the resource as their audience.
         registers: Whether clients can register dynamically.
         reads_documents: Whether it knows client ID metadata documents.

@@ -12,7 +12,7 @@ server = Server("notes", secret_key="a secret of some length", auth=Jwt(os.envir
 
 @server.tool
 def whoami(ctx: Context) -> str:
-    """Say who asks, and which process answers."""
+    """Return the caller and the process."""
     return f"{ctx.principal.subject} {os.getpid()}"
 
 

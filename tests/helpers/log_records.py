@@ -1,4 +1,4 @@
-"""What the tests of `LogHandler` have in common: the author's logger, and what clients hear of it."""
+"""Helpers for tests of `LogHandler`: the author's logger, and the log messages that clients receive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def author_log(handler: LogHandler) -> Iterator[logging.Logger]:
         log.setLevel(logging.NOTSET)
 
 
-async def heard(
+async def logged_by(
     client: TestClient, name: str, level: str = "debug", **arguments: Any
 ) -> list[dict[str, Any]]:
     """Call a tool, and return the params of the log messages that came before its result."""

@@ -37,16 +37,16 @@ DEFAULT_TIMEOUT = 60.0
 
 
 class NodeProcess:
-    """The process; several threads may ask it at once.
+    """A Node process that several threads may use at once.
 
     Args:
-        script: What Node runs: it says `{"id": 0, "value": ...}` when it is ready, answers each line
+        script: What Node runs: it prints `{"id": 0, "value": ...}` when it is ready, answers each line
             `{"id": ..., "order": ...}` with its value or its error, and ends when its input does.
         package: What it needs in `node_modules`.
         argument: What it is given.
 
     Attributes:
-        greeting: What it said when it was ready.
+        greeting: The value that it printed when it was ready.
     """
 
     def __init__(self, script: Path, package: str, argument: str) -> None:
@@ -71,10 +71,10 @@ class NodeProcess:
             raise
 
     def ask(self, order: str, details: object = None, **more: object) -> Any:
-        """Tell it to do something, and return what comes of it.
+        """Send an order, and return its result.
 
         Raises:
-            RuntimeError: It says that it could not, or has ended.
+            RuntimeError: The order failed, or the process has ended.
         """
         answer: Future[Any] = Future()
         with self._writing:

@@ -71,8 +71,8 @@ def site(
 ) -> ProtectedResource:
     urls = (f"{origin}/mcp", f"{origin}/sse")
     keys = Keys(secret, "notes")
-    kept = Memory() if shared is None else shared
-    return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), kept, AuditLog(lambda: keys))
+    storage = Memory() if shared is None else shared
+    return ProtectedResource(urls[0], urls, "notes", keys, Scopes(scopes), storage, AuditLog(lambda: keys))
 
 
 def registration(**more: Any) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class FakeUpstream(UpstreamProvider):
     ) -> tuple[Identity, UpstreamTokens]:
         await self._note("redeem")
         if "error" in answer:
-            raise UpstreamRefusedError(answer["error"], "the user said no")
+            raise UpstreamRefusedError(answer["error"], "the user refused")
         user, query = self._codes.pop(answer.get("code", ""), ("", {}))
         digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         expected = {"code_challenge": digest, "nonce": nonce, "redirect_uri": redirect_uri}
@@ -315,7 +315,7 @@ class FakeUpstream(UpstreamProvider):
         if operation in self.down:
             raise UpstreamUnavailableError(f"{self.issuer} does not answer")
         if operation in self.refusing:
-            raise UpstreamRefusedError(self.refusing[operation], "the provider says no")
+            raise UpstreamRefusedError(self.refusing[operation], "the provider refused")
 
 
 Visit = Callable[[str], Awaitable[str]]
@@ -412,13 +412,13 @@ class ProxyServer:
         *,
         clock: Clock | None = None,
         origin: str = PROXY_ORIGIN,
-        kept: dict[str, Any] | None = None,
+        site_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.clock = clock or (Clock() if upstream is None else upstream.clock)
         self.upstream = upstream or FakeUpstream(self.clock)
         self.origin = origin
-        self.site = site(origin=origin, **(kept or {}))
+        self.site = site(origin=origin, **(site_options or {}))
         self.auth = OAuthProxy(self.upstream, clock=self.clock, **options)
         self.auth.bind(self.site)
         self.app = Starlette(routes=[*self.auth.routes()])
@@ -459,10 +459,10 @@ def client_documents(documents: Mapping[str, object]) -> Iterator[list[str]]:
 
 
 class User:
-    """Somebody in front of a browser.
+    """A user in front of a browser.
 
     Args:
-        name: Whom they click on; None for the button that refuses.
+        name: The user that they click on; None for the button that refuses.
 
     Attributes:
         asked: The scopes of each page that they were shown.
@@ -476,7 +476,7 @@ class User:
 
     @property
     def auth(self) -> OAuth:
-        """What logs them in, for `Client(auth=...)`."""
+        """Their login, for `Client(auth=...)`."""
         return OAuth(browser=LocalCallbackServer(open_browser=self._visit), storage=self.storage)
 
     async def _visit(self, url: str) -> None:

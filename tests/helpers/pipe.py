@@ -213,7 +213,7 @@ async def open_pipe(
 
 
 class Ear:
-    """Writes down what it hears.
+    """Records changes.
 
     Args:
         then: Called one for each change, the last of them first.
@@ -239,8 +239,8 @@ def updated(uri: str) -> Change:
     return Change("resource", uri)
 
 
-def hearing(server: Server) -> int:
-    """Return in how many event loops somebody hears of the server's changes."""
+def count_listeners(server: Server) -> int:
+    """Return the number of event loops that receive the server's changes."""
     return sum(
         isinstance(getattr(each, "__self__", None), SubscriptionHub)
         for each in server.catalog.listeners._all.values()

@@ -60,13 +60,13 @@ class Scales:
 
 
 def spin(folder: str) -> None:
-    """Tell where it runs, and keep a processor busy for ever."""
-    tell(folder, "process")
+    """Write the process id to a file, and keep a processor busy for ever."""
+    write_process_id(folder, "process")
     while True:
         pass
 
 
-def tell(folder: str, name: str) -> None:
+def write_process_id(folder: str, name: str) -> None:
     """Write this process's id to a file, which appears at once with all that it holds."""
     path = Path(folder) / name
     new = path.with_name(f"{name}.new")

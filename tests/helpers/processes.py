@@ -25,7 +25,7 @@ DEFAULT_TIMEOUT = 60.0
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens at now."""
+    """Return a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -70,7 +70,7 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended without `stop` or `kill`."""
+        """True if it has ended without `stop` or `kill`."""
         return self.process is not None and self.process.poll() is not None
 
     def start(self) -> None:
@@ -180,7 +180,7 @@ class Received:
         return self.messages.pop(0)
 
     async def end(self) -> Exception:
-        """Wait until it is lost, and say why."""
+        """Wait until it is lost, and return the reason."""
         await self._until(lambda: self.error)
         assert self.error is not None
         return self.error
@@ -216,7 +216,7 @@ async def ask(transport: StdioTransport, received: Received, id_: int, **params:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not buried does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -235,11 +235,11 @@ def descriptors() -> set[str]:
     return found
 
 
-def held() -> set[str]:
+def open_resources() -> set[str]:
     """What this process holds: descriptors, child processes and threads.
 
     What other tests have left to the garbage collector may go at any time: what is left over is what has come, and
-    `held() <= before` where nothing is.
+    `open_resources() <= before` where nothing is.
     """
     threads = {f"thread {thread.name}" for thread in threading.enumerate()}
     return descriptors() | {f"child {pid}" for pid in children()} | threads

@@ -52,7 +52,7 @@ METADATA: dict[str, dict[str, Any]] = json.loads(
 
 
 class Provider(UpstreamSite):
-    """A provider at its own host names, whose user consents without a page.
+    """A provider at its own host names, with a user who consents without a page.
 
     Attributes:
         published_at: The URL of its metadata.
@@ -221,7 +221,7 @@ KINDS: list[type[Provider]] = [GitHub, Google, Entra]
 
 class Nowhere(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ConnectError(f"nobody may ask {request.url}")
+        raise httpx2.ConnectError(f"no test may request {request.url}")
 
 
 def here(sites: Mapping[str, Any]) -> httpx2.AsyncClient:
@@ -269,7 +269,7 @@ class Journey(ProxyFlow):
         assert back.status_code == 302, back.text
         return back.headers["location"]
 
-    async def come_back(self) -> dict[str, str]:
+    async def redirect_to_client(self) -> dict[str, str]:
         """Log in, and return the parameters of the redirect to the client."""
         response = await self.back()
         assert response.headers["location"].startswith(CLIENT_CALLBACK)

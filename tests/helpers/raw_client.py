@@ -209,7 +209,7 @@ class Answer:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the response is an event stream."""
+        """True for an event stream."""
         return self.media_type == "text/event-stream"
 
     def json(self) -> Any:

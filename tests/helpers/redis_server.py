@@ -207,7 +207,7 @@ for _name in ("read", "write", "claim", "get", "put", "delete", "add", "get_job"
     setattr(Dated, _name, partialmethod(Dated._call, getattr(Redis, _name)))
 
 
-async def kept(engine: Redis) -> int:
+async def count_records(engine: Redis) -> int:
     """Count the records, claims and values that have not expired."""
     if isinstance(engine, Dated):
         engine._move()

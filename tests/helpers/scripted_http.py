@@ -1,4 +1,4 @@
-"""An HTTP server of raw bytes that does what a script says, be it right or wrong, and the parts of such scripts.
+"""An HTTP server of raw bytes that follows a script, be it right or wrong, and the parts of such scripts.
 
 A script is a coroutine function that takes a request and the way to answer it. What it raises fails the test.
 """
@@ -22,7 +22,7 @@ Headers = Mapping[str, str]
 
 
 @dataclass
-class Asked:
+class HttpRequest:
     """A request that has come, with the names of its headers in lower case."""
 
     method: str
@@ -45,13 +45,15 @@ class Reply:
     """The way to answer one request.
 
     Args:
-        asked: The request.
+        request: The request.
         reader: What the client sends.
         writer: What the client gets.
     """
 
-    def __init__(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked = asked
+    def __init__(
+        self, request: HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.asked = request
         self.is_over = False
         self._reader = reader
         self._writer = writer
@@ -64,7 +66,7 @@ class Reply:
     async def send(
         self, status: int, body: bytes = b"", headers: Headers | None = None, *, length: int | None = None
     ) -> None:
-        """Send a whole answer; `length` is what it says its body has, where that is not so."""
+        """Send a whole response; `length` is a wrong Content-Length."""
         told = {"Content-Length": str(len(body) if length is None else length), **(headers or {})}
         await self.raw(_head(status, told) + body)
 
@@ -80,7 +82,7 @@ class Reply:
     async def error(
         self, status: int, code: int, text: str, headers: Headers | None = None, **more: Any
     ) -> None:
-        """Send a JSON-RPC error, with the request's id unless `more` says otherwise."""
+        """Send a JSON-RPC error, with the request's id unless `more` has another."""
         error = {"jsonrpc": "2.0", "id": self.asked.message["id"], "error": {"code": code, "message": text}}
         await self.json(error | more, status, headers)
 
@@ -125,11 +127,11 @@ class Reply:
         await asyncio.wait_for(self.gone(), DEFAULT_TIMEOUT)
 
 
-Script = Callable[[Asked, Reply], Awaitable[None]]
+Script = Callable[[HttpRequest, Reply], Awaitable[None]]
 
 
 class ScriptedServer:
-    """A server that does what a script says.
+    """A server that follows a script.
 
     Args:
         script: What it does.
@@ -145,7 +147,7 @@ class ScriptedServer:
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.asked: list[Asked] = []
+        self.asked: list[HttpRequest] = []
         self.connections = 0
         self.open = 0
         self.url = ""
@@ -166,7 +168,7 @@ class ScriptedServer:
         for writer in self._writers:
             writer.transport.abort()
 
-    def of(self, method: str, rpc: str | None = None) -> list[Asked]:
+    def of(self, method: str, rpc: str | None = None) -> list[HttpRequest]:
         """Return the requests with a method of HTTP, and one of JSON-RPC."""
         return [each for each in self.asked if each.method == method and (rpc is None or each.rpc == rpc)]
 
@@ -179,10 +181,10 @@ class ScriptedServer:
         self.connections += 1
         self.open += 1
         try:
-            while (asked := await _read(reader)) is not None:
-                self.asked.append(asked)
-                reply = Reply(asked, reader, writer)
-                await self.script(asked, reply)
+            while (request := await _read(reader)) is not None:
+                self.asked.append(request)
+                reply = Reply(request, reader, writer)
+                await self.script(request, reply)
                 if reply.is_over:
                     return
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -203,7 +205,7 @@ class ScriptedServer:
             await asyncio.wait(self._connections)
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked | None:
+async def _read(reader: asyncio.StreamReader) -> HttpRequest | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -212,7 +214,9 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     method, target, _ = first.split(" ")
     pairs = [line.partition(":") for line in lines if line]
     headers = {name.lower(): value.strip() for name, _, value in pairs}
-    return Asked(method, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+    return HttpRequest(
+        method, target, headers, await reader.readexactly(int(headers.get("content-length", "0")))
+    )
 
 
 def _head(status: int, headers: Headers) -> bytes:
@@ -235,7 +239,7 @@ async def scripted(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIt
     assert not server.failures, server.failures
 
 
-async def not_allowed(asked: Asked, reply: Reply) -> None:
+async def not_allowed(request: HttpRequest, reply: Reply) -> None:
     """Refuse the method."""
     await reply.send(405)
 
@@ -246,30 +250,30 @@ def greeting(script: Script, *, session: str | None = SESSION, stream: Script = 
     Args:
         script: What it does with the rest.
         session: The id of the session, or None for none.
-        stream: What it does when it is asked for a stream by GET.
+        stream: The script of a GET, which opens a stream.
     """
 
-    async def greet(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
-            await stream(asked, reply)
-        elif asked.method == "DELETE":
+    async def greet(request: HttpRequest, reply: Reply) -> None:
+        if request.method == "GET":
+            await stream(request, reply)
+        elif request.method == "DELETE":
             await reply.send(200)
-        elif asked.rpc == "server/discover":
-            await reply.result(discovered(asked.message)["result"])
-        elif asked.rpc == "initialize":
-            agreed = asked.message["params"]["protocolVersion"]
-            result = initialized(asked.message, agreed)["result"] | {"capabilities": {"tools": {}}}
+        elif request.rpc == "server/discover":
+            await reply.result(discovered(request.message)["result"])
+        elif request.rpc == "initialize":
+            agreed = request.message["params"]["protocolVersion"]
+            result = initialized(request.message, agreed)["result"] | {"capabilities": {"tools": {}}}
             await reply.result(result, {"Mcp-Session-Id": session} if session else None)
-        elif asked.rpc == "tools/list":
+        elif request.rpc == "tools/list":
             await reply.result({"tools": []})
-        elif asked.rpc is not None and asked.rpc.startswith("notifications/"):
+        elif request.rpc is not None and request.rpc.startswith("notifications/"):
             await reply.send(202)
         else:
-            await script(asked, reply)
+            await script(request, reply)
 
     return greet
 
 
 def text(text: str) -> Any:
-    """Return the result of a tool that has said a text."""
+    """Return the result of a tool that returns a text."""
     return {"content": [{"type": "text", "text": text}]}

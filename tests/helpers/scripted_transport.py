@@ -1,4 +1,4 @@
-"""A transport whose server is a function of the test, and a channel that keeps the messages of a detached call."""
+"""A transport with a function of the test as its server, and a channel that keeps the messages of a detached call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Script = Callable[["ScriptedTransport", Message], "Iterable[Message] | None"]
 
 
 class ScriptedTransport:
-    """A pipe whose other end does what a function says.
+    """A pipe with a function at its other end.
 
     Args:
         script: Takes the transport and each message that was sent; returns those that come back.
@@ -48,9 +48,9 @@ class ScriptedTransport:
         sent = json.loads(message.line)
         self.sent.append(sent)
         for each in self._script(self, sent) or ():
-            self.say(each)
+            self.deliver(each)
 
-    def say(self, message: Message) -> None:
+    def deliver(self, message: Message) -> None:
         """Send a message to the client."""
         assert self._receiver is not None
         self._receiver.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())

@@ -42,10 +42,10 @@ _ADDRESS = re.compile(r"(?:Uvicorn running on|MCP endpoint:) (http://127\.0\.0\.
 
 
 class Prompt(uvicorn.Server):
-    """Looks often whether it is to end, and has ended, where uvicorn looks ten times a second.
+    """A uvicorn server that checks more often than ten times a second whether it must end.
 
     Attributes:
-        is_up: Set when it serves. An old uvicorn that is told to end before that leaves its sockets open.
+        is_up: Set when it serves. An old uvicorn that is stopped before that leaves its sockets open.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -53,7 +53,7 @@ class Prompt(uvicorn.Server):
         self.is_up = threading.Event()
 
     async def main_loop(self) -> None:
-        """Run until it is told to end."""
+        """Run until it is stopped."""
         self.is_up.set()
         for turn in count():
             if await self.on_tick(turn):
@@ -79,7 +79,7 @@ class Prompt(uvicorn.Server):
 
 @contextmanager
 def in_thread(app: Any, **options: Any) -> Iterator[str]:
-    """Serve an app from a thread of this process, which hears no signals.
+    """Serve an app from a thread of this process, which gets no signals.
 
     Args:
         app: The ASGI app.
@@ -123,7 +123,7 @@ class Served:
     """A server in a process of its own; a context manager that leaves no process of its behind.
 
     Args:
-        command: Starts it; it says on standard error where it listens, as uvicorn does.
+        command: Starts it; it prints its address to standard error, as uvicorn does.
         settings: Environment variables that it reads.
 
     Attributes:
@@ -174,7 +174,7 @@ class Served:
             return found[1]
 
     def wait_for(self, text: str, *, times: int = 1) -> None:
-        """Wait until it has said something on standard error, so many times."""
+        """Wait until a text is on standard error, so many times."""
         with self._news:
             is_said = self._news.wait_for(
                 lambda: self._is_over or self._notes.count(text) >= times, timeout=DEFAULT_TIMEOUT
@@ -189,9 +189,9 @@ class Served:
         else:
             self.process.send_signal(number)
 
-    def wait(self, patience: float = DEFAULT_TIMEOUT) -> int:
+    def wait(self, timeout: float = DEFAULT_TIMEOUT) -> int:
         """Wait some seconds until it and its workers have ended, and return its exit status."""
-        status = self.process.wait(patience)
+        status = self.process.wait(timeout)
         self._reader.join(DEFAULT_TIMEOUT)
         assert not self._reader.is_alive(), f"a worker is left: {self._notes!r}"
         return status
@@ -203,7 +203,7 @@ class Served:
 
     @property
     def notes(self) -> str:
-        """What it has said on standard error so far."""
+        """Standard error so far."""
         return self._notes
 
     def _read(self) -> None:
@@ -219,7 +219,7 @@ class Served:
 
 @contextmanager
 def serving(command: Sequence[str], **settings: object) -> Iterator[Served]:
-    """Run a server until the end of the block, where it must stop when it is told to."""
+    """Run a server until the end of the block, where SIGTERM must stop it."""
     with Served(command, **settings) as served:
         served.wait_for("Uvicorn running on http")
         yield served

@@ -149,7 +149,7 @@ class Supported(NamedTuple):
         is_field: Whether pydantic's models and dataclasses may have fields of it.
         is_hashable: Whether it may be in a set.
         is_content: Whether a tool that returns several of them gives pieces of content.
-        is_same: Tells whether a value has come back; None for `is_same`.
+        is_same: Compares a value with the received one; None for `is_same`.
     """
 
     name: str
@@ -287,7 +287,7 @@ SUPPORTED: list[Supported] = [
                            max_leaves=3), Tree(value=Decimal(1), children=[Tree(value=Decimal(2))])),
     Supported("generic model", Box[dt.time], st.builds(Box[dt.time], item=st.times()), Box[dt.time](item=dt.time(9))),
     Supported("model with a computed field", Square, st.builds(Square, side=st.integers(0, 99)), Square(side=2)),
-    Supported("models told apart by a field", Annotated[Cat | Dog, Field(discriminator="kind")],
+    Supported("models with a discriminator", Annotated[Cat | Dog, Field(discriminator="kind")],
               st.builds(Cat) | st.builds(Dog, born=st.dates()), Cat()),
     Supported("type Rows = list[dict[int, str]]", Rows,
               st.lists(st.dictionaries(st.integers(), TEXT, max_size=2), max_size=2), [{1: "a"}]),

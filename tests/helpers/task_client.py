@@ -26,14 +26,14 @@ async def begin(
     return await client.request("tools/call", {"name": tool, "arguments": arguments or {}, **params})
 
 
-async def look(client: TestClient, task: dict[str, Any]) -> dict[str, Any]:
+async def get_task(client: TestClient, task: dict[str, Any]) -> dict[str, Any]:
     return await client.request("tasks/get", {"taskId": task["taskId"]})
 
 
 async def until(client: TestClient, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
     """Look until the task is one of these."""
     deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while (seen := await look(client, task))["status"] not in statuses:
+    while (seen := await get_task(client, task))["status"] not in statuses:
         assert time.monotonic() < deadline, f"it is still {seen}"
         assert seen["status"] not in OVER, f"it has ended: {seen}"
         await asyncio.sleep(0.005)
@@ -51,7 +51,7 @@ def accepted(value: Any) -> dict[str, Any]:
 
 
 def note_and_sleep(path: str) -> str:
-    """Say which process this is, and sleep for long."""
+    """Write the process id to a file, and sleep for long."""
     Path(path).write_text(str(os.getpid()))
     time.sleep(600)
     return "slept"

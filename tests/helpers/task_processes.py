@@ -1,4 +1,4 @@
-"""A server with tasks whose worker and server processes are started by tests, and its ledger of runs."""
+"""A server with tasks for worker and server processes that tests start, and its log of runs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LEASE = 10_000.0
 """Seconds that no test waits for."""
 
 
-def make_server(path: Path, ledger: Path, **options: Any) -> Server:
-    """Create the server, which writes a line to the ledger for each run that begins or ends."""
+def make_server(path: Path, log: Path, **options: Any) -> Server:
+    """Create the server, which writes a line to the log for each run that begins or ends."""
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncGenerator[str]:
@@ -35,7 +35,7 @@ def make_server(path: Path, ledger: Path, **options: Any) -> Server:
         record("leaves")
 
     def record(what: str) -> None:
-        with ledger.open("a") as file:
+        with log.open("a") as file:
             file.write(f"{os.getpid()} {what}\n")
 
     server = Server("lab", secret_key=SECRET, storage=Sqlite(path), lifespan=lifespan, **options)
@@ -89,17 +89,17 @@ def make_server(path: Path, ledger: Path, **options: Any) -> Server:
 
 
 class TaskProcesses:
-    """A server with tasks and its ledger: replicas in this process that run no tasks, and child processes."""
+    """A server with tasks and its log: replicas in this process that run no tasks, and child processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ledger = folder / "ledger"
-        self.ledger.touch()
+        self.log = folder / "log"
+        self.log.touch()
         self.processes: list[asyncio.subprocess.Process] = []
 
     def replica(self, **options: Any) -> Server:
         """A server in this process that runs no tasks."""
-        return make_server(self.folder / "lab.db", self.ledger, tasks="workers", **options)
+        return make_server(self.folder / "lab.db", self.log, tasks="workers", **options)
 
     async def start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
         """Start Python with some arguments."""
@@ -120,7 +120,7 @@ class TaskProcesses:
         return process
 
     async def wait_for_output(self, process: asyncio.subprocess.Process, what: bytes) -> bytes:
-        """Wait until a process says something on standard error, and return the line."""
+        """Wait for a text on a process's standard error, and return the line."""
         assert process.stderr is not None
         output = b""
         async for line in process.stderr:
@@ -130,10 +130,10 @@ class TaskProcesses:
         raise AssertionError(f"it has wait_for_exit: {output.decode()}")
 
     def lines(self) -> list[str]:
-        return self.ledger.read_text().splitlines()
+        return self.log.read_text().splitlines()
 
     async def wait_for_line(self, what: str) -> None:
-        """Wait until a line that ends so is in the ledger."""
+        """Wait until a line that ends so is in the log."""
         await until(lambda: any(line.endswith(what) for line in self.lines()))
 
     async def wait_for_exit(self, process: asyncio.subprocess.Process) -> tuple[int, str]:
@@ -161,5 +161,5 @@ if "LAB_FOLDER" in os.environ:
     folder = Path(os.environ["LAB_FOLDER"])
     by: Any = os.environ.get("LAB_TASKS", "workers")
     options = TaskOptions(by=by, lease=float(os.environ.get("LAB_LEASE", LEASE)))
-    server = make_server(folder / "lab.db", folder / "ledger", tasks=options)
+    server = make_server(folder / "lab.db", folder / "log", tasks=options)
     app = app_of(server, timeouts=Timeouts(shutdown=4))

@@ -1,4 +1,4 @@
-"""How tests wait for what has no event to wait for, let time pass without waiting, and keep an event loop busy."""
+"""Polling for conditions without an event, clocks that tests move, and a busy event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def over(task: asyncio.Task[Any]) -> None:
 
 
 class Clock:
-    """A time that passes when the test says so.
+    """A clock that the test moves.
 
     Args:
         now: When it begins, in seconds.
@@ -58,8 +58,8 @@ class LoopClock:
 
 
 @contextmanager
-def kept_busy(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Keep an event loop busy while another thread works: what it is told meanwhile waits for its next turn."""
+def blocked_loop(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Keep an event loop busy while another thread works: new callbacks wait for its next turn."""
     is_busy, is_over = threading.Event(), threading.Event()
 
     def block() -> None:
@@ -95,7 +95,7 @@ class Work:
         self.failure: BaseException | None = None
 
     async def wait(self) -> None:
-        """Wait for the gate, and say what comes of it."""
+        """Wait for the gate, and record the end."""
         self.started.set()
         try:
             await self.gate.wait()

@@ -1,4 +1,4 @@
-"""An agent whose SDK takes servers into its own process; a scripted model has it call tools."""
+"""An agent with servers in its own process; a scripted model has it call tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS: list[tuple[str, dict[str, Any], bool, str]] = [
     ("mcp__shop__ask", {}, True, "The client does not declare the required capability elicitation.form"),
     ("mcp__style__greet", {"name": "Ann"}, False, "Hello, Ann!"),
     ("mcp__style__greet", {}, True, "Input validation error: 'name' is a required property"),
-    ("mcp__style__ledger", {}, False, "tea\n" * 50_000),
+    ("mcp__style__list_all", {}, False, "tea\n" * 50_000),
 ]
 
 

@@ -40,7 +40,7 @@ class Host:
         script: What Node runs, inside the package.
         before_command: What stands before the command of a server, so that its options are not the host's.
         check: Its command that connects to every server.
-        has_connected: Whether it says that it did.
+        has_connected: Reads from its output whether it connected.
         log_in: How it is started in a terminal to log in to a server.
         ask: How it is asked something for which it calls a tool.
         settings: The environment in which its model is the one at `{model}`.
@@ -77,7 +77,7 @@ class Host:
         return run(self.command(*arguments), home, self.environment(home) | dict(settings))
 
     def connects(self, transport: str, target: list[str]) -> tuple[bool, str]:
-        """Add the server to a fresh home and connect to it; say whether that worked, and what the host said."""
+        """Add the server to a fresh home and connect to it; return whether that worked, and the output."""
         with tempfile.TemporaryDirectory(prefix="host-") as home:
             words = [*self.before_command, *target] if transport == "stdio" else target
             added = self.run(home, "mcp", "add", "--transport", transport, "weather", *words)

@@ -1,4 +1,4 @@
-"""An agent with two servers in its process, by the Agent SDK of Claude, whose environment it runs in.
+"""An agent with two servers in its process, run in the environment of Claude's Agent SDK.
 
 Prints as JSON the tools that the agent has found, and their results.
 """
@@ -49,14 +49,14 @@ async def greet(args: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": f"Hello, {args['name']}!"}]}
 
 
-@tool("ledger", "Shows all.", {}, annotations=ToolAnnotations(maxResultSizeChars=500_000))
-async def ledger(args: dict[str, Any]) -> dict[str, Any]:
+@tool("list_all", "Shows all.", {}, annotations=ToolAnnotations(maxResultSizeChars=500_000))
+async def list_all(args: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": "tea\n" * 50_000}]}
 
 
 SERVERS: dict[str, Any] = {
     "shop": {"type": "sdk", "name": "shop", "instance": server.as_sdk_server()},
-    "style": create_sdk_mcp_server("style", tools=[greet, ledger]),
+    "style": create_sdk_mcp_server("style", tools=[greet, list_all]),
 }
 
 

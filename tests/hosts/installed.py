@@ -71,7 +71,7 @@ def listed(finished: Finished) -> bool:
 
 
 @dataclass(frozen=True)
-class Given:
+class InstalledHost:
     """A host that gets the weather example by `mcpkit install`.
 
     Attributes:
@@ -80,7 +80,7 @@ class Given:
         host: The program.
         settings: What its user has in its file.
         check: Its command that connects to every server.
-        has_connected: Whether it says that it did.
+        has_connected: Reads from its output whether it connected.
     """
 
     known_as: str
@@ -91,7 +91,7 @@ class Given:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.host.name
 
     @property
@@ -175,7 +175,7 @@ def in_terminal(
 
 
 def has_logged_in(process: subprocess.Popen[bytes], guarded: ProtectedServer) -> bool:
-    """Whether a host has a token: its command has ended with that, or it has used one."""
+    """Return whether a host has a token: its command has ended with that, or it has used one."""
     return process.poll() is not None or any(
         each.has_token and each.status == 200 for each in guarded.exchanges
     )
@@ -183,14 +183,14 @@ def has_logged_in(process: subprocess.Popen[bytes], guarded: ProtectedServer) ->
 
 @contextmanager
 def at_a_provider() -> Iterator[ProtectedServer]:
-    """Run a server whose clients log in at a provider that knows their documents, and lets them register."""
+    """Run a server with a provider that knows the documents of clients, and lets them register."""
     with providing(documents=DOCUMENTS) as provider, serve_jwt(provider.issuer) as guarded:
         yield guarded
 
 
 @contextmanager
 def by_a_proxy() -> Iterator[ProtectedServer]:
-    """Run a server whose clients log in by a proxy, at a provider that knows none of them."""
+    """Run a server with a proxy before a provider that knows none of the clients."""
     with client_documents(DOCUMENTS), serve_proxy() as proxy:
         yield proxy.guarded
 
@@ -198,7 +198,7 @@ def by_a_proxy() -> Iterator[ProtectedServer]:
 def logs_in(
     host: Host, browser: Browser, protected: Callable[[], AbstractContextManager[ProtectedServer]]
 ) -> tuple[bool, str]:
-    """Log in with a host in a fresh home, and ask it something; say whether the tool was called, and what it said."""
+    """Log in with a host in a fresh home, and prompt it; return whether the tool was called, and the output."""
     with (
         tempfile.TemporaryDirectory(prefix="host-") as home,
         tempfile.TemporaryDirectory(prefix="browser-") as folder,

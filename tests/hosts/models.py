@@ -23,7 +23,7 @@ class Call(NamedTuple):
     Attributes:
         name: The tool, as the host calls it.
         arguments: What it is given.
-        number: What tells it from the other calls of a session.
+        number: Its number in the session.
     """
 
     name: str
@@ -41,7 +41,7 @@ def _streamed(events: Iterable[dict[str, Any]], *, has_names: bool) -> Response:
 
 
 def message(model: str, text: str | Call) -> Response:
-    """Return what a model says, or calls, as the Messages API of Anthropic does."""
+    """Return a text or a call in the form of Anthropic's Messages API."""
     if isinstance(text, Call):
         block = {"type": "tool_use", "id": f"toolu_{text.number}", "name": text.name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(text.arguments)}
@@ -66,7 +66,7 @@ def message(model: str, text: str | Call) -> Response:
 
 
 def completion(model: str, text: str | Call) -> Response:
-    """Return what a model says, or calls, as the chat completions of OpenAI do."""
+    """Return a text or a call in the form of OpenAI's chat completions."""
     delta: dict[str, Any] = {"role": "assistant"}
     if isinstance(text, Call):
         function = {"name": text.name, "arguments": json.dumps(text.arguments)}
@@ -86,7 +86,7 @@ def completion(model: str, text: str | Call) -> Response:
 
 
 def messages(steps: Sequence[tuple[str, dict[str, Any]]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers as the Messages API of Anthropic does: it calls tools in turn, then says what they said."""
+    """Return an endpoint of Anthropic's Messages API: it calls tools in turn, then returns their results."""
 
     async def answer(request: Request) -> Response:
         asked = await request.json()

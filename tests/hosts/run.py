@@ -3,7 +3,7 @@
 Then give it to them by `mcpkit install`, and connect them again.
 
 Then let them log in to protected servers and call a tool of theirs, where there is a browser; and let agents call tools
-of servers in their own process. Each starts in a home of its own, with nobody logged in. Ends with status 1 if one of
+of servers in their own process. Each starts in a home of its own, without a login. Ends with status 1 if one of
 them does not connect, does not log in, or does not call.
 """
 
@@ -19,7 +19,17 @@ from pathlib import Path
 import pytest
 from agents import ClaudeSdk
 from host import Finished, Host
-from installed import PLAIN, SETTINGS, Given, Qodercli, at_a_provider, by_a_proxy, listed, logs_in, targets
+from installed import (
+    PLAIN,
+    SETTINGS,
+    InstalledHost,
+    Qodercli,
+    at_a_provider,
+    by_a_proxy,
+    listed,
+    logs_in,
+    targets,
+)
 
 from tests.helpers.browser import browsing
 from tests.helpers.serving import serving
@@ -80,10 +90,10 @@ HOSTS = [
 
 LOGINS = [("login", at_a_provider), ("proxy", by_a_proxy)]
 
-GIVEN = [
-    Given("qwen-code", HOSTS[0], SETTINGS, HOSTS[0].check, reconnected),
-    Given("claude-code", HOSTS[1], PLAIN, HOSTS[1].check, listed_as_connected),
-    Given("qodercli", Qodercli(), SETTINGS, ["mcp", "list"], listed),
+INSTALLED = [
+    InstalledHost("qwen-code", HOSTS[0], SETTINGS, HOSTS[0].check, reconnected),
+    InstalledHost("claude-code", HOSTS[1], PLAIN, HOSTS[1].check, listed_as_connected),
+    InstalledHost("qodercli", Qodercli(), SETTINGS, ["mcp", "list"], listed),
 ]
 
 
@@ -95,10 +105,10 @@ def ways(origin: str) -> Iterator[tuple[str, list[str]]]:
 
 
 class Table:
-    """What came of each way, a line for each.
+    """The results, one line each.
 
     Attributes:
-        failures: What the hosts said where it went wrong.
+        failures: The output of hosts that failed.
     """
 
     def __init__(self) -> None:
@@ -106,7 +116,11 @@ class Table:
         print(f"{'host':12} {'version':9} {'way':9} {'outcome':13} seconds")
 
     def add(
-        self, host: Host | ClaudeSdk | Given, way: str, goal: str, attempt: Callable[[], tuple[bool, str]]
+        self,
+        host: Host | ClaudeSdk | InstalledHost,
+        way: str,
+        goal: str,
+        attempt: Callable[[], tuple[bool, str]],
     ) -> None:
         """Try something, and print whether the goal was reached."""
         begin = time.monotonic()
@@ -125,7 +139,7 @@ def main() -> int:
         for host in HOSTS:
             for transport, target in ways(served.origin):
                 table.add(host, transport, "connected", partial(host.connects, transport, target))
-        for given in GIVEN:
+        for given in INSTALLED:
             for kind, target in targets(served.origin, ROOT / "examples" / "weather"):
                 table.add(given, kind, "installed", partial(given.connects, target))
     try:

@@ -101,7 +101,7 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
     return [name for stack in [stacks[0], *hops] for name in stack]
 
 
-def test_call_has_at_most_ten_frames_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_has_no_more_than_ten_frames_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for method, params in (
         ("tools/call", {"name": "record_in_loop"}),
         ("tools/call", {"name": "record"}),

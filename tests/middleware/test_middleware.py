@@ -254,7 +254,7 @@ async def test_middleware_result_has_the_exception_of_the_tool(tool: str, error:
     results: list[ToolCallResult] = []
 
     @server.middleware("tools/call")
-    async def look(call: ToolCall, call_next: CallTool) -> ToolCallResult:
+    async def observe(call: ToolCall, call_next: CallTool) -> ToolCallResult:
         results.append(await call_next(call))
         return results[-1]
 

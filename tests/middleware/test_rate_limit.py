@@ -82,7 +82,7 @@ async def test_rate_limit_error_has_the_rate_and_retry_after(clock: Clock) -> No
     assert refused.value.data == {"retryAfterSeconds": 8}
 
 
-async def test_rate_limit_counts_sessions_apart_and_connections_of_a_principal_together(clock: Clock) -> None:
+async def test_rate_limit_counts_sessions_apart_and_connections_of_a_principal_in_sum(clock: Clock) -> None:
     server = make(RateLimit(1, burst=2))
     for revision in REVISIONS:
         for name, count in [("ada", 2), ("ada", 0), ("bob", 2), ("bob", 0)]:
@@ -107,7 +107,7 @@ async def test_rate_limit_counts_http_clients_by_address_or_key(clock: Clock, sc
             assert (answer.status, answer.headers.get("retry-after")) == expected
 
 
-async def test_rate_limit_keeps_at_most_max_clients_buckets(clock: Clock) -> None:
+async def test_rate_limit_stores_max_clients_buckets(clock: Clock) -> None:
     names = iter(range(100))
     limit = RateLimit(1, key=lambda ctx: next(names), max_clients=10)
     async with connect(make(limit)) as client:
@@ -167,7 +167,7 @@ async def test_rate_limit_key_of_one_process_is_counted_locally_with_one_warning
 
 
 class FailingMemory(Memory):
-    """Storage whose requests fail or hang.
+    """Storage with requests that fail or hang.
 
     Attributes:
         mode: `up`, `down` or `hanging`.

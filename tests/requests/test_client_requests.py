@@ -35,15 +35,15 @@ PAGE = "https://example.com/pay"
 ACCEPTED = {"action": "accept"}
 
 
-def check_guest(name: str) -> str:
+def check_name(name: str) -> str:
     if name == "Bob":
         raise ValueError("Bob is banned")
     return name
 
 
 @dataclass
-class Guest:
-    name: Annotated[str, AfterValidator(check_guest)]
+class Person:
+    name: Annotated[str, AfterValidator(check_name)]
 
 
 @pytest.fixture
@@ -211,9 +211,9 @@ async def test_prompts_and_resources_ask(revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", *REVISIONS])
 async def test_elicit_invalid_entries_repeats_the_form_with_the_reason(revision: str) -> None:
     async def invite(ctx: Context) -> str:
-        guest, city = await ctx.ask(ElicitRequest("Who comes?", Guest), ElicitRequest("Where from?", City))
-        seats = (await ctx.elicit(f"How many seats for {guest.value.name}?", int)).value
-        return f"{seats} for {guest.value.name} from {city.value.name}"
+        person, city = await ctx.ask(ElicitRequest("Who comes?", Person), ElicitRequest("Where from?", City))
+        seats = (await ctx.elicit(f"How many seats for {person.value.name}?", int)).value
+        return f"{seats} for {person.value.name} from {city.value.name}"
 
     answers = ScriptedAnswers(
         {"name": "Bob"}, {"name": "Rome", "days": 1}, {"nickname": "A"}, {"name": "Ada"}, {"value": "two"}, {"value": 2}

@@ -23,7 +23,7 @@ CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "roots":
 
 
 class Jobs:
-    """A server whose tool calls are answered at once and go on detached.
+    """A server with tool calls that are answered at once and go on detached.
 
     Attributes:
         begun: The detached calls, each with the channel that records its messages.
@@ -141,12 +141,12 @@ async def test_detached_call_keeps_context_variables_state_and_principal() -> No
         return await call_next(request)
 
     @jobs.server.tool
-    async def look(ctx: Context) -> list[str]:
+    async def observe(ctx: Context) -> list[str]:
         return [variable.get(), ctx.state, str(ctx.principal.id), ctx.idempotency_key]
 
     async with jobs.server.running():
         async with connect(jobs.server, principal=Principal("user")) as client:
-            job, _ = await jobs.begin(client, "look")
+            job, _ = await jobs.begin(client, "observe")
         actual = (await job.result())["structuredContent"]
     assert actual[:3] == ["set", "oven", "user"]
     assert actual[3]

@@ -117,15 +117,15 @@ async def test_generator_may_use_its_dependencies(way: str, server: Server) -> N
 
     Given = Annotated[list[bool], Depends(opened)]
 
-    def rows(given: Given):  # type: ignore[no-untyped-def, valid-type]
-        yield bool(given)
+    def rows(value: Given):  # type: ignore[no-untyped-def, valid-type]
+        yield bool(value)
         yield in_loop()
 
-    async def rows_later(given: Given):  # type: ignore[no-untyped-def, valid-type]
-        return rows(given)
+    async def rows_later(value: Given):  # type: ignore[no-untyped-def, valid-type]
+        return rows(value)
 
-    async def rows_async(given: Given):  # type: ignore[no-untyped-def, valid-type]
-        for each in rows(given):
+    async def rows_async(value: Given):  # type: ignore[no-untyped-def, valid-type]
+        for each in rows(value):
             yield each
 
     functions = {"async": rows_later, "thread": rows, "loop": rows, "async generator": rows_async}
@@ -197,7 +197,7 @@ async def test_file_of_a_sampling_request_is_read_apart(
     (tmp_path / "a.png").write_bytes(PNG)
 
     @server.tool
-    async def look(ctx: Context) -> str:
+    async def observe(ctx: Context) -> str:
         image = Image(tmp_path / "a.png")
         return (await ctx.sample([user(image), user(Shown())], max_tokens=10)).text
 
@@ -207,7 +207,7 @@ async def test_file_of_a_sampling_request_is_read_apart(
         return {"role": "assistant", "model": "m", "content": shown}
 
     async with connect(server, protocol_version=revision, request_handler=answer) as client:
-        assert (await client.call_tool("look")).text == "shown in a thread"
+        assert (await client.call_tool("observe")).text == "shown in a thread"
 
 
 async def test_figure_of_pyplot_is_closed(server: Server) -> None:

@@ -15,10 +15,10 @@ import pytest
 from mcpkit import Context, LogHandler, Server, ServerOptions
 from mcpkit.requests import progress_and_logging as reporting
 from mcpkit.testing import connect
-from tests.helpers.log_records import CANCELLED, author_log, calling, heard, texts
+from tests.helpers.log_records import CANCELLED, author_log, calling, logged_by, texts
 from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
-from tests.helpers.waiting import LoopClock, kept_busy, until
+from tests.helpers.waiting import LoopClock, blocked_loop, until
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 WAYS = pytest.mark.parametrize("way", ["in_loop", "in_thread"])
@@ -54,7 +54,7 @@ async def test_log_handler_sends_a_record_before_the_result(
         log.warning("page %d is torn", page)
 
     async with connect(server, protocol_version=revision) as client:
-        messages = await heard(client, way, page=3)
+        messages = await logged_by(client, way, page=3)
     assert messages == [{"level": "warning", "data": "page 3 is torn", "logger": "archive.pages"}]
 
 
@@ -70,10 +70,10 @@ async def test_log_records_have_at_least_the_requested_level(
 ) -> None:
     server.tool(lambda: [log.log(number, number) for number in LEVELS], name="work")
     async with connect(server, protocol_version=revision) as client:
-        messages = await heard(client, "work")
+        messages = await logged_by(client, "work")
         assert [message["level"] for message in messages] == list(LEVELS.values())
-        assert texts(await heard(client, "work", "error")) == ["40", "50", "60", "70", "99"]
-        await heard(client, "work", "emergency")
+        assert texts(await logged_by(client, "work", "error")) == ["40", "50", "60", "70", "99"]
+        await logged_by(client, "work", "emergency")
         client.notifications.clear()
         await client.call_tool("work")
         by_default = [each["params"]["data"] for each in client.notifications]
@@ -93,7 +93,7 @@ async def test_log_records_of_concurrent_requests_are_separate(server: Server, l
         log.info("I am %s", me)
 
     async with connect(server) as one, connect(server) as other:
-        results = await asyncio.gather(heard(one, "work", me="one"), heard(other, "work", me="other"))
+        results = await asyncio.gather(logged_by(one, "work", me="one"), logged_by(other, "work", me="other"))
     assert [texts(messages) for messages in results] == [["I am one"], ["I am other"]]
 
 
@@ -101,20 +101,20 @@ async def test_log_record_outside_a_request_is_dropped(server: Server, log: logg
     gate = asyncio.Event()
     late: list[asyncio.Task[None]] = []
 
-    async def go_on() -> None:
+    async def log_later() -> None:
         await gate.wait()
         log.error("too late")
 
     @server.tool
     async def work() -> None:
-        late.append(asyncio.ensure_future(go_on()))
+        late.append(asyncio.ensure_future(log_later()))
         thread = threading.Thread(target=ContextVars().run, args=(log.error, "of another context"))
         thread.start()
         thread.join(10)
 
     log.error("outside")
     async with connect(server) as client:
-        assert await heard(client, "work") == []
+        assert await logged_by(client, "work") == []
         gate.set()
         await late[0]
         await settle()
@@ -129,7 +129,7 @@ async def test_log_records_of_mcpkit_are_not_sent(
 
     server.tool(lambda: logging.getLogger("mcpkit.something").error("inside"), name="work")
     async with connect(server) as client:
-        assert await heard(client, "work") == []
+        assert await logged_by(client, "work") == []
 
 
 async def test_traceback_is_sent_only_with_tracebacks_enabled(
@@ -146,11 +146,11 @@ async def test_traceback_is_sent_only_with_tracebacks_enabled(
             log.exception("failed", stack_info=True)
 
     async with connect(server) as client:
-        assert texts(await heard(client, "fail")) == ["failed"]
+        assert texts(await logged_by(client, "fail")) == ["failed"]
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-        assert texts(await heard(client, "fail")) == ["ERROR: failed"]
+        assert texts(await logged_by(client, "fail")) == ["ERROR: failed"]
         handler.with_tracebacks = True
-        (text,) = texts(await heard(client, "fail"))
+        (text,) = texts(await logged_by(client, "fail"))
         assert "ValueError: inside" in text
         assert "Stack (most recent call last)" in text
     assert others.getvalue().count("ValueError: inside") == 3
@@ -167,7 +167,7 @@ async def test_log_record_that_cannot_be_formatted_raises_nothing(
         log.info("half a %s", "\ud83d")
 
     async with connect(server) as client:
-        assert texts(await heard(client, "speak")) == ["half a \\ud83d"]
+        assert texts(await logged_by(client, "speak")) == ["half a \\ud83d"]
     assert "no number" in capsys.readouterr().err, "as other handlers do"
 
 
@@ -182,7 +182,7 @@ async def test_log_record_written_while_sending_is_not_sent(
     handler.setFormatter(LoggingFormatter())
     server.tool(lambda: log.info("once"), name="work")
     async with connect(server) as client:
-        assert texts(await heard(client, "work")) == ["once"]
+        assert texts(await logged_by(client, "work")) == ["once"]
 
 
 async def test_log_handler_without_declared_logging_warns_once(
@@ -252,7 +252,7 @@ async def test_thread_that_logs_while_the_event_loop_is_busy_costs_bounded_memor
 
     @server.tool
     def work() -> None:
-        with kept_busy(loop):
+        with blocked_loop(loop):
             for _ in range(COUNT):
                 log.info(LINE)
 
@@ -263,7 +263,7 @@ async def test_thread_that_logs_while_the_event_loop_is_busy_costs_bounded_memor
 
 
 class Unreadable:
-    """A value whose `repr` raises."""
+    """A value with a `repr` that raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -293,7 +293,7 @@ async def test_log_of_any_value_is_sent_and_the_call_has_its_result(server: Serv
         return "done"
 
     async with connect(server, protocol_version=revision) as client:
-        assert len(await heard(client, "log_all")) == len(values)
+        assert len(await logged_by(client, "log_all")) == len(values)
 
 
 # Progress

@@ -259,7 +259,7 @@ class Shop:
 
 
 class GatedMemory(Memory):
-    """Storage whose claims fail while `is_broken`, and wait until `expected` of them have come."""
+    """Storage with claims that fail while `is_broken`, and wait until `expected` of them have come."""
 
     def __init__(self, expected: int = 1, *, is_broken: bool = False) -> None:
         super().__init__()

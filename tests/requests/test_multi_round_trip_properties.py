@@ -46,7 +46,7 @@ SECOND = {
 REQUESTS = [
     PLAN, Request("tools/call", {"name": "plan", "arguments": {"why": ""}}),
     Request("tools/call", {"name": "plan", "arguments": {"why": None}}), Request("tools/call", {"name": "plan"}),
-    Request("tools/call", {"name": "twin", "arguments": {}}),
+    Request("tools/call", {"name": "double", "arguments": {}}),
     Request("prompts/get", {"name": "plan", "arguments": {}}), Request("prompts/get", {"name": "plan"}),
     Request("resources/read", {"uri": "plan://a"}), Request("resources/read", {"uri": "plan://b"}),
 ]  # fmt: skip
@@ -77,7 +77,7 @@ def make_server(runs: list[str], *, name: str = "rounds", secret_key: str = SECR
 
     @server.tool
     @server.prompt(name="plan")
-    async def twin(ctx: Context) -> str:
+    async def double(ctx: Context) -> str:
         return (await begin(ctx)).name
 
     @server.resource("plan://{which}")

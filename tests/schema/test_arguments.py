@@ -145,7 +145,7 @@ def test_arguments_missing_values_are_reported() -> None:
     ]
 
 
-def test_arguments_error_is_at_most_ten_lines() -> None:
+def test_arguments_error_has_no_more_than_ten_lines() -> None:
     found = lines(arguments_of(list[int]), {"value": ["x"] * 12})
     assert (found[9], found[10:]) == ('value[9]: expected an integer, got "x"', ["and 2 more"])
 
@@ -198,7 +198,7 @@ CHOICES = 'value: expected one of 25 values such as "AK", "AL", "AM", "AN", "AO"
          'value: expected an array without duplicates, got [[1,"a"],[1,"a"]]'),
     ],
 )  # fmt: skip
-def test_problem_is_that_of_the_meant_choice(annotation: Any, value: Any, line: str) -> None:
+def test_problem_is_that_of_the_intended_choice(annotation: Any, value: Any, line: str) -> None:
     assert lines(arguments_of(annotation), {"value": value}) == [line]
 
 

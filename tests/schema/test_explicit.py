@@ -157,12 +157,12 @@ async def call(output_schema: Any, value: Any, revision: str = LATEST) -> tuple[
     server = Server("promises")
 
     @server.tool(output_schema=output_schema)
-    def look() -> Any:
+    def observe() -> Any:
         return value
 
     async with connect(server, protocol_version=revision) as client:
         (tool,) = await client.list_tools()
-        return tool.get("outputSchema"), await client.call_tool("look")
+        return tool.get("outputSchema"), await client.call_tool("observe")
 
 
 @each_row(
@@ -200,7 +200,7 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
 @each_row(
     ("options", "message"),
     [
-        ({"output_schema": {"type": "objekt"}}, "tool 'look': output_schema: not a valid JSON Schema at type"),
+        ({"output_schema": {"type": "objekt"}}, "tool 'observe': output_schema: not a valid JSON Schema at type"),
         ({"output_schema": {"$ref": "#/$defs/x"}}, "output_schema: a \\$ref cannot be resolved"),
         ({"output_schema": {"type": "array", "items": {"$ref": "#"}}},
          "\\$ref '#'; move the definition under `\\$defs`"),
@@ -211,8 +211,8 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
     ],
 )  # fmt: skip
 def test_output_schema_that_is_invalid_is_refused(options: Any, message: str) -> None:
-    def look() -> None:
+    def observe() -> None:
         """Look."""
 
     with pytest.raises(RegistrationError, match=message):
-        Server("promises").tool(look, **options)
+        Server("promises").tool(observe, **options)

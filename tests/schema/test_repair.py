@@ -180,7 +180,7 @@ def test_blank_argument_is_dropped_where_empty_text_does_not_fit(hint: Any, defa
 
 
 @each_row(("hint", "value"), [(str, ""), (Any, ""), (int | str, ""), (bytes | int, b"")])
-def test_blank_argument_is_kept_where_empty_text_fits(hint: Any, value: Any) -> None:
+def test_blank_argument_is_unchanged_where_empty_text_fits(hint: Any, value: Any) -> None:
     arguments = Arguments.of_parameters("f", [parameter("p", hint, 1)])
     assert arguments.validate_strings({"p": ""}) == {"p": value}
 

@@ -221,7 +221,7 @@ NAMES = {
         (":param $from:\n:param limit: B.", {"limit": "B."}, ""),
     ],
 )  # fmt: skip
-def test_docstring_texts_of_arguments_are_taken_out_and_others_stay(
+def test_docstring_texts_of_arguments_are_removed_and_others_remain(
     text: str, arguments: dict[str, str], rest: str
 ) -> None:
     documentation = read(f"Find.\n\n{text}", NAMES)

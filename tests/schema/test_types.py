@@ -1,4 +1,4 @@
-"""Types: the published schema, and the values that are accepted or refused as it says."""
+"""Types: the published schema, and the values that are accepted or refused by it."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ WRONG: list[tuple[Any, Callable[[int], Any]]] = [
 
 
 @each_row(("annotation", "make"), WRONG)
-def test_work_of_explaining_many_faults_is_bounded(annotation: Any, make: Callable[[int], Any]) -> None:
+def test_work_of_explaining_a_thousand_faults_is_bounded(annotation: Any, make: Callable[[int], Any]) -> None:
     arguments = arguments_of(annotation)
     refusal(arguments, make(100))
     few = calls_of(lambda: refusal(arguments, make(5_000)))

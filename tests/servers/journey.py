@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Client
-from tests.helpers.processes import held
+from tests.helpers.processes import open_resources
 
 DEFAULT_TIMEOUT = 20.0
 ROOT_FOLDER = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Kit:
-    """What there is to try: what a server does not have is None.
+    """The steps for one server; None for those that it does not support.
 
     Attributes:
         call: An ordinary tool.
@@ -41,9 +41,9 @@ class Kit:
         prompt: A prompt, with its arguments.
         ask: Tools that ask, by what they ask for.
         change: What is watched, and a call that changes it.
-        progress: A call that tells three times how far it has come.
-        wait: A call that takes a minute, and tells of progress soon.
-        stopped: A tool that says how many calls have been cancelled.
+        progress: A call that reports progress three times.
+        wait: A call that takes a minute, and reports progress soon.
+        stopped: A tool that counts cancelled calls.
     """
 
     call: Call
@@ -106,8 +106,8 @@ async def travel(target: Any, kit: Kit, revision: str | None) -> dict[str, str]:
 
 def owned() -> set[str]:
     """Return the child processes, descriptors and tasks of this process."""
-    threads_of_asyncio = {each for each in held() if each.startswith("thread ")}
-    return held() - threads_of_asyncio | {f"task {task.get_name()}" for task in asyncio.all_tasks()}
+    threads_of_asyncio = {each for each in open_resources() if each.startswith("thread ")}
+    return open_resources() - threads_of_asyncio | {f"task {task.get_name()}" for task in asyncio.all_tasks()}
 
 
 def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:

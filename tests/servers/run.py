@@ -61,7 +61,7 @@ class Row:
         return next((self.server.differs[key] for key in keys if key in self.server.differs), None)
 
     def failures(self) -> list[str]:
-        """What went otherwise than it should, a line for each thing."""
+        """Return the failures, one line each."""
         where = f"{self.server.name} over {self.transport} ({self.revision or 'found out'})"
         lines = []
         for column, seen in self.seen.items():
@@ -92,11 +92,11 @@ as the handshake, both are tried: what the client finds out by itself, and `prot
 
 LEGEND = """
 - *Lists*: how many tools, resources, resource templates and prompts there are, all pages.
-- *Elicit*, *sample*, *roots*: a tool asked, the client's handler answered, and the tool returned what it was told.
-- *Progress*: a call told three times how far it had come.
+- *Elicit*, *sample*, *roots*: a tool sent a request, the client's handler answered, and the tool returned the answer.
+- *Progress*: a call reported progress three times.
 - *Changes*: `client.listen` reported a changed list of tools, or a changed resource.
-- *Cancel*: a call that takes a minute was given up. *Yes*: the function was stopped, as the server says itself.
-  *Freed*: the caller went on at once, and the server answered the next call; it does not say what became of the
+- *Cancel*: a call that takes a minute was given up. *Yes*: the function was stopped, as the server reports.
+  *Freed*: the caller went on at once, and the server answered the next call; it does not report the end of the
   function.
 - *Closed in*: how long it took until the client was closed. No process, descriptor or task of it was left.
 - A dash: the server has nothing of the kind, or does not declare it.
@@ -121,14 +121,14 @@ def write(rows: Sequence[Row]) -> None:
     reasons = "".join(f"| {key[0]} | {key[1]} | {', '.join(names)} |\n" for key, names in sorted(why.items()))
     PAGE.write_text(
         f"{HEAD}{table}\n{LEGEND}\n## What differs\n\n{differs}\n## Why that revision\n\n"
-        "What `client.protocol_version_reason` said where the client found out.\n\n"
+        "`client.protocol_version_reason` where the client found the version.\n\n"
         f"| revision | reason | servers |\n| --- | --- | --- |\n{reasons}",
         "utf-8",
     )
 
 
 def shown(row: Row, column: str, notes: list[str]) -> str:
-    """What stands in a cell, with the number of its note where it is otherwise than expected."""
+    """Return the text of a cell, with the number of its note where it differs from what is expected."""
     seen = row.seen.get(column, NONE)
     note = row.expected(column)
     if note is None:

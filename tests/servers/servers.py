@@ -13,12 +13,12 @@ INSTALLED = ROOT_FOLDER / ".servers"
 PEERS = Path(__file__).parent / "peers"
 HANDSHAKE = "2025-11-25"
 BOTH = (None, HANDSHAKE)
-"""As the client finds out, and as it is told."""
+"""The version that the client finds, and a given one."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server, or a library whose server is in `peers/`.
+    """A server, or a library with a server in `peers/`.
 
     Attributes:
         name: What it is called.
@@ -161,7 +161,7 @@ def servers(work: Path) -> list[Server]:
             BOTH,
             differs=dict.fromkeys(
                 (f"{what}, http, {HANDSHAKE}" for what in (*ASKS, "changes")),
-                "Its HTTP handler has no sessions for clients of the handshake: it cannot ask, nor tell of changes.",
+                "Its HTTP handler has no sessions for clients of the handshake: it cannot send requests, nor changes.",
             ),
         ),
     ]

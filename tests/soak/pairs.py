@@ -81,11 +81,11 @@ class Readable(TokenVerifier):
 
 
 def make_server(shared: Sqlite) -> Server:
-    """Return a server that says in all that it says who asks."""
+    """Return a server that names the caller in everything that it sends."""
     server = Server("pairs", secret_key=SECRET, storage=shared, auth=Readable(), scopes=SCOPES)
 
     @server.tool(access=Access(allow_anonymous=True))
-    async def say(ctx: Context) -> str:
+    async def whoami(ctx: Context) -> str:
         return f"who=<{mark_of(ctx.principal)}>"
 
     @server.tool
@@ -224,10 +224,10 @@ class Actor:
     def check(self, text: str, mark: str) -> str:
         """Raise LeakedError if a text names another principal."""
         if others := set(MARK.findall(text)) - {mark}:
-            raise LeakedError(f"{mark} was told of {others}: {text[:500]}")
+            raise LeakedError(f"{mark} received data of {others}: {text[:500]}")
         boxes = {each for each in BOX.findall(text) if not each.startswith(self.box)}
         if mark == self.mark and boxes:
-            raise LeakedError(f"{mark} was told of {boxes}: {text[:500]}")
+            raise LeakedError(f"{mark} received data of {boxes}: {text[:500]}")
         return text
 
     async def open(self, *, anonymous: bool) -> None:
@@ -247,18 +247,18 @@ class Actor:
         assert self.session is not None
         return self.session.at(self.world.any())
 
-    async def say(self) -> None:
+    async def whoami(self) -> None:
         """Call a tool, in either era."""
         if self.session is not None and self.world.draw.random() < 0.6:
-            answer = self.at().call_tool("say", headers=self.token)
+            answer = self.at().call_tool("whoami", headers=self.token)
         else:
-            answer = self._ask("tools/call", {"name": "say", "arguments": {}})
+            answer = self._ask("tools/call", {"name": "whoami", "arguments": {}})
         assert f"who=<{self.mark}>" in await self.check_response(answer), (answer.status, answer.body)
 
     async def read_lists(self) -> None:
         """Request the tools, the resources and a resource of the principal."""
         tools = json.loads(await self.check_response(self._ask("tools/list", {})))["result"]
-        expected = ["say", "ask", *(["odd"] if "odd" in self.scopes else []), f"of_{self.issuer[8:11]}"]
+        expected = ["whoami", "ask", *(["odd"] if "odd" in self.scopes else []), f"of_{self.issuer[8:11]}"]
         assert [each["name"] for each in tools["tools"]] == expected
         resources = await self.check_response(self._ask("resources/list", {}))
         content = await self.check_response(self._ask("resources/read", {"uri": "inbox://mine"}))
@@ -338,23 +338,23 @@ class Pair:
     async def _some_steps(self) -> None:
         for each in self.both:
             if not each.is_anonymous:
-                await each.say()
+                await each.whoami()
             await each.read_lists()
 
     async def _claim_anonymous_sessions(self) -> None:
-        """Let both claim a session of nobody's at once: one of them has it, and nobody else ever."""
+        """Let both adopt an anonymous session at once: exactly one of them gets it."""
         for each in self.both:
             if not each.is_anonymous:
                 continue
             assert each.session is not None
-            before = each.at().call_tool("say", headers={})
+            before = each.at().call_tool("whoami", headers={})
             assert f"who=<{ANONYMOUS}>" in await each.check_response(before, mark=ANONYMOUS)
-            answers = [each.at().call_tool("say", headers=who.token) for who in self.both]
+            answers = [each.at().call_tool("whoami", headers=who.token) for who in self.both]
             for who, answer in zip(self.both, answers, strict=True):
                 await who.check_response(answer)
             winners = [who for who, answer in zip(self.both, answers, strict=True) if answer.status == 200]
             assert len(winners) == 1, [answer.status for answer in answers]
-            assert (await each.at().call_tool("say", headers={}).whole()).status == 404
+            assert (await each.at().call_tool("whoami", headers={}).whole()).status == 404
             each.is_anonymous = False
             self.world.counts["adoptions"] += 1
             if winners != [each]:
@@ -366,7 +366,7 @@ class Pair:
             session = other.at()
             for token in (own.token, {}):
                 intrusions = [
-                    session.call_tool("say", headers=token),
+                    session.call_tool("whoami", headers=token),
                     session.listen(headers=token),
                     session.client.open("DELETE", headers=session.headers(token)),
                 ]
@@ -384,7 +384,7 @@ class Pair:
             self.world.counts["states"] += 1
 
     async def _listen(self) -> None:
-        """Listen to the same, and be told of one's own alone; nobody comes back to the other's stream."""
+        """Subscribe to the same resources: each receives its own updates only, and cannot resume the other's stream."""
         streams: list[Answer] = []
         for each in self.both:
             subscribed = each.at().ask("resources/subscribe", {"uri": "inbox://{box}"}, headers=each.token)

@@ -36,7 +36,7 @@ WEIGHTS = {
     "fails": 6, "breaks": 6, "returns_nonsense": 4, "in_process": 6, "forks": 1, "dies": 1, "no_such_tool": 3,
 }  # fmt: skip
 FAILING = {"late", "fails", "breaks", "returns_nonsense", "in_process", "forks", "dies"}
-"""Tools whose results may be errors: a worker process that dies ends other calls as well."""
+"""Tools with results that may be errors: a worker process that dies ends other calls as well."""
 
 
 class WrongResultError(Exception):
@@ -104,7 +104,7 @@ async def serve_http() -> AsyncIterator[str]:
         await process.wait()
 
 
-async def held_resources(client: Client) -> dict[str, int]:
+async def measure(client: Client) -> dict[str, int]:
     return dict((await client.call_tool("state")).structured_content)
 
 
@@ -129,15 +129,15 @@ async def soak(transport: str, seconds: float, seed: int) -> None:
 
         await run(min(10.0, seconds / 4), seed)  # fills caches and starts worker processes
         await asyncio.sleep(5)
-        before = await held_resources(clients[0])
+        before = await measure(clients[0])
         await run(seconds, seed + 1000)
         deadline = time.monotonic() + DEFAULT_TIMEOUT
-        after = await held_resources(clients[0])
+        after = await measure(clients[0])
         while any(after[key] > before[key] + SLACK[key] for key in before):
             if time.monotonic() > deadline:
                 raise WrongResultError(f"the server holds {after}, before it held {before}")
             await asyncio.sleep(0.5)
-            after = await held_resources(clients[0])
+            after = await measure(clients[0])
         print(f"{transport}: {dict(counts)}\n  before {before}\n  after  {after}", flush=True)
 
 

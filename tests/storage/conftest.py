@@ -44,7 +44,7 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.fixture
 def turns(engine: Engine) -> int:
-    """How often each thread of a test repeats its work."""
+    """Repetitions in each thread of a test."""
     return 100 if isinstance(engine, Memory) else 20
 
 

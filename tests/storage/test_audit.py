@@ -83,7 +83,7 @@ def test_name_of_replaces_the_principal_and_long_values_are_truncated(audit, eve
     assert (len(events[1].detail or ""), len(events[1].scopes[0])) == (200, 200)
 
 
-@pytest.mark.limit("refusals that the audit tells of")
+@pytest.mark.limit("refusals that the audit reports")
 def test_refusals_are_limited_per_caller_and_in_total(audit, events, clock, caplog) -> None:
     caplog.set_level(logging.INFO, "mcpkit.audit")
     for _ in range(1000):

@@ -142,18 +142,18 @@ def test_records_claims_and_values_agree_with_a_model(engine_name, steps, tmp_pa
     close(engine)
 
 
-def spend(engine: Engine, every: float = 2, burst: int = 3) -> float:
+def take_token(engine: Engine, every: float = 2, burst: int = 3) -> float:
     return done(engine.take_tokens("a", every=every, burst=burst, cost=1))
 
 
 def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):
-    assert [spend(engine) for _ in range(3)] == [0.0] * 3
-    assert spend(engine) == pytest.approx(2, abs=0.01)
+    assert [take_token(engine) for _ in range(3)] == [0.0] * 3
+    assert take_token(engine) == pytest.approx(2, abs=0.01)
     clock.now += 1.5
-    assert spend(engine) == pytest.approx(0.5, abs=0.01)
+    assert take_token(engine) == pytest.approx(0.5, abs=0.01)
     clock.now += 0.51
-    assert spend(engine) == 0.0
-    assert spend(engine) > 1.9
+    assert take_token(engine) == 0.0
+    assert take_token(engine) > 1.9
 
 
 # Threads
@@ -172,7 +172,7 @@ def test_concurrent_claims_tokens_and_changes_are_atomic(engine: Engine, turns: 
     def work(number: int) -> None:
         for turn in range(turns):
             claimed.extend([turn] if claim(engine, f"claim {turn}") else [])
-            waits.append(spend(engine, 3600.0, 100))
+            waits.append(take_token(engine, 3600.0, 100))
             while not increment():
                 pass
 

@@ -58,7 +58,7 @@ def test_process_that_leaves_is_gone_at_the_next_beat(processes):
 
 
 class FailingStore(Memory):
-    """A store whose reads fail while `fails` is true."""
+    """A store with reads that fail while `fails` is true."""
 
     fails = False
 
@@ -115,7 +115,7 @@ SECRET = "a secret of sixteen bytes and more"
 
 
 class Lasting(Memory):
-    """An engine that says of itself that it outlives the process."""
+    """An engine that claims to outlive the process."""
 
     is_persistent = True
 

@@ -21,8 +21,8 @@ from tests.helpers.engines import (
     close,
     done,
     eventually,
+    get_job,
     in_threads,
-    look,
     make_engine,
     owned,
     take,
@@ -52,10 +52,10 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
     assert add(engine, "c", max_open=0) == "full"
     job = take_one(engine)
     change(engine, job, fence=1, due=inf)
-    change(engine, look(engine, "a"), due=5)
-    change(engine, look(engine, "a"))
+    change(engine, get_job(engine, "a"), due=5)
+    change(engine, get_job(engine, "a"))
     change(engine, job, fence=2, due=0)
-    change(engine, look(engine, "a"), ttl=60)
+    change(engine, get_job(engine, "a"), ttl=60)
     done(engine.publish("end", ""))
     eventually(lambda: messages[-1] == ("end", ""))
     assert messages[3:-1] == []
@@ -64,10 +64,10 @@ def test_job_that_becomes_ready_is_published_to_its_queue(clock: Clock, engine: 
 def test_ended_job_leaves_room_for_another(engine: Engine) -> None:
     assert add(engine, "a", owner="ann", max_open=1) == "added"
     assert add(engine, "b", owner="ann", max_open=1) == "full"
-    change(engine, look(engine, "a"), ttl=60)
+    change(engine, get_job(engine, "a"), ttl=60)
     assert add(engine, "b", owner="ann", max_open=1, max_open_per_owner=1) == "added"
     assert add(engine, "c", owner="ann", max_open_per_owner=1) == "owner_full"
-    change(engine, look(engine, "b"), ttl=60)
+    change(engine, get_job(engine, "b"), ttl=60)
     assert add(engine, "c", owner="ann", max_open_per_owner=1) == "added"
 
 
@@ -153,7 +153,7 @@ def test_queue_agrees_with_a_model(engine_name: str, steps: list[Any], tmp_path_
             added = add(engine, key, b"new", line=line, owner=owner, max_open=2, max_open_per_owner=1)
             assert added == expected
             if added == "added":
-                job = look(engine, key)
+                job = get_job(engine, key)
                 assert job == (key, b"new", job.version, 0)
                 jobs[key] = ModelJob(job, owner, clock.now)
         elif step in {"change", "end"}:
@@ -206,7 +206,7 @@ def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) ->
         clock.now += 1
     add(engine, "other", line="other/task/0", owner="ann")
     take(engine, "s/task/0", "s/task/1")
-    change(engine, look(engine, "3"), ttl=10)
+    change(engine, get_job(engine, "3"), ttl=10)
     for owner, options, expected in (
         ("ann", {}, "97531"),
         ("ann", {"limit": 2}, "97"),
@@ -222,4 +222,4 @@ def test_owned_lists_jobs_newest_first_in_pages(clock: Clock, engine: Engine) ->
     assert owned(engine, "ann") == ["9", "7", "5", "1"]
     assert owned(engine, "ann", after="3") == []
     (first, *_) = done(engine.list_jobs("ann", server="s", after="", limit=1))
-    assert first == look(engine, "9")
+    assert first == get_job(engine, "9")

@@ -192,7 +192,7 @@ async def test_unusable_file_raises_and_is_left_unchanged(make, words, shared, p
 
 @pytest.fixture
 def network_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on a disk of the network, as far as Linux tells, with a blank in its name."""
+    """A folder on a network disk in Linux's table of mounts, with a blank in its name."""
     folder = tmp_path / "on the network"
     folder.mkdir()
     lines = tmp_path / "mountinfo"
@@ -259,12 +259,12 @@ def blocked(shared: Sqlite) -> Iterator[None]:
     """Keep the thread that looks from looking."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def hold(message: str) -> None:
+    def block(message: str) -> None:
         begun.set()
         go_on.wait(DEFAULT_TIMEOUT)
 
-    leave = shared.subscribe("hold", hold)
-    done(shared.publish("hold", ""))
+    leave = shared.subscribe("block", block)
+    done(shared.publish("block", ""))
     assert begun.wait(DEFAULT_TIMEOUT)
     try:
         yield

@@ -1,4 +1,4 @@
-"""An engine in memory, and pipes of clients of 2025-11-25 whose messages are checked against the schema."""
+"""An engine in memory, and pipes of clients of 2025-11-25 that check messages against the schema."""
 
 from __future__ import annotations
 

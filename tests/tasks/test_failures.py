@@ -16,7 +16,7 @@ from mcpkit.tasks import queue_worker as runner
 from mcpkit.tasks.queue_worker import LOST
 from mcpkit.testing import TestClient, connect
 from tests.helpers.engines import FailingMemory, When
-from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, look
+from tests.helpers.task_client import KNOWS_TASKS, OVER, accepted, begin, get_task
 from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
 
 pytestmark = pytest.mark.long
@@ -25,7 +25,7 @@ LEASE = 600.0
 
 
 async def retry(client: TestClient, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Send a request, and once more if the error says that it may succeed later."""
+    """Send a request, and once more if the error asks to try later."""
     try:
         return await client.request(method, params)
     except ProtocolError as error:
@@ -42,15 +42,15 @@ async def run_to_end(
     made = await retry(client, "tools/call", {"name": tool, "arguments": {}, "_meta": meta})
     params = {"taskId": made["taskId"]}
     deadline = time.monotonic() + DEFAULT_TIMEOUT
-    while (seen := await retry(client, "tasks/get", params))["status"] not in OVER:
-        assert time.monotonic() < deadline, f"it is still {seen}"
-        await act(seen)
+    while (latest := await retry(client, "tasks/get", params))["status"] not in OVER:
+        assert time.monotonic() < deadline, f"it is still {latest}"
+        await act(latest)
         await asyncio.sleep(0.005)
     same = await retry(client, "tools/call", {"name": tool, "arguments": {}, "_meta": meta})
-    assert (same["taskId"], same["status"]) == (made["taskId"], seen["status"])
+    assert (same["taskId"], same["status"]) == (made["taskId"], latest["status"])
     await asyncio.sleep(0.005)
-    assert await retry(client, "tasks/get", params) == seen
-    return seen
+    assert await retry(client, "tasks/get", params) == latest
+    return latest
 
 
 async def run_with_failing_call(number: int, when: When, rerun: Any) -> int:
@@ -79,12 +79,12 @@ async def run_with_failing_call(number: int, when: When, rerun: Any) -> int:
             running -= 1
         return f"{one} {two.value}"
 
-    async def act(seen: dict[str, Any]) -> None:
+    async def act(latest: dict[str, Any]) -> None:
         nonlocal idle
-        for key in seen.get("inputRequests", ()):
+        for key in latest.get("inputRequests", ()):
             responses = {key: accepted("yes")}
-            await retry(client, "tasks/update", {"taskId": seen["taskId"], "inputResponses": responses})
-        idle = 0 if running or seen["status"] != "working" else idle + 1
+            await retry(client, "tasks/update", {"taskId": latest["taskId"], "inputResponses": responses})
+        idle = 0 if running or latest["status"] != "working" else idle + 1
         if idle == 20:
             idle, clock.now = 0, clock.now + LEASE + 1
 
@@ -111,7 +111,7 @@ async def test_task_completes_whichever_engine_call_fails(rerun: Any, when: When
         last = numbers[-1]
 
 
-class HeldLease:
+class RecordedLease:
     """A lease that is not extended, and lost as its worker dies."""
 
     is_lost = False
@@ -121,7 +121,7 @@ class HeldLease:
 
 
 @pytest.mark.parametrize(("rerun", "runs"), [("safe", 3), ("never", 1)])
-async def test_task_whose_workers_die_fails_after_its_attempts(rerun: Any, runs: int) -> None:
+async def test_task_of_dying_workers_fails_after_its_attempts(rerun: Any, runs: int) -> None:
     clock = Clock()
     engine = Memory(clock)
     server = Server("lab", storage=engine, tasks="workers")
@@ -138,19 +138,19 @@ async def test_task_whose_workers_die_fails_after_its_attempts(rerun: Any, runs:
         task = await begin(client, "work")
         service: Any = server.engine.methods.tasks
         work = service.here.runs
-        while (seen := await look(client, task))["status"] == "working":
+        while (latest := await get_task(client, task))["status"] == "working":
             taken = await engine.take(work.queues(), limit=1, lease=10.0)
             for job in taken.jobs:
-                count, lease = len(attempts), HeldLease()
+                count, lease = len(attempts), RecordedLease()
                 run = asyncio.ensure_future(work.run(job, taken.now, lease))
                 await until(lambda: run.done() or (len(attempts) > count and effects))
                 lease.is_lost = True
                 run.cancel(LOST)
                 await asyncio.wait([run])
             clock.now += 11
-        assert seen["status"] == "failed"
+        assert latest["status"] == "failed"
         assert attempts == [*range(1, runs + 1)]
         assert effects == ["done"]
         clock.now += 60
         assert (await engine.take(work.queues(), limit=1, lease=10.0)).jobs == []
-        assert await look(client, task) == seen
+        assert await get_task(client, task) == latest

@@ -13,7 +13,7 @@ from mcpkit.elicitation import ElicitRequest
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
 from tests.helpers import task_client
-from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, look, server_of
+from tests.helpers.handshake_tasks import ADA, BOB, RELATED, OpenPipe, begin, ended, get_task, server_of
 from tests.helpers.pipe import Pipe
 from tests.helpers.task_client import KNOWS_TASKS
 
@@ -34,7 +34,7 @@ async def sure(ctx: Context) -> str:
     return (await ctx.elicit("Sure?", bool)).action
 
 
-async def hold() -> None:
+async def wait_forever() -> None:
     """Go on."""
     await asyncio.Event().wait()
 
@@ -50,9 +50,9 @@ def accepted(**content: Any) -> dict[str, Any]:
 
 async def next_question(pipe: Pipe, id_: str) -> dict[str, Any]:
     """Return the next question of a task to a client that looks for it, and does not ask for its result."""
-    while (await look(pipe, id_))["status"] != "input_required":
+    while (await get_task(pipe, id_))["status"] != "input_required":
         await asyncio.sleep(0.002)
-    await look(pipe, id_)
+    await get_task(pipe, id_)
     return await pipe.question("elicitation/create")
 
 
@@ -74,7 +74,7 @@ async def test_each_question_is_sent_once_and_its_answer_counts(open_pipe, rerun
         second = await pipe.question("elicitation/create")
         questions = {question_text(question, id_): question for question in (first, second)}
         assert questions.keys() == {"First?", "Second?"}
-        assert (await look(pipe, id_))["status"] == "input_required"
+        assert (await get_task(pipe, id_))["status"] == "input_required"
         pipe.reply(questions["Second?"], accepted(name="Bob"))
         pipe.reply(questions["First?"], accepted(name="Ada"))
         if waiting is None:
@@ -105,12 +105,12 @@ async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenP
 
 async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpkit.tasks.tasks_2025_11_25._PAGE_SIZE", 2)
-    server = server_of(hold, add)
+    server = server_of(wait_forever, add)
     async with open_pipe(server) as ada, open_pipe(server, BOB) as bob:
-        made = [(await begin(ada, "hold"))["taskId"] for _ in range(4)]
+        made = [(await begin(ada, "wait_forever"))["taskId"] for _ in range(4)]
         made.append((await begin(ada, "add", {"a": 1, "b": 2}))["taskId"])
         await ended(ada, made[-1])
-        theirs = (await begin(bob, "hold"))["taskId"]
+        theirs = (await begin(bob, "wait_forever"))["taskId"]
         listed: list[dict[str, Any]] = []
         page: dict[str, Any] = {"nextCursor": None}
         while "nextCursor" in page:
@@ -119,7 +119,7 @@ async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch:
             assert len(page["tasks"]) == (2 if "nextCursor" in page else 1)
             listed += page["tasks"]
         assert [task["taskId"] for task in listed] == made[::-1]
-        assert listed[0] == await look(ada, made[-1])
+        assert listed[0] == await get_task(ada, made[-1])
         assert [task["taskId"] for task in (await bob.result("tasks/list"))["tasks"]] == [theirs]
         for cursor in ("x", 5, theirs, made[0] + "x", ""):
             error = await ada.error("tasks/list", {"cursor": cursor})
@@ -130,19 +130,19 @@ async def test_list_returns_own_tasks_in_pages(open_pipe: OpenPipe, monkeypatch:
 
 
 async def test_task_is_visible_to_clients_of_both_generations(open_pipe: OpenPipe) -> None:
-    server = server_of(add, hold)
+    server = server_of(add, wait_forever)
     async with open_pipe(server) as pipe, connect(server, capabilities=KNOWS_TASKS, principal=ADA) as client:
         id_ = (await begin(pipe, "add", {"a": 1, "b": 2}))["taskId"]
         old = await ended(pipe, id_)
-        new = await task_client.look(client, {"taskId": id_})
+        new = await task_client.get_task(client, {"taskId": id_})
         assert (new["status"], new["ttlMs"], new["createdAt"]) == ("completed", old["ttl"], old["createdAt"])
         assert new["result"]["structuredContent"] == {"result": 3}
 
-        made = await task_client.begin(client, "hold")
+        made = await task_client.begin(client, "wait_forever")
         assert made["resultType"] == "task"
-        assert (await look(pipe, made["taskId"]))["status"] == "working"
+        assert (await get_task(pipe, made["taskId"]))["status"] == "working"
         assert (await pipe.result("tasks/cancel", {"taskId": made["taskId"]}))["status"] == "cancelled"
-        assert (await task_client.look(client, made))["status"] == "cancelled"
+        assert (await task_client.get_task(client, made))["status"] == "cancelled"
         error = await pipe.error("tasks/cancel", {"taskId": made["taskId"]})
         assert error["message"] == "Cannot cancel task: it has already ended with status 'cancelled'"
 

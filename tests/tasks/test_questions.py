@@ -11,7 +11,7 @@ import pytest
 from mcpkit import Ask, Context, ProtocolError, Server, Task, Timeouts
 from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
-from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, accepted, answer, begin, get_task, until
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         asking = await until(client, task, "input_required")
         assert asking["inputRequests"]["#1"]["method"] == "elicitation/create"
         assert asking["inputRequests"]["#1"]["params"]["message"] == "Publish?"
-        assert (await look(client, task))["inputRequests"] == asking["inputRequests"]
+        assert (await get_task(client, task))["inputRequests"] == asking["inputRequests"]
         acknowledged = await answer(client, task, **{"#1": True})
         assert acknowledged.keys() == {"resultType", "_meta"}
         done = await until(client, task, "completed")
@@ -48,7 +48,7 @@ async def test_answer_resumes_the_task_and_once_is_not_repeated(server: Server, 
         assert did == runs
         assert done["result"]["structuredContent"] == {"path": "a fitted", "attempt": runs.count("run")}
         await answer(client, task, **{"#1": False})  # too late
-        assert await look(client, task) == done
+        assert await get_task(client, task) == done
 
 
 async def test_invalid_answer_repeats_request_under_another_key(server: Server) -> None:
@@ -104,7 +104,7 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         assert done["result"]["content"][0]["text"] == "Ada of Ely"
 
 
-async def test_task_whose_record_is_full_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_with_full_record_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_RECORD", 4000)
     server = Server("lab")
 

@@ -40,7 +40,7 @@ async def take(queue: Queue) -> list[Job]:
     return (await queue.take([LINE], limit=100, lease=LEASE)).jobs
 
 
-async def look(queue: Queue, key: str) -> Job:
+async def get_job(queue: Queue, key: str) -> Job:
     job = await queue.get_job(key)
     assert job is not None
     return job
@@ -106,7 +106,7 @@ def make_runner(work: RecordingWork, *, slots: int = 8, lease: float = LEASE) ->
 
 
 class FaultyQueue:
-    """A queue between a runner and an engine whose calls fail when a test sets `error`.
+    """A queue between a runner and an engine, with calls that fail when a test sets `error`.
 
     Attributes:
         calls: The numbers of calls of `take` and `renew`.
@@ -130,15 +130,15 @@ class FaultyQueue:
 
 
 @contextmanager
-def competitor(queue: Queue, seen: Callable[[], object] = lambda: None) -> Iterator[list[Job]]:
-    """Take jobs in a thread as soon as that is possible; `seen` is called there after each."""
+def competitor(queue: Queue, on_take: Callable[[], object] = lambda: None) -> Iterator[list[Job]]:
+    """Take jobs in a thread as soon as that is possible; `on_take` is called there after each."""
     jobs: list[Job] = []
     is_over = threading.Event()
 
     def run() -> None:
         while not is_over.wait(0.002):
             if taken := done(take(queue)):
-                seen()
+                on_take()
             jobs.extend(taken)
 
     thread = threading.Thread(target=run)
@@ -212,7 +212,7 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
     work = RecordingWork(queue, do)
     async with make_runner(work, lease=2.0).running():
         await until(lambda: work.jobs and work.running == 0)
-        assert (await look(engine, "a")).value == b"done"
+        assert (await get_job(engine, "a")).value == b"done"
     assert work.cancelled == []
 
 
@@ -221,24 +221,24 @@ async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:
     work = RecordingWork(engine, run_forever)
     async with make_runner(work, lease=2.0).running():
         await until(lambda: len(work.jobs) == 2)
-        job = await look(engine, "a")
+        job = await get_job(engine, "a")
         await engine.change("a", b"cancelled", version=job.version, ttl=60.0)
         await until(lambda: work.cancelled)
         assert work.cancelled == [("a", "lost")]
         assert [lease.is_lost for lease in work.leases] == [True, False]
-    assert (await look(engine, "a")).value == b"cancelled"
+    assert (await get_job(engine, "a")).value == b"cancelled"
 
 
 async def test_lease_that_cannot_be_renewed_is_lost_before_others_take_the_job(engine, caplog) -> None:
     await add(engine, "a", "b")
-    queue, seen = FaultyQueue(engine), list[list[bool]]()
+    queue, on_take = FaultyQueue(engine), list[list[bool]]()
     work = RecordingWork(queue, run_forever)
     async with make_runner(work, lease=1.0).running():
         await until(lambda: len(work.jobs) == 2)
         queue.error = ConnectionError("it is away")
-        with competitor(engine, lambda: seen.append([lease.is_lost for lease in work.leases])) as taken:
+        with competitor(engine, lambda: on_take.append([lease.is_lost for lease in work.leases])) as taken:
             await until(lambda: len(taken) == len(work.cancelled) == 2)
-    assert all(seen[0])
+    assert all(on_take[0])
     assert sorted(work.cancelled) == [("a", "lost"), ("b", "lost")]
     assert [job.fence for job in taken] == [2, 2]
     for text in ("cannot be renewed", "the lease of task a expired", "the lease of task b expired"):
@@ -261,4 +261,4 @@ async def test_jobs_of_unknown_queues_fail_after_timeout() -> None:
         clock.now += seconds
         await abandoned.end()
         assert work.given_up == expected
-    assert (await look(queue, "gone 0")).value == b"done"
+    assert (await get_job(queue, "gone 0")).value == b"done"

@@ -1,4 +1,4 @@
-"""Runs of tasks: request data, middleware, telemetry, audit, and users whose access is revoked."""
+"""Runs of tasks: request data, middleware, telemetry, audit, and revoked users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mcpkit.storage import Memory
 from mcpkit.storage.encryption_keys import Keys
 from mcpkit.tasks.task_records import TaskStore
 from mcpkit.testing import connect
-from tests.helpers.task_client import KNOWS_TASKS, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, begin, get_task, until
 from tests.helpers.waiting import until as eventually
 
 ADA, EVE = Principal("ada"), Principal("eve")
@@ -158,7 +158,7 @@ async def test_cancellation_is_audited_once() -> None:
         await until(ada, over, "completed")
         for each in (task, task, over):
             await ada.request("tasks/cancel", {"taskId": each["taskId"]})
-        assert (await look(ada, task))["status"] == "cancelled"
+        assert (await get_task(ada, task))["status"] == "cancelled"
     assert events == [AuditEvent("cancellation", "ada", detail="a task of work")]
 
 
@@ -218,7 +218,7 @@ async def test_run_is_touched_in_its_own_event_loop_only() -> None:
 
 
 class WorkingServer:
-    """A server whose tool works until `gate` is set."""
+    """A server with a tool that works until `gate` is set."""
 
     def __init__(self, engine: Any, **options: Any) -> None:
         self.server = Server(

@@ -16,7 +16,7 @@ from mcpkit.storage import Memory
 from mcpkit.storage.encryption_keys import Keys
 from mcpkit.tasks.task_records import is_task_id, new_task_id
 from mcpkit.testing import TestClient, connect
-from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, look, until
+from tests.helpers.task_client import KNOWS_TASKS, TASKS, begin, get_task, until
 
 ADA, BOB = Principal("ada"), Principal("bob")
 
@@ -74,7 +74,7 @@ async def test_call_creates_a_task_that_completes(lab: Lab) -> None:
         assert (task["status"], task["ttlMs"]) == ("working", None)
         assert isinstance(task["pollIntervalMs"], int)
         assert datetime.fromisoformat(task["createdAt"].replace("Z", "+00:00")).tzinfo is not None
-        seen = await look(client, task)
+        seen = await get_task(client, task)
         assert (seen["resultType"], seen["status"]) == ("complete", "working")
         assert seen["taskId"] == task["taskId"]
         lab.gate.set()
@@ -82,7 +82,7 @@ async def test_call_creates_a_task_that_completes(lab: Lab) -> None:
         assert done["resultType"] == "complete"
         assert done["result"]["content"] == [{"type": "text", "text": "a in attempt 1"}]
         assert done["ttlMs"] >= 86_400_000
-        assert await look(client, task) == done
+        assert await get_task(client, task) == done
 
 
 async def test_required_task_without_the_extension_names_the_missing_capability(lab: Lab) -> None:
@@ -121,19 +121,19 @@ async def test_cancel_is_final_and_idempotent(lab: Lab) -> None:
         for _ in range(2):
             acknowledged = await client.request("tasks/cancel", {"taskId": task["taskId"]})
             assert acknowledged.keys() == {"resultType", "_meta"}
-            assert (await look(client, task))["status"] == "cancelled"
+            assert (await get_task(client, task))["status"] == "cancelled"
         lab.gate.set()
         done = await begin(client, "quick", {"label": "b"})
         await until(client, done, "completed")
-        assert (await look(client, task))["status"] == "cancelled"
+        assert (await get_task(client, task))["status"] == "cancelled"
         await client.request("tasks/cancel", {"taskId": done["taskId"]})
-        assert (await look(client, done))["status"] == "completed"
+        assert (await get_task(client, done))["status"] == "completed"
 
 
 async def test_task_of_another_principal_is_unknown_without_a_lookup(lab: Lab) -> None:
     looked: list[str] = []
 
-    async def look_at(key: str) -> None:
+    async def get_job(key: str) -> None:
         looked.append(key)
 
     async with lab.connect() as ada:
@@ -142,14 +142,14 @@ async def test_task_of_another_principal_is_unknown_without_a_lookup(lab: Lab) -
         engine: Any = lab.server.engine.runtime.storage
         for other in (BOB, Principal(), Principal("ada", client_id="other")):
             async with lab.connect(other) as client:
-                engine.look = look_at
+                engine.get_job = get_job
                 for method in ("tasks/get", "tasks/cancel"):
                     with pytest.raises(ProtocolError, match=r"^Unknown task") as caught:
                         await client.request(method, {"taskId": task["taskId"]})
                     assert caught.value.code == -32602
-                del engine.look
+                del engine.get_job
         assert looked == []
-        assert (await look(ada, task))["status"] == "completed"
+        assert (await get_task(ada, task))["status"] == "completed"
 
 
 async def test_task_requests_require_the_scopes_of_the_tool() -> None:
@@ -231,7 +231,7 @@ async def test_subscription_receives_the_status_of_a_task(lab: Lab) -> None:
             lab.gate.set()
             while (last := await client.notification("notifications/tasks"))["status"] != "completed":
                 assert last["status"] == "working"
-        seen = await look(client, task)
+        seen = await get_task(client, task)
         assert {**last, "_meta": 0, "resultType": "complete"} == {**seen, "_meta": 0}
 
 
@@ -254,7 +254,7 @@ async def test_subscription_without_the_scope_receives_no_status() -> None:
     ):
         task = await begin(maker, "work")
         with pytest.raises(ProtocolError):
-            await look(poor, task)
+            await get_task(poor, task)
         async with subscribed(poor, task["taskId"]), subscribed(rich, task["taskId"]):
             gate.set()
             while (await rich.notification("notifications/tasks"))["status"] != "completed":

@@ -107,7 +107,7 @@ async def export(request: Request) -> Response:
 
 
 @server.on_audit
-def heard(event: AuditEvent) -> None:
+def on_event(event: AuditEvent) -> None:
     """Hear of what happens."""
     assert_type(event.scopes, tuple[str, ...])
 

@@ -31,7 +31,7 @@ async def visited(proxy: ProxyServer, forward: httpx2.Response, user: str = "ada
 
 
 async def user_of(proxy: ProxyServer, flow: ProxyFlow, response: httpx2.Response) -> str | None:
-    """Return the user whose tokens the client of a flow gets with a response; None if it gets none."""
+    """Return the user of the tokens that the client of a flow gets with a response; None without tokens."""
     if "location" not in response.headers or "code" not in redirect_params(response):
         return None
     tokens = (await flow.redeemed(redirect_params(response)["code"])).json()
@@ -201,7 +201,7 @@ async def test_cookies_have_host_prefix(proxy, flow):
 async def test_token_of_another_server_is_rejected(proxy, tokens):
     """Two servers with one secret and one store: a token is for the server whose page was shown."""
     kept = {"shared": proxy.site.storage}
-    other = ProxyServer(proxy.upstream, kept=kept, origin="https://other.example.com")
+    other = ProxyServer(proxy.upstream, site_options=kept, origin="https://other.example.com")
     for auth, audience in (
         (proxy.auth, f"{PROXY_ORIGIN}/other"),
         (other.auth, "https://other.example.com/mcp"),
@@ -212,7 +212,9 @@ async def test_token_of_another_server_is_rejected(proxy, tokens):
 
 
 async def test_proxy_of_another_provider_rejects_grant(proxy, flow, tokens):
-    other = ProxyServer(type(proxy.upstream)(proxy.clock, name="other"), kept={"shared": proxy.site.storage})
+    other = ProxyServer(
+        type(proxy.upstream)(proxy.clock, name="other"), site_options={"shared": proxy.site.storage}
+    )
     flow.browser = flow.client = other.browser()
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
     assert other.upstream.asked == []
@@ -236,7 +238,7 @@ PROTOCOL_CLAIMS = {
 
 
 async def test_provider_claims_do_not_override_protocol_claims(proxy, flow):
-    """Users may choose what a provider says about them: no such claim grants anything."""
+    """Claims that users choose at the provider grant nothing."""
     proxy.upstream.claims = {**PROTOCOL_CLAIMS, "team": "red"}
     principal = (await proxy.granted(await flow.tokens())).principal
     assert principal.scopes == {"notes:read"}
@@ -258,7 +260,7 @@ async def principals(
 
 
 async def test_token_for_forged_grant_is_rejected(proxy, principals):
-    """`ctx.upstream_token` is the caller's own token, whatever the caller's claims say."""
+    """`ctx.upstream_token` is the caller's own token, whatever the caller's claims are."""
     ada, mallory, _ = principals
     for principal, user in ((ada, "ada"), (mallory, "mallory")):
         token = await proxy.auth.token_for(principal, "example", proxy.context)

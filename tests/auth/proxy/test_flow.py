@@ -119,7 +119,9 @@ async def test_proxy_login_survives_secret_rotation(tmp_path):
         upstream = FakeUpstream(Clock())
 
         def restarted(secret: Any) -> ProxyServer:
-            return ProxyServer(upstream, kept={"shared": shared, "secret": secret}, token_lifetime=100_000.0)
+            return ProxyServer(
+                upstream, site_options={"shared": shared, "secret": secret}, token_lifetime=100_000.0
+            )
 
         first = restarted(old)
         flow, begun = first.flow(), first.flow()

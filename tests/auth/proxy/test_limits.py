@@ -29,7 +29,7 @@ class Away(Memory):
 
 @pytest.fixture
 def proxy() -> ProxyServer:
-    return ProxyServer(kept={"shared": Frozen()}, title="Notes")
+    return ProxyServer(site_options={"shared": Frozen()}, title="Notes")
 
 
 def client_at(proxy: ProxyServer, address: str = ADDRESS) -> httpx2.AsyncClient:
@@ -75,7 +75,7 @@ async def test_limit_of_one_address_returns_429(proxy, method, path, options, bu
 
 
 async def test_limit_is_shared_between_processes(proxy):
-    other = ProxyServer(kept={"shared": proxy.site.storage})
+    other = ProxyServer(site_options={"shared": proxy.site.storage})
     for each in (proxy, other):
         assert set(await statuses(each, REGISTRATIONS.burst // 2, *REGISTER)) == {201}
     for each in (proxy, other):
@@ -84,7 +84,7 @@ async def test_limit_is_shared_between_processes(proxy):
 
 @pytest.mark.parametrize(("shared", "address"), [(Frozen(), "127.0.0.1"), (Away(), ADDRESS)])
 async def test_limit_is_off_for_loopback_and_store_failure(shared, address):
-    proxy = ProxyServer(kept={"shared": shared})
+    proxy = ProxyServer(site_options={"shared": shared})
     assert set(await statuses(proxy, REGISTRATIONS.burst + 5, *REGISTER, address)) == {201}
 
 

@@ -154,7 +154,7 @@ async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkey
     code = codes[kind]
     monkeypatch.setattr(site, "is_client", lambda request, form: False)
     async with before(site, server_of(site, clock)) as journey:
-        assert (await journey.come_back())["error"] == "temporarily_unavailable"
+        assert (await journey.redirect_to_client())["error"] == "temporarily_unavailable"
     assert code not in str(journey.seen)
     assert "rejected this client" in caplog.text
     assert code in caplog.text

@@ -25,9 +25,9 @@ ADA = "https://id.example.com#sub=ada"
 
 @pytest.fixture
 def proxy() -> ProxyServer:
-    """A proxy whose own tokens outlive those of the provider."""
+    """A proxy with tokens that outlive those of the provider."""
     clock = Clock()
-    return ProxyServer(clock=clock, kept={"shared": Memory(clock)}, token_lifetime=100_000.0)
+    return ProxyServer(clock=clock, site_options={"shared": Memory(clock)}, token_lifetime=100_000.0)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_provider_token_is_refreshed_in_last_minute(proxy, tokens):
 
 async def test_concurrent_requests_refresh_once(proxy, tokens):
     proxy.clock.now += 3600
-    other = ProxyServer(proxy.upstream, kept={"shared": proxy.site.storage})
+    other = ProxyServer(proxy.upstream, site_options={"shared": proxy.site.storage})
     waiting = [asyncio.ensure_future(each.token_for(tokens)) for each in [proxy, other] * 10]
     async with during_refresh(proxy):
         await asyncio.wait(waiting, timeout=0.1)  # so that each of them has found the refresh

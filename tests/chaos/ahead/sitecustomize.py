@@ -1,4 +1,4 @@
-"""Moves the clock of a process before anything else is imported: CLOCK_AHEAD says by how many seconds."""
+"""Moves the clock of a process by CLOCK_AHEAD seconds before anything else is imported."""
 
 import os
 import time

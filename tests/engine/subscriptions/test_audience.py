@@ -71,7 +71,7 @@ async def test_update_is_sent_to_its_audience(
         assert [name for name, client in clients.items() if INBOX in await updates(client)] == names
 
 
-async def test_update_whose_audience_function_fails_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+async def test_update_with_failing_audience_function_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     def broken(who: Principal) -> bool:
         raise LookupError("no such user")
 

@@ -17,7 +17,7 @@ from mcpkit.engine.subscription_filters_and_delivery import LOST
 from mcpkit.identity.principal import Change
 from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory
-from tests.helpers.pipe import META, hearing, settle, stateless_meta, updated
+from tests.helpers.pipe import META, count_listeners, settle, stateless_meta, updated
 from tests.helpers.waiting import until
 from tests.helpers.watched import listen
 
@@ -106,7 +106,7 @@ def test_hub_drops_ended_loop_at_next_change(server: Server) -> None:
     server.notify_resource_updated("data://x")
     server.notify_resource_updated("data://x")
     assert listener.heard == []
-    assert hearing(server) == 0
+    assert count_listeners(server) == 0
 
 
 def test_pending_changes_are_bounded_but_lists_have_room() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of middleware have in common: a server to wrap, and a middleware that notes what passes."""
+"""Helpers for tests of middleware: a server to wrap, and a middleware that records requests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Recorder:
 
 
 class BrokenError(Exception):
-    """Something that nobody has foreseen."""
+    """An unexpected error."""
 
 
 def make_failing_server(error: BaseException, **options: Any) -> Server:

@@ -51,7 +51,7 @@ class Table(TokenVerifier):
 
 
 def principal_of(token: str) -> Principal:
-    """Return whose token it is."""
+    """Return the principal of a token."""
     name, *scopes = token.split(".")
     name, _, client_id = name.partition("/")[0].partition("~")
     return user(ISSUER, name, {scope.replace("-", ":") for scope in scopes}, client_id=client_id or "client")

@@ -157,7 +157,7 @@ def serve_proxy(*, issuer: str = "") -> Iterator[ProxyServer]:
 
 
 def make_proxy(provider: IdentityProvider, url: str, issuer: str | None) -> ProxyServer:
-    """Make a server at a URL whose users log in at the provider; `wire` is its app."""
+    """Make a server at a URL with logins at the provider; `wire` is its app."""
     upstream = UpstreamProvider.openid(
         provider.issuer, *CONFIDENTIAL, name="directory", scopes=["openid", "email"]
     )

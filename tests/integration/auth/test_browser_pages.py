@@ -55,7 +55,7 @@ def test_consent_page_loads_no_resources(page, pages):
 
 
 def open_frame(url: str) -> str:
-    """Return a script that opens a frame in the page, and tells whether the page can look into it."""
+    """Return a script that opens a frame in the page, and returns whether the page can read it."""
     return (
         "new Promise(done => { const frame = document.createElement('iframe'); frame.src = "
         f"{url!r}; frame.onload = () => done(frame.contentDocument !== null); document.body.append(frame) }})"
@@ -87,14 +87,14 @@ def test_form_from_another_site_is_rejected(page, pages):
     with in_thread(HTMLResponse(text)) as elsewhere:
         page.open(elsewhere.replace("127.0.0.1", "localhost"))
         page.follow("#go")
-    assert page.seen()[-1]["url"] == f"{pages.origin}/authorize"
+    assert page.history()[-1]["url"] == f"{pages.origin}/authorize"
     assert "another" in page.text()
 
 
 def remember_consent(page: Profile, pages: ConsentPages) -> str:
     """Allow a new client, have that remembered, and return the URL of its login."""
     callback = f"{pages.client}/callback"
-    url = pages.asked(pages.registered(callback), callback)
+    url = pages.authorize_url(pages.registered(callback), callback)
     page.open(url)
     page.click(REMEMBER)
     page.follow(ALLOW)
@@ -103,7 +103,7 @@ def remember_consent(page: Profile, pages: ConsentPages) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_remembered_consent_shows_page_for_links_scripts_and_frames(page, pages, host):
+def test_saved_consent_shows_page_for_links_scripts_and_frames(page, pages, host):
     url = remember_consent(page, pages)
     start = f"{pages.client.replace('127.0.0.1', host)}/start?{urlencode({'to': url})}"
     page.open(start)
@@ -120,10 +120,10 @@ def test_remembered_consent_shows_page_for_links_scripts_and_frames(page, pages,
         assert "Allow" in page.text("h1")
     page.open(start)
     page.evaluate(open_frame(url))
-    assert not [visit for visit in page.seen()[-1:] if "code=" in visit["url"]]
+    assert not [visit for visit in page.history()[-1:] if "code=" in visit["url"]]
     # Consent is still remembered where the browser opens the URL itself, for this client alone.
     page.open(url)
     assert page.text() == "Done"
     callback = f"{pages.client}/callback"
-    page.open(pages.asked(pages.registered(callback), callback))
+    page.open(pages.authorize_url(pages.registered(callback), callback))
     assert "Allow" in page.text()

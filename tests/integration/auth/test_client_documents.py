@@ -20,7 +20,7 @@ from mcpkit.auth.authorization_server.oauth_requests import OAuthError
 from mcpkit.auth.http_client import MAX_DOCUMENT, FetchError, fetch_document
 from mcpkit.auth.ssrf_guard import PublicTransport
 from tests.helpers.oauth_flow import CALLBACK, AuthServer, Login
-from tests.helpers.scripted_http import Asked, Reply, scripted
+from tests.helpers.scripted_http import HttpRequest, Reply, scripted
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
@@ -40,10 +40,10 @@ class Web:
         self.document: Any = {}
         self.headers: dict[str, str] = {}
         self.status = 200
-        self.seen: list[Asked] = []
+        self.seen: list[HttpRequest] = []
         self.names: list[str] = []
 
-    async def script(self, request: Asked, reply: Reply) -> None:
+    async def script(self, request: HttpRequest, reply: Reply) -> None:
         self.seen.append(request)
         body = self.document if isinstance(self.document, bytes) else json.dumps(self.document).encode()
         await reply.send(self.status, body, {**JSON, **self.headers})
@@ -60,7 +60,7 @@ class Web:
         transport = PublicTransport(inner, resolve=resolve or loopback, is_allowed=lambda _: True)
         return httpx2.AsyncClient(transport=transport, timeout=5)
 
-    def says(self, url: str, **changes: Any) -> str:
+    def publish(self, url: str, **changes: Any) -> str:
         """Serve a document, and return its URL."""
         found = f"https://{HOST}:{urlsplit(url).port}/client.json"
         document = {"client_id": found, "client_name": "Editor", "redirect_uris": [CALLBACK], **changes}
@@ -69,7 +69,7 @@ class Web:
 
     async def find_error(self, script: Any = None, **changes: Any) -> str:
         async with scripted(script or self.script, self.tls) as server:
-            url = self.says(server.url, **changes)
+            url = self.publish(server.url, **changes)
             with pytest.raises(OAuthError) as caught:
                 await ClientDocuments(self.client).find(url)
         return f"{caught.value.error}: {caught.value.description}"
@@ -87,7 +87,7 @@ def web(certificates: Path) -> Web:
 
 async def test_client_document_login(web):
     async with scripted(web.script, web.tls) as server:
-        login = Login(web.says(server.url))
+        login = Login(web.publish(server.url))
         here = AuthServer(documents=web.client)
         async with here.browser() as browser:
             page = await browser.get("/authorize", params=login.query)
@@ -129,7 +129,7 @@ async def test_client_document_invalid_is_rejected(web, changes, problem):
     ],
 )
 async def test_client_document_response_invalid_is_rejected(web, status, headers, body):
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.send(status, json.dumps(web.document).encode() if body is None else body, JSON | headers)
 
     assert (await web.find_error(script)).startswith("invalid_client: ")
@@ -137,7 +137,7 @@ async def test_client_document_response_invalid_is_rejected(web, status, headers
 
 async def test_client_document_unavailable_is_503(web):
     async with scripted(web.script, web.tls) as server:
-        login = Login(web.says(server.url, grant_types=["authorization_code", "refresh_token"]))
+        login = Login(web.publish(server.url, grant_types=["authorization_code", "refresh_token"]))
         web.headers = {"Cache-Control": "no-store"}
         here = AuthServer(documents=web.client)
         tokens = await here.tokens(login)
@@ -151,7 +151,7 @@ async def test_client_document_unavailable_is_503(web):
 async def test_client_document_cache_follows_headers(web):
     now = 0.0
     async with scripted(web.script, web.tls) as server:
-        url = web.says(server.url)
+        url = web.publish(server.url)
         documents = ClientDocuments(web.client, lambda: now)
         web.status = 500
         for _ in range(2):
@@ -197,7 +197,7 @@ async def test_client_id_url_invalid_is_rejected(url):
 
 async def test_client_document_host_is_resolved_once(web):
     async with scripted(web.script, web.tls) as server:
-        await ClientDocuments(lambda: web.client(web.resolve)).find(web.says(server.url))
+        await ClientDocuments(lambda: web.client(web.resolve)).find(web.publish(server.url))
     assert web.names == [HOST]
 
 
@@ -214,7 +214,7 @@ async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
     monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 0.5)
     errors: list[str] = []
 
-    async def never(request: Asked, reply: Reply) -> None:
+    async def never(request: HttpRequest, reply: Reply) -> None:
         await anyio.sleep_forever()
 
     async with scripted(never, web.tls) as server:
@@ -222,7 +222,7 @@ async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
 
         async def find(number: int) -> None:
             with pytest.raises(OAuthError) as caught:
-                await documents.find(f"{web.says(server.url)}?{number}")
+                await documents.find(f"{web.publish(server.url)}?{number}")
             assert caught.value.error == "temporarily_unavailable"
             errors.append(caught.value.description)
 
@@ -234,7 +234,7 @@ async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
 async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
     go_on = anyio.Event()
 
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         web.seen.append(request)
         if "slow" in request.target:
             await go_on.wait()
@@ -246,7 +246,7 @@ async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
 
     monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 60.0)
     async with scripted(script, web.tls) as server, anyio.create_task_group() as tasks:
-        url, documents = web.says(server.url), ClientDocuments(web.client)
+        url, documents = web.publish(server.url), ClientDocuments(web.client)
         for number in range(4):
             tasks.start_soon(find_slow, number)
         await until(lambda: len(web.seen) == 4)
@@ -258,7 +258,7 @@ async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
 
 async def test_client_document_concurrent_requests_fetch_once(web):
     async with scripted(web.script, web.tls) as server:
-        url, documents = web.says(server.url), ClientDocuments(web.client)
+        url, documents = web.publish(server.url), ClientDocuments(web.client)
         await asyncio.gather(*(documents.find(url, "address 192.0.2.7") for _ in range(40)))
     assert len(web.seen) == 1
 
@@ -279,7 +279,7 @@ async def fetch_error(script: Any, **options: Any) -> FetchError:
 
 
 def respond_with(body: bytes, **headers: str) -> Any:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         assert (request.method, request.headers["accept"]) == ("GET", "application/json")
         await reply.send(200, body, JSON | {name.replace("_", "-"): value for name, value in headers.items()})
 
@@ -314,10 +314,10 @@ async def test_fetch_invalid_json_raises(body):
 
 
 async def test_fetch_timeout_raises():
-    async def silent(request: Asked, reply: Reply) -> None:
+    async def silent(request: HttpRequest, reply: Reply) -> None:
         await reply.gone()
 
-    async def slow(request: Asked, reply: Reply) -> None:
+    async def slow(request: HttpRequest, reply: Reply) -> None:
         await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")
         for _ in range(100):
             await reply.raw(b" ")

@@ -140,15 +140,15 @@ async def test_client_receives_access_denied(proxy, page, at_provider):
             page.follow(DENY)
         else:
             page.follow(OUR_DENY)
-        ends.append(page.seen()[-1]["url"])
+        ends.append(page.history()[-1]["url"])
 
     auth = OAuth(browser=LocalCallbackServer(open_browser=show), storage=MemoryTokens())
     with pytest.raises(AuthorizationError, match="access_denied"):
         async with Client(proxy.url, auth=auth) as client:
             await client.call_tool("whoami")
     assert parse_qs(urlsplit(ends[0]).query)["iss"] == [proxy.url.removesuffix("/mcp")]
-    assert len(proxy.provider.seen("/auth")) == (1 if at_provider else 0)
-    assert proxy.provider.seen("/token") == []
+    assert len(proxy.provider.requests("/auth")) == (1 if at_provider else 0)
+    assert proxy.provider.requests("/token") == []
     assert "login" not in [event.name for event in proxy.events]
 
 

@@ -114,7 +114,7 @@ async def test_introspection_error_response_is_unavailable(issuer, response, pro
                 with pytest.raises(VerifierUnavailableError) as caught:
                     await verifier.verify(TOKEN, AUDIENCE)
                 assert problem in caught.value.description
-            issuer.mend()
+            issuer.repair()
             assert await verifier.verify(TOKEN, AUDIENCE)
     messages = [record.getMessage() for record in caplog.records if record.name.startswith("mcpkit")]
     assert len(messages) == 2, "each problem is logged once"

@@ -100,7 +100,7 @@ async def test_keys_are_used_while_issuer_is_down_until_stale(issuer, jwt, clock
         assert error.retry_after == 5
         assert "responded with HTTP 503" in error.description
 
-        issuer.mend()
+        issuer.repair()
         clock.now += RETRY
         assert await is_verified(jwt, token(issuer))
     messages = [record.getMessage() for record in caplog.records]
@@ -117,7 +117,7 @@ async def test_issuer_down_without_keys_is_unavailable_and_recovers(issuer, jwt,
     assert (await unavailable(jwt, token(issuer))).retry_after == 3
     assert issuer.asked == {METADATA: 1, OPENID: 1}
 
-    issuer.mend()
+    issuer.repair()
     clock.now += 3
     assert await is_verified(jwt, token(issuer))
 
@@ -152,7 +152,7 @@ async def test_issuer_unreachable_is_unavailable(issuer, clock):
 )
 async def test_invalid_keys_do_not_replace_valid_keys(issuer, clock, response, problem, caplog):
     caplog.clear()
-    issuer.mend()
+    issuer.repair()
     async with (
         aclosing(Jwt(issuer.url, clock=clock)) as jwt,
         aclosing(Jwt(issuer.url, clock=clock)) as without_keys,

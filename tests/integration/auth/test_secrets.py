@@ -114,7 +114,7 @@ def _forms(secret: str) -> Iterator[bytes]:
 async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     upstream: Any = UpstreamProvider.openid(provider.url, *CLIENT, scopes=["openid", "email"])
-    proxy = ProxyServer(upstream, clock=Clock(time.time()), kept={"shared": store})
+    proxy = ProxyServer(upstream, clock=Clock(time.time()), site_options={"shared": store})
     responses: list[bytes] = []
 
     async def record(response: httpx2.Response) -> None:
@@ -128,12 +128,12 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
         flow.browser.event_hooks["response"].append(record)
         return flow
 
-    def seen() -> bytes:
+    def stored() -> bytes:
         stored = [file.read_bytes() for file in tmp_path.glob("shared.db*")]
         return b"\n".join([*stored, caplog.text.encode(), *responses])
 
     def leaked_kinds() -> set[str]:
-        data = seen()
+        data = stored()
         return {
             kind
             for kind, secrets in provider.secrets_by_kind().items()
@@ -157,7 +157,7 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
             await proxy.token_for(others, "openid")
         await other.refreshed(others)
         assert "code=" not in (await other.back(callback)).headers["location"]
-        provider.mend()
+        provider.repair()
     assert leaked_kinds() == set()
     await flow.revoked(tokens["refresh_token"])
     assert (await flow.refreshed(tokens)).status_code == 400
@@ -168,6 +168,6 @@ async def test_store_logs_and_responses_have_no_secrets(provider, store, tmp_pat
     assert provider.secrets_by_kind().keys() == {
         "access", "refresh", "id_token", "verifier", "client", "email", "server",
     }  # fmt: skip
-    assert contains(seen(), tokens["access_token"]), "nothing is recorded"
+    assert contains(stored(), tokens["access_token"]), "nothing is recorded"
     assert "invalid_grant" in caplog.text
     await upstream.provider.aclose()

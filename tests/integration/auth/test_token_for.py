@@ -44,7 +44,7 @@ def make_server(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> Server:
 async def logged_in(
     revision: str = STATELESS, *others: TokenVerifier, token: str | None = None, lifetime: float = 3600.0
 ) -> AsyncIterator[tuple[FakeUpstream, Client]]:
-    """Log a user in whose provider token has this lifetime; gives the provider and the user's client."""
+    """Log a user in with a provider token of this lifetime; gives the provider and the user's client."""
     upstream = FakeUpstream(time.time)
     upstream.lifetime = lifetime
     proxy = OAuthProxy(upstream)

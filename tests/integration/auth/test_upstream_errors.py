@@ -95,7 +95,7 @@ async def test_userinfo_response_invalid_is_unavailable(provider, login, answer)
     ],
 )
 async def test_provider_error_text_is_limited(provider, login, body, error, description):
-    provider.mend()
+    provider.repair()
     answer = await login.answered()
     provider.instead = only(TOKEN, JSONResponse(body, 400))
     with pytest.raises(UpstreamRefusedError) as caught:
@@ -115,5 +115,5 @@ async def test_provider_slow_times_out(provider, login, path):
         provider.is_open.clear()
         with pytest.raises(UpstreamUnavailableError, match=r"did not respond within 0\.5 s"):
             await UpstreamLogin(upstream).redeemed(answer)
-        provider.mend()
+        provider.repair()
         await upstream.provider.aclose()

@@ -215,17 +215,21 @@ async def test_openid_revoke_sends_both_tokens(provider, login):
     provider.instead = lambda _: JSONResponse({"error": "invalid_client"}, 401)
     with pytest.raises(UpstreamUnavailableError, match="responded with HTTP 401"):
         await login.upstream.provider.revoke(tokens)
-    provider.mend()
+    provider.repair()
     provider.metadata["revocation_endpoint"] = None
     async with login_at(UpstreamProvider.openid(provider.url, *CLIENT)) as without_endpoint:
         await without_endpoint.upstream.provider.revoke(tokens)
 
 
-@pytest.mark.parametrize("is_said", [True, False])
-async def test_openid_callback_iss_is_checked(provider, login, is_said):
-    provider.metadata["authorization_response_iss_parameter_supported"] = is_said
+@pytest.mark.parametrize("is_supported", [True, False])
+async def test_openid_callback_iss_is_checked(provider, login, is_supported):
+    provider.metadata["authorization_response_iss_parameter_supported"] = is_supported
     answer = await login.answered()
-    wrong = [{"iss": f"{provider.url}/"}, {"iss": "https://evil.example.com"}, *([{}] if is_said else [])]
+    wrong = [
+        {"iss": f"{provider.url}/"},
+        {"iss": "https://evil.example.com"},
+        *([{}] if is_supported else []),
+    ]
     for changes in wrong:
         assert "another issuer" in str(await refusal_of(login.redeemed({**answer, **changes})))
     assert not provider.forms

@@ -1,4 +1,4 @@
-"""A raw server at a pipe that does everything right but what it is told to do wrong: `faulty_process.py FAULT...`."""
+"""A raw server at a pipe with the faults of its arguments: `faulty_process.py FAULT...`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def answer(method: str, params: dict) -> dict:
     """Return the result of a request."""
     stateless = "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})
     if method == "initialize" and method not in FAULTS:
-        revision = agreed(params["protocolVersion"])
+        revision = negotiate(params["protocolVersion"])
         info = {"name": "faulty", "version": "1"}
         return {"protocolVersion": revision, "capabilities": capabilities(), "serverInfo": info}
     if method == "server/discover" and "listen-refused" in FAULTS:
@@ -53,15 +53,15 @@ def answer(method: str, params: dict) -> dict:
     raise RefusedError(-32000 if "unknown-method" in FAULTS else -32601)
 
 
-def agreed(asked: str) -> str:
+def negotiate(requested: str) -> str:
     """Return the revision that is spoken from now on."""
     if "echoed-revision" in FAULTS:
-        return asked
+        return requested
     if "unknown-revision" in FAULTS:
         return "1.0"
-    if asked not in REVISIONS and "no-common-revision" in FAULTS:
+    if requested not in REVISIONS and "no-common-revision" in FAULTS:
         raise RefusedError(-32602)
-    return asked if asked in REVISIONS else REVISIONS[-1]
+    return requested if requested in REVISIONS else REVISIONS[-1]
 
 
 def capabilities() -> dict:

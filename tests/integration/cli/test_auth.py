@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of logins of a user without a keyring, whose browser follows every URL."""
+    """The folder of logins of a user without a keyring and with a browser that follows every URL."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("BROWSER", f"{sys.executable} {HELPERS / 'clicking_browser.py'} %s")
     return tmp_path / "config" / "mcpkit"

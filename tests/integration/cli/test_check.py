@@ -197,11 +197,11 @@ def test_rules_have_a_planted_fault_each_and_are_on_the_page() -> None:
     assert [code for code, row in rows.items() if row not in page] == []
 
 
-@each_row(("code", "looked"), [(code, each) for code, planted in PLANTED.items() for each in planted])
-def test_rule_finds_its_planted_fault_unless_ignored(code: str, looked: Looked) -> None:
-    found = findings(looked)
+@each_row(("code", "surface"), [(code, each) for code, planted in PLANTED.items() for each in planted])
+def test_rule_finds_its_planted_fault_unless_ignored(code: str, surface: Looked) -> None:
+    found = findings(surface)
     assert code in {finding.code for finding in found}
-    assert code not in {finding.code for finding in findings(looked, ignored=[code])}
+    assert code not in {finding.code for finding in findings(surface, ignored=[code])}
     assert all(finding.where and finding.what and finding.cure for finding in found)
     assert all(finding.severity == RULES[finding.code].severity for finding in found)
 

@@ -115,7 +115,7 @@ async def call(served: Served, tool: str) -> str:
     raise AssertionError(served.notes)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="uvicorn's workers are told to end by signals")
+@pytest.mark.skipif(sys.platform == "win32", reason="uvicorn's workers are stopped by signals")
 @pytest.mark.parametrize("settings", [{}, {"WEB_CONCURRENCY": 2}], ids=["option", "environment"])
 async def test_run_workers_share_port_and_secret(file: Path, settings: dict[str, int]) -> None:
     options = [] if settings else ["--workers", "2"]

@@ -15,7 +15,7 @@ import pytest
 from mcpkit import Client
 from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
-from tests.helpers.processes import CHILD_TIMEOUT, ECHO, Received, ask, held, is_alive, script, send
+from tests.helpers.processes import CHILD_TIMEOUT, ECHO, Received, ask, is_alive, open_resources, script, send
 from tests.helpers.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
@@ -45,7 +45,7 @@ server.run("stdio")
 async def test_client_of_process_makes_concurrent_calls_and_restarts_it_after_its_death(
     tmp_path: Path,
 ) -> None:
-    before, note = held(), tmp_path / "note"
+    before, note = open_resources(), tmp_path / "note"
     transport = StdioTransport(script(SERVER), env={"PYTHONPATH": str(ROOT)}, stderr=lambda line: None)
     async with Client(transport) as client:
         results = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 0}) for n in range(200)))
@@ -55,7 +55,7 @@ async def test_client_of_process_makes_concurrent_calls_and_restarts_it_after_it
             await client.call_tool("die", {"note": str(note)})
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
     assert note.read_text() == "x", "the call was repeated"
-    assert held() <= before
+    assert open_resources() <= before
 
 
 async def opened(code: str, **options: Any) -> tuple[StdioTransport, Received]:

@@ -125,7 +125,7 @@ async def torn(args: dict[str, Any]) -> Any:
 
 
 def config_of(library: Any) -> Any:
-    """Return a server whose tools are registered with an SDK or with mcpkit."""
+    """Return a server with tools that are registered with an SDK or with mcpkit."""
     from mcp.types import ToolAnnotations
 
     tool = library.tool

@@ -34,7 +34,7 @@ DESCRIBED = [
     *("Annotations", "Icon", "Resource", "ResourceContents", "TextResourceContents", "BlobResourceContents"),
     *("TextContent", "ImageContent", "AudioContent", "EmbeddedResource", "ResourceLink", "BaseMetadata"),
 ]
-"""The classes whose docstrings clients read: in the output schema of a tool that returns them."""
+"""The classes with docstrings that clients read: in the output schema of a tool that returns them."""
 
 TEXT = {"type": "text", "text": "é"}
 MODELS: dict[str, list[Any]] = {
@@ -105,7 +105,7 @@ def ours():
 
 
 def common(schema):
-    """The schema without what is said of classes, and without experimental tasks."""
+    """The schema without descriptions of classes, and without experimental tasks."""
     if isinstance(schema, list):
         references = [each.get("$ref", "") if isinstance(each, dict) else "" for each in schema]
         kept = [each for each, name in zip(schema, references, strict=True) if name[8:] not in LEFT_OUT]

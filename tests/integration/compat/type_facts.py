@@ -1,4 +1,4 @@
-"""What a module of the classes of `mcp.types` holds, as JSON: run with the real library, or called with ours."""
+"""Prints the classes of a module such as `mcp.types`, as JSON: run with the real library, or called with ours."""
 
 import inspect
 import json

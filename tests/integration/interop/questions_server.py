@@ -1,4 +1,4 @@
-"""A server whose handlers send requests to the client: `questions_server.py [http|sse]`."""
+"""A server with handlers that send requests to the client: `questions_server.py [http|sse]`."""
 
 from __future__ import annotations
 

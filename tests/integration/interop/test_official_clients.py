@@ -33,28 +33,28 @@ def fields(value: dict[str, Any], *names: str) -> list[Any]:
 
 
 def check_results(
-    seen: dict[str, Any], version: str, *, not_found: int | None = None, has_session: bool = False
+    results: dict[str, Any], version: str, *, not_found: int | None = None, has_session: bool = False
 ) -> None:
-    """Assert everything that a client has seen.
+    """Assert all results of a client.
 
     Args:
-        seen: The results by request.
+        results: The results by request.
         version: What must have been negotiated.
         not_found: The code of the error for an unknown resource, where the client changes it.
         has_session: Whether the client has deleted a session.
     """
     is_stateless = version == STATELESS
-    assert seen["revision"] == version
-    assert fields(seen["server"], "name", "version", "title") == ["interop", "1.2.3", "Interoperability"]
-    assert seen["instructions"] == "Call add before anything else."
-    assert [tool["name"] for tool in seen["tools"]] == TOOLS
-    check_tools({tool["name"]: tool for tool in seen["tools"]}, is_stateless=is_stateless)
-    check_calls(seen, is_stateless=is_stateless)
-    check_resources_and_prompts(seen)
+    assert results["revision"] == version
+    assert fields(results["server"], "name", "version", "title") == ["interop", "1.2.3", "Interoperability"]
+    assert results["instructions"] == "Call add before anything else."
+    assert [tool["name"] for tool in results["tools"]] == TOOLS
+    check_tools({tool["name"]: tool for tool in results["tools"]}, is_stateless=is_stateless)
+    check_calls(results, is_stateless=is_stateless)
+    check_resources_and_prompts(results)
     code = not_found or (-32602 if is_stateless else -32002)
-    assert seen["missing"] == {"code": code, "data": {"uri": "interop://nowhere"}}
-    assert (seen["unknown"]["code"], seen["nothing"]["code"]) == (-32602, -32601)
-    assert seen.get("afterDelete") == (404 if has_session else None)
+    assert results["missing"] == {"code": code, "data": {"uri": "interop://nowhere"}}
+    assert (results["unknown"]["code"], results["nothing"]["code"]) == (-32602, -32601)
+    assert results.get("afterDelete") == (404 if has_session else None)
 
 
 def check_tools(tools: dict[str, Any], *, is_stateless: bool) -> None:
@@ -71,57 +71,57 @@ def check_tools(tools: dict[str, Any], *, is_stateless: bool) -> None:
     assert list(tools["count"]["inputSchema"]["properties"]) == ["to"]
 
 
-def check_calls(seen: dict[str, Any], *, is_stateless: bool) -> None:
-    assert seen["add"]["structuredContent"] == {"total": 5, "terms": [2, 3]}
-    assert seen["quotient"]["structuredContent"] == (0.25 if is_stateless else {"result": 0.25})
-    assert not seen["quotient"].get("isError")
-    assert (seen["divide"]["isError"], text_of(seen["divide"])) == (True, "b must not be 0")
-    assert seen["wrong"]["isError"] is True
-    assert text_of(seen["wrong"]).startswith("a: ")
-    assert text_of(seen["locate"]) == "somewhere in São Paulo"
-    [image] = seen["picture"]["content"]
+def check_calls(results: dict[str, Any], *, is_stateless: bool) -> None:
+    assert results["add"]["structuredContent"] == {"total": 5, "terms": [2, 3]}
+    assert results["quotient"]["structuredContent"] == (0.25 if is_stateless else {"result": 0.25})
+    assert not results["quotient"].get("isError")
+    assert (results["divide"]["isError"], text_of(results["divide"])) == (True, "b must not be 0")
+    assert results["wrong"]["isError"] is True
+    assert text_of(results["wrong"]).startswith("a: ")
+    assert text_of(results["locate"]) == "somewhere in São Paulo"
+    [image] = results["picture"]["content"]
     assert fields(image, "type", "mimeType") == ["image", "image/png"]
     assert base64.b64decode(image["data"]).startswith(b"\x89PNG")
-    progress = [fields(each, "progress", "total", "message") for each in seen["progress"]]
+    progress = [fields(each, "progress", "total", "message") for each in results["progress"]]
     assert progress == [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]]
-    [log] = seen["logs"]
+    [log] = results["logs"]
     assert fields(log, "level", "logger", "data") == ["warning", "counter", {"counted": 3}]
-    assert [text_of(seen[name]) for name in ("count", "part", "release")] == [
+    assert [text_of(results[name]) for name in ("count", "part", "release")] == [
         "counted to 3",
         "met again",
         "released",
     ]
-    assert seen["hang"] == "cancelled"
-    assert seen["changes"] == ["interop://greeting", "tools"]
+    assert results["hang"] == "cancelled"
+    assert results["changes"] == ["interop://greeting", "tools"]
     if is_stateless:
-        assert seen["imagine"] == {"code": -32021, "data": {"requiredCapabilities": {"sampling": {}}}}
+        assert results["imagine"] == {"code": -32021, "data": {"requiredCapabilities": {"sampling": {}}}}
     else:
-        assert seen["imagine"]["isError"] is True
-        assert "sampling" in text_of(seen["imagine"])
+        assert results["imagine"]["isError"] is True
+        assert "sampling" in text_of(results["imagine"])
 
 
-def check_resources_and_prompts(seen: dict[str, Any]) -> None:
-    [resource] = seen["resources"]
+def check_resources_and_prompts(results: dict[str, Any]) -> None:
+    [resource] = results["resources"]
     expected = ["interop://greeting", "greeting", "A greeting", "text/plain"]
     assert fields(resource, "uri", "name", "title", "mimeType") == expected
-    [template] = seen["templates"]
+    [template] = results["templates"]
     assert template["uriTemplate"] == "interop://greetings/{language}"
-    contents = [seen[name]["contents"] for name in ("read", "readTemplate")]
+    contents = [results[name]["contents"] for name in ("read", "readTemplate")]
     assert [fields(content, "uri", "text") for [content] in contents] == [
         ["interop://greeting", "Hello, world"],
         ["interop://greetings/dutch", "Hallo"],
     ]
-    [prompt] = seen["prompts"]
+    [prompt] = results["prompts"]
     assert prompt["name"] == "welcome"
     name, style = prompt["arguments"]
     assert fields(name, "name", "description", "required") == ["name", "The guest.", True]
     assert (style["name"], style.get("required", False)) == ("style", False)
-    assert [(each["role"], each["content"]["text"]) for each in seen["prompt"]["messages"]] == [
+    assert [(each["role"], each["content"]["text"]) for each in results["prompt"]["messages"]] == [
         ("user", "Write a friendly welcome for Ada."),
         ("assistant", "With pleasure."),
     ]
-    assert seen["completePrompt"]["completion"]["values"] == ["formal", "friendly"]
-    assert seen["completeTemplate"]["completion"]["values"] == ["danish", "dutch"]
+    assert results["completePrompt"]["completion"]["values"] == ["formal", "friendly"]
+    assert results["completeTemplate"]["completion"]["values"] == ["danish", "dutch"]
 
 
 class CuttingProxy:
@@ -176,8 +176,8 @@ NOT_FOUND = -32602
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_typescript_client_1_sees_expected_results(run_driver: Run, reach: Reach, transport: str) -> None:
-    seen = run_driver(SDK_1, *reach(transport))
-    check_results(seen, HANDSHAKE, has_session=transport == "http")
+    results = run_driver(SDK_1, *reach(transport))
+    check_results(results, HANDSHAKE, has_session=transport == "http")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -187,9 +187,9 @@ def test_typescript_client_1_sees_expected_results(run_driver: Run, reach: Reach
 def test_typescript_client_2_sees_expected_results(
     run_driver: Run, reach: Reach, transport: str, mode: str, version: str
 ) -> None:
-    seen = run_driver(CLIENT_2, mode, *reach(transport))
+    results = run_driver(CLIENT_2, mode, *reach(transport))
     has_session = transport == "http" and version == HANDSHAKE
-    check_results(seen, version, not_found=NOT_FOUND, has_session=has_session)
+    check_results(results, version, not_found=NOT_FOUND, has_session=has_session)
 
 
 @pytest.mark.parametrize("client", [SDK_1, CLIENT_2])
@@ -201,10 +201,10 @@ async def test_cut_connection_client_resumes_stream(
     async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as listener:
         url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
         mode = ["legacy"] if client == CLIENT_2 else []
-        seen = await asyncio.to_thread(run_driver, client, *mode, "http", url)
+        results = await asyncio.to_thread(run_driver, client, *mode, "http", url)
     assert proxy.markers == []
     assert proxy.resumptions >= 2
-    check_results(seen, HANDSHAKE, not_found=NOT_FOUND if client == CLIENT_2 else None, has_session=True)
+    check_results(results, HANDSHAKE, not_found=NOT_FOUND if client == CLIENT_2 else None, has_session=True)
 
 
 def test_server_stop_ends_listen_stream_without_error(command: list[str]) -> None:

@@ -19,7 +19,7 @@ from mcpkit import HttpOptions, Server, Task, Timeouts
 from mcpkit.middleware import RateLimit
 from mcpkit.storage import Sqlite
 from tests.helpers.engines import ENGINES, Engine, close, make_engine
-from tests.helpers.processes import held
+from tests.helpers.processes import open_resources
 from tests.helpers.raw_client import serving
 from tests.helpers.redis_server import common_server
 from tests.helpers.task_client import KNOWS_TASKS
@@ -162,9 +162,13 @@ async def test_forked_process_has_connections_and_listeners_of_its_own(name: str
 # Resources
 
 
-def open_resources() -> set[str]:
+def own_resources() -> set[str]:
     """Return the descriptors and child processes of this process, and the threads of mcpkit."""
-    return {each for each in held() if not each.startswith("thread ") or each.startswith("thread mcpkit")}
+    return {
+        each
+        for each in open_resources()
+        if not each.startswith("thread ") or each.startswith("thread mcpkit")
+    }
 
 
 async def serve_once(engine: Engine, folder: Path) -> None:
@@ -195,7 +199,7 @@ async def serve_once(engine: Engine, folder: Path) -> None:
 @pytest.mark.parametrize("name", ENGINES)
 async def test_closed_or_collected_engines_leave_no_resources(name, way, tmp_path, schema_dir) -> None:
     close(make_engine(name, tmp_path))
-    before = open_resources()
+    before = own_resources()
     for turn in range(4):
         engine: Any = make_engine(name, tmp_path / str(turn) if name == "sqlite" else tmp_path)
         (tmp_path / str(turn)).mkdir()
@@ -204,5 +208,5 @@ async def test_closed_or_collected_engines_leave_no_resources(name, way, tmp_pat
             close(engine)
         del engine
     with suppress(AssertionError):
-        await until(lambda: gc.collect() >= 0 and open_resources() <= before)
-    assert open_resources() - before == set()
+        await until(lambda: gc.collect() >= 0 and own_resources() <= before)
+    assert own_resources() - before == set()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def other(server: RedisServer) -> Iterator[Redis]:
-    """What another process has."""
+    """An engine as another process has it."""
     with closing(Redis(server.url, prefix="own:")) as made:
         yield made
 
@@ -50,7 +50,7 @@ async def wait_until_writable(engine: Redis) -> None:
 
 
 class Listener:
-    """What one who listens has heard, and how often it was told that it has missed something."""
+    """Messages that a listener has received, and the number of reported gaps."""
 
     def __init__(self, engine: Redis, topic: str = "t") -> None:
         self.messages: list[str] = []
@@ -62,7 +62,7 @@ class Listener:
 
 
 async def publish_and_wait(engine: Redis, messages: list[str], message: str) -> None:
-    """Publish, and wait until it is heard; the first by who listens, as its connection may just be opened."""
+    """Publish, and wait until it is received; the first several times, as the listener's connection may be new."""
     await engine.publish("t", message)
     await until(lambda: message in messages)
 

@@ -20,7 +20,7 @@ from tests.helpers.pipe import stateless_meta
 from tests.helpers.processes import is_alive
 from tests.helpers.raw_client import Client, serving
 from tests.helpers.redis_server import free_port
-from tests.helpers.task_client import KNOWS_TASKS, add, answer, begin, look, note_and_sleep, until
+from tests.helpers.task_client import KNOWS_TASKS, add, answer, begin, get_task, note_and_sleep, until
 from tests.helpers.task_processes import SECRET, TaskProcesses
 from tests.helpers.waiting import until as eventually
 
@@ -73,7 +73,7 @@ async def test_signal_returns_tasks_or_lets_them_finish(number, lab, client) -> 
     await lab.wait_for_line("b begins")
     assert (await lab.stop(first, number))[0] == 0
     assert await result(client, never) == "b is done"
-    assert (await look(client, task))["status"] == "working"
+    assert (await get_task(client, task))["status"] == "working"
     second = await lab.worker()
     assert await result(client, task) == f"a in attempt 2 by {second.pid} entered"
 
@@ -148,10 +148,10 @@ async def test_server_returns_or_finishes_its_tasks_at_shutdown(way, lab, client
     await lab.wait_for_line("a begins 1")
     await lab.wait_for_line("b begins")
     assert (await lab.stop(server))[0] in {0, 128 + signal.SIGTERM, -signal.SIGTERM}
-    seen = await look(client, never)
+    seen = await get_task(client, never)
     assert seen["result"]["structuredContent"] == "b is done"
     if way != "gunicorn":  # else the other process may take it at once
-        assert (await look(client, again))["status"] == "working"
+        assert (await get_task(client, again))["status"] == "working"
     await lab.worker()
     assert re.match("a in attempt [23] by [0-9]+ entered", await result(client, again))
     entered, left = (sum(line.endswith(what) for line in lab.lines()) for what in (" enters", " leaves"))
@@ -211,11 +211,11 @@ async def test_any_server_answers_each_request(engine: Any) -> None:
         await answer(two, task, **{"#1": "Ada"})
         done = await until(two, task, "completed")
         assert done["result"]["structuredContent"] == "Ada"
-        assert await look(one, task) == done
+        assert await get_task(one, task) == done
         task = await begin(one, "safe")
         await eventually(lambda: calls)
         await two.request("tasks/cancel", {"taskId": task["taskId"]})
-        assert (await look(one, task))["status"] == "cancelled"
+        assert (await get_task(one, task))["status"] == "cancelled"
 
 
 # Anonymous clients over HTTP

@@ -214,7 +214,7 @@ async def test_requests_during_shutdown_are_503():
     server = Server("ending", lifespan=lifespan)
 
     @server.tool
-    async def hold() -> str:
+    async def wait_for_release() -> str:
         running.set()
         await released.wait()
         return "held"
@@ -222,7 +222,7 @@ async def test_requests_during_shutdown_are_503():
     app = app_of(server, timeouts=Timeouts(shutdown=None), http=HttpOptions(readiness_path="/health"))
     transport = httpx2.ASGITransport(app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-        waiting = asyncio.create_task(http.post("/mcp", **call("hold")))
+        waiting = asyncio.create_task(http.post("/mcp", **call("wait_for_release")))
         await running.wait()
         opening = await http.post("/mcp", json=initialize(), headers=ACCEPT)
         session = ACCEPT | {"Mcp-Session-Id": opening.headers["mcp-session-id"]}

@@ -33,7 +33,7 @@ def has_died(process_descriptor: int) -> bool:
 
 
 def interrupt(host: Host, tool: str, arguments: dict[str, Any], number: signal.Signals) -> None:
-    """Send a signal while a tool runs: the process ends, and its status says by which."""
+    """Send a signal while a tool runs: the process ends, and its status names the signal."""
     host.send(call(1, tool, **arguments))
     host.wait_for_note("ing")
     host.signal(number)

@@ -1,4 +1,4 @@
-"""A local server that speaks the format of the National Weather Service's API, and can be told to fail."""
+"""A local server with the format of the National Weather Service's API, and with switches for failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "weather"
 
 @dataclass
 class Answer:
-    """What the service answers at a path."""
+    """The response of the service at a path."""
 
     status: int = 200
     body: bytes = b""

@@ -1,4 +1,4 @@
-"""What the servers of the Python libraries have in common: tools, a resource and a prompt."""
+"""Tools, a resource and a prompt for the servers of all Python libraries."""
 
 from typing import Any
 

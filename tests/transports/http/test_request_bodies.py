@@ -106,13 +106,13 @@ LONG, CHUNKED = {"content-length": str(64 * 1024 + 1)}, {"transfer-encoding": "c
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the rest of a refused body for longer than a test takes."""
     monkeypatch.setattr(unread, "_SOON", 60)
     monkeypatch.setattr(unread, "_LATE", 60)
 
 
-@pytest.mark.usefixtures("patience")
+@pytest.mark.usefixtures("short_timeout")
 @pytest.mark.limit("body of a request that is refused")
 @each_row(("method", "path", "headers", "status"), REFUSED)
 async def test_refused_request_with_long_body_closes_connection(
@@ -175,7 +175,7 @@ class Gate:
         self.count = 0
         self.opened = asyncio.Event()
 
-    async def hold(self) -> str:
+    async def wait_open(self) -> str:
         self.count += 1
         await self.opened.wait()
         return "ended"
@@ -189,7 +189,7 @@ async def gate() -> Gate:
 @pytest.fixture
 async def limited(gate: Gate) -> Server:
     server = Server("fair", limits=Limits(concurrent_requests=PLACES))
-    server.tool(gate.hold)
+    server.tool(gate.wait_open)
     server.tool(lambda: "quick", name="quick")
     return server
 
@@ -211,7 +211,7 @@ async def test_calls_of_one_client_leave_places_for_others(
     limited: Server, gate: Gate, serve: Serve, eve: dict[str, Any], ada: dict[str, Any], name: str
 ) -> None:
     async with serve(limited, http=HttpOptions(principal=by_user)) as client:
-        calls = [client.call_tool("hold", **eve) for _ in range(PLACES)]
+        calls = [client.call_tool("wait_open", **eve) for _ in range(PLACES)]
         await until(lambda: gate.count + sum(each.task.done() for each in calls) == PLACES)
         assert (await client.call_tool("quick", **ada).whole()).status == 200
         assert gate.count == PLACES // 2
@@ -227,7 +227,7 @@ async def test_calls_of_one_client_leave_places_for_others(
 @pytest.mark.limit("requests that run")
 async def test_calls_from_loopback_may_use_all_places(limited: Server, gate: Gate, serve: Serve) -> None:
     async with serve(limited) as client:
-        calls = [client.call_tool("hold") for _ in range(PLACES)]
+        calls = [client.call_tool("wait_open") for _ in range(PLACES)]
         await until(lambda: gate.count == PLACES)
         refused = await client.call_tool("quick").whole()
         assert refused.error()["message"] == "Too many requests are running (8). Try again in 1 s"

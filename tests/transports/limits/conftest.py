@@ -65,7 +65,7 @@ def peak() -> Iterator[Callable[[], int]]:
 
 @pytest.fixture
 def wire(schema_dir: Path) -> Wire:
-    """Connect a pipe whose messages are validated: `async with wire(server, revision) as pipe`."""
+    """Connect a pipe that validates messages: `async with wire(server, revision) as pipe`."""
 
     def connect_pipe(server: Server, revision: str = "2025-11-25", **options: Any) -> Any:
         return open_pipe(server, revision, schema_dir, **options)

@@ -1,4 +1,4 @@
-"""The page on limits: each row has its setting and default, and a test unless `bounds.txt` says why not."""
+"""The page on limits: each row has its setting and default, and a test or a reason in `bounds.txt`."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -14,8 +14,10 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Client, Retries
 from mcpkit._utils.exceptions import TokenStorageError
 from mcpkit.client import MemoryTokens, OAuth
+from mcpkit.client.authorization.authorizer import ResourceAuthorizer
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking
+from tests.helpers.waiting import until
 
 
 async def test_two_clients_of_one_storage_use_a_refresh_token_once(server: Granting) -> None:
@@ -78,7 +80,7 @@ async def test_concurrent_step_ups_end_with_all_scopes(server: Granting) -> None
     assert set(browser.visits[-1]["scope"].split()) >= {"notes:read", "notes:admin"}
 
 
-async def test_scope_not_granted_is_requested_at_most_twice(server: Granting) -> None:
+async def test_scope_not_granted_is_requested_twice_only(server: Granting) -> None:
     server.granted = {"notes:read"}
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser)) as client:
@@ -114,7 +116,7 @@ async def test_cached_list_is_not_used_under_another_token(server: Granting) -> 
 
 
 class WaitingBrowser(Clicks):
-    """A browser whose user answers when `may` is set."""
+    """A browser with a user who answers when `may` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +146,17 @@ async def test_cancelled_login_ends(server: Granting) -> None:
     await asyncio.wait_for(browser.ended.wait(), 10)
 
 
-async def test_second_caller_gets_tokens_of_login_whose_first_caller_left(server: Granting) -> None:
+async def test_second_caller_gets_tokens_after_first_caller_left(
+    server: Granting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[ResourceAuthorizer] = []
+
+    def renew(self: ResourceAuthorizer, *args: Any) -> Coroutine[Any, Any, None]:
+        joined.append(self)
+        return original(self, *args)
+
+    original = ResourceAuthorizer.renew
+    monkeypatch.setattr(ResourceAuthorizer, "renew", renew)
     browser = WaitingBrowser()
     browser.may.set()
     async with Client(server.url, auth=clicking(browser)) as client:
@@ -152,11 +164,9 @@ async def test_second_caller_gets_tokens_of_login_whose_first_caller_left(server
         browser.shown.clear()
         first = asyncio.ensure_future(client.call_tool("add_note", {"text": "first"}))
         await asyncio.wait_for(browser.shown.wait(), 10)
-        sent = len(server.authorizations)
+        joined.clear()
         second = asyncio.ensure_future(client.call_tool("add_note", {"text": "second"}))
-        while len(server.authorizations) == sent:  # it is challenged, and then joins the login
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await until(lambda: joined)  # it is challenged, and joins the login in the same turn of the loop
         first.cancel()
         with suppress(asyncio.CancelledError):
             await first

@@ -11,19 +11,19 @@ import pytest
 from mcpkit import Client
 from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
-from tests.helpers.scripted_http import Asked, Reply, Script, greeting, scripted, text
+from tests.helpers.scripted_http import HttpRequest, Reply, Script, greeting, scripted, text
 from tests.helpers.signed_tokens import CertificateAuthority
 from tests.helpers.tables import each_row
 
 SECRET = "very-secret"
 
 
-async def done(request: Asked, reply: Reply) -> None:
+async def done(request: HttpRequest, reply: Reply) -> None:
     await reply.result(text("done"))
 
 
 def redirects_to(where: str, status: int = 307) -> Script:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         if request.target == "/mcp":
             await reply.send(status, b"it has moved", {"Location": where})
         else:
@@ -76,7 +76,7 @@ async def test_proxy_is_used(by_environment: bool, monkeypatch: pytest.MonkeyPat
 
 
 async def test_http_secrets_are_not_shown() -> None:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.send(401)
 
     async with scripted(script) as server:
@@ -121,7 +121,7 @@ PROPERTIES: dict[str, Any] = {
 
 
 class Shop:
-    """A server over HTTP whose tools a test sets.
+    """A server over HTTP with tools that a test sets.
 
     Attributes:
         tools: The tools, by name: the properties of their arguments.
@@ -134,7 +134,7 @@ class Shop:
         self.listed = 0
         self.calls: list[dict[str, str]] = []
 
-    async def __call__(self, request: Asked, reply: Reply) -> None:
+    async def __call__(self, request: HttpRequest, reply: Reply) -> None:
         if request.rpc == "tools/list":
             self.listed += 1
             schemas = {name: {"type": "object", "properties": each} for name, each in self.tools.items()}

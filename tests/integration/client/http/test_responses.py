@@ -17,7 +17,7 @@ from mcpkit.client.transports.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import (
     SESSION,
-    Asked,
+    HttpRequest,
     Reply,
     Script,
     ScriptedServer,
@@ -48,7 +48,7 @@ async def failure(script: Script, revision: str = "2026-07-28") -> Any:
 
 
 def replies(number: int, body: bytes = b"", **headers: str) -> Script:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.send(number, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
     return script
@@ -61,7 +61,7 @@ def sends(body: bytes, **headers: str) -> Script:
 @pytest.mark.parametrize("status", [400, 404])
 @pytest.mark.parametrize("members", [{}, {"id": None}, {"id": "server-error"}])
 async def test_json_rpc_error_with_status_is_protocol_error(status: int, members: dict[str, Any]) -> None:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.error(status, -32601, "no such thing", **members)
 
     error = await failure(script)
@@ -108,13 +108,13 @@ async def test_status_401_and_403_name_challenge(status: int, challenge: str, te
     assert [text for text in texts if text not in str(error)] == []
 
 
-async def streams_without_end(request: Asked, reply: Reply) -> None:
+async def streams_without_end(request: HttpRequest, reply: Reply) -> None:
     await reply.begin_stream()
     while True:
         await reply.chunk(b"data: " + b"x" * 10_000)
 
 
-async def sends_without_end(request: Asked, reply: Reply) -> None:
+async def sends_without_end(request: HttpRequest, reply: Reply) -> None:
     await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
     while True:
         await reply.raw(b"[" * 10_000)
@@ -143,7 +143,7 @@ async def test_compressed_response_limit_is_on_decompressed_size() -> None:
 
 
 async def test_response_cut_is_error() -> None:
-    async def script(request: Asked, reply: Reply) -> None:
+    async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.send(200, b'{"jsonrpc": "2.0"', {"Content-Type": "application/json"}, length=100)
         reply.cut()
 
@@ -180,11 +180,11 @@ class Connections:
     """
 
     def __init__(self, *steps: Script) -> None:
-        self.requests: list[Asked] = []
+        self.requests: list[HttpRequest] = []
         self.times: list[float] = []
         self._steps = list(steps)
 
-    async def __call__(self, request: Asked, reply: Reply) -> None:
+    async def __call__(self, request: HttpRequest, reply: Reply) -> None:
         step = self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]
         self.requests.append(request)
         self.times.append(time.monotonic())
@@ -195,18 +195,18 @@ class Connections:
         return [request.headers.get(name) for request in self.requests]
 
 
-async def call_done(request: Asked, reply: Reply) -> None:
+async def call_done(request: HttpRequest, reply: Reply) -> None:
     await reply.result(text("done"))
 
 
-async def waits(request: Asked, reply: Reply) -> None:
+async def waits(request: HttpRequest, reply: Reply) -> None:
     await reply.hang_up()
 
 
 def streams(message: Any = None, *, ends: bool = True, **event: Any) -> Script:
     """Send one event of a stream, and end the stream or break it off."""
 
-    async def step(request: Asked, reply: Reply) -> None:
+    async def step(request: HttpRequest, reply: Reply) -> None:
         await reply.begin_stream()
         await reply.event(message, **event)
         if event and not ends:
@@ -241,7 +241,7 @@ async def test_session_id_invalid_is_refused() -> None:
 async def test_session_stream_resumes_with_last_event_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_stream, "RETRY", 3600.0)
 
-    async def stays(request: Asked, reply: Reply) -> None:
+    async def stays(request: HttpRequest, reply: Reply) -> None:
         await reply.begin_stream()
         await reply.event(CHANGED)
         await reply.hang_up()
@@ -273,9 +273,9 @@ async def test_session_stream_404_means_session_gone() -> None:
 
 
 async def call(first: Script, resumed: Connections, revision: str = REVISION) -> Any:
-    """Call a tool whose response comes in parts: that to the POST, then those to later GETs."""
+    """Call a tool with a response in parts: that to the POST, then those to later GETs."""
 
-    async def get(request: Asked, reply: Reply) -> None:
+    async def get(request: HttpRequest, reply: Reply) -> None:
         await (resumed if "last-event-id" in request.headers else replies(405))(request, reply)
 
     async with scripted(greeting(first, stream=get)) as server, client(server, revision) as opened:
@@ -289,11 +289,11 @@ PLACE = {"id_": "place-1", "retry": 10}
 async def test_response_resumes_on_next_connection(ends: bool, revision: str) -> None:
     ids: list[Any] = []
 
-    async def first(request: Asked, reply: Reply) -> None:
+    async def first(request: HttpRequest, reply: Reply) -> None:
         ids.append(request.message["id"])
         await streams(ends=ends, **PLACE)(request, reply)
 
-    async def answer(request: Asked, reply: Reply) -> None:
+    async def answer(request: HttpRequest, reply: Reply) -> None:
         message = {"jsonrpc": "2.0", "id": ids[0], "result": text("done")}
         await streams(message, id_="place-3")(request, reply)
 

@@ -1,4 +1,4 @@
-"""What becomes of functions as tools of `FastMCP`, as JSON: run with the real library, or called with ours.
+"""Prints functions as tools of `FastMCP`, as JSON: run with the real library, or called with ours.
 
 A case is the `source` of a module, after the prelude, with `functions` that are registered with `options`; the module
 sees the library's names. Each function is called with each of `calls`.

@@ -284,7 +284,7 @@ def test_responses_over_stdio_equal_those_of_mcp_1(tmp_path: Path) -> None:
 
 
 EXPLAINED = {"FastMCP(dependencies of another type)": ["invalid", "TypeError"]}
-"""Errors of another type, which say more of what is wrong."""
+"""Errors of another type, with more details."""
 
 
 def test_direct_method_results_equal_those_of_mcp_1(tmp_path: Path) -> None:
@@ -300,10 +300,10 @@ EXPLAINED_OVER_HTTP = {
         f"{each} call with another token": "it is the token of the call"
         for each in ("strict", "loose", "bare")
     },
-    "sse paths routes": "messages are taken below mount_path as well, where clients are told to send them",
+    "sse paths routes": "messages are accepted below mount_path as well, the path that clients get",
     "sse mounted routes": "the same",
-    "stateless initialize": "without sessions nobody could be told of changes",
-    "stateless subscribe": "the error says why",
+    "stateless initialize": "without sessions no client could be notified of changes",
+    "stateless subscribe": "the error has the reason",
 }
 
 

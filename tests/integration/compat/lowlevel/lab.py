@@ -123,7 +123,7 @@ async def context(_: dict[str, Any]) -> Any:
     ]
 
 
-async def tells(_: dict[str, Any]) -> Any:
+async def notifies(_: dict[str, Any]) -> Any:
     ctx = server.request_context
     session = ctx.session
     await session.send_log_message("debug", {"a": [1, None]}, "me", related_request_id=ctx.request_id)
@@ -181,14 +181,14 @@ async def later(_: dict[str, Any]) -> Any:
     kept.append(session)
     begun = asyncio.Event()
 
-    async def go_on() -> None:
+    async def send_later() -> None:
         await begun.wait()
         await session.send_log_message("info", "later")
         await session.send_tool_list_changed()
         roots = await session.list_roots()
         await session.send_log_message("info", [str(each.uri) for each in roots.roots])
 
-    task = asyncio.create_task(go_on())
+    task = asyncio.create_task(send_later())
     background.add(task)
     asyncio.get_running_loop().call_later(0.05, begun.set)
     return [text(all(each is session for each in kept))]
@@ -198,7 +198,7 @@ async def notes(_: dict[str, Any]) -> Any:
     return [text(received)]
 
 
-FUNCTIONS = (add, asks, contents, context, fails, generated, later, notes, nothing, tells)
+FUNCTIONS = (add, asks, contents, context, fails, generated, later, notes, nothing, notifies)
 TOOLS: dict[str, Any] = {"greet a person": greet, **{each.__name__: each for each in FUNCTIONS}}
 
 

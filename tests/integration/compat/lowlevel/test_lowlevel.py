@@ -73,7 +73,7 @@ CASES: list[tuple[str, Message | None]] = [
     *(call("fails", {"kind": kind}) for kind in ("value", "empty", "key", "mcp", "url")),
     call("context", {}, progressToken="t", own=1),
     call("context", {}, progressToken=3),
-    call("tells", {}, progressToken="p1"),
+    call("notifies", {}, progressToken="p1"),
     *(call("asks", {"kind": kind}) for kind in ("form", "old form", "page", "roots", "ping", "own")),
     *(call("asks", {"kind": kind}) for kind in ("sample", "sample with tools")),
     *(request("resources/read", uri=uri) for uri in ("x:text", "x:bytes", "x:parts", "x:other", "no uri")),

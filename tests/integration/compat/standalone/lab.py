@@ -97,14 +97,14 @@ def called(a, b="x"):
     return [a, b]
 
 
-def given(a: str = "y") -> str:
+def with_default(a: str = "y") -> str:
     """Registered by a call."""
     return a
 
 
-mcp.tool("renamed")(given)
-mcp.tool(given, name="given_name", tags={"b", "a"}, meta={"k": 1})
-mcp.add_tool(Tool.from_function(given, name="from-function", description="Said otherwise."))
+mcp.tool("renamed")(with_default)
+mcp.tool(with_default, name="given_name", tags={"b", "a"}, meta={"k": 1})
+mcp.add_tool(Tool.from_function(with_default, name="from-function", description="Said otherwise."))
 
 
 @mcp.tool(
@@ -116,7 +116,7 @@ mcp.add_tool(Tool.from_function(given, name="from-function", description="Said o
     meta={"unit": "m"},
     version="2",
 )
-def said() -> str:
+def titled() -> str:
     """Not this."""
     return "said"
 
@@ -344,7 +344,7 @@ def in_loop() -> bool:
 
 
 @mcp.tool
-async def tells(ctx: Context) -> str:
+async def notifies(ctx: Context) -> str:
     for level in ("debug", "warning", "error"):
         await getattr(ctx, level)(level)
     await ctx.info("i", logger_name="mine", extra={"a": 1})
@@ -408,7 +408,7 @@ def plain() -> str:
     meta={"m": 1},
     annotations={"audience": ["user"], "priority": 0.5},
 )
-async def said_resource() -> dict[str, Any]:
+async def json_resource() -> dict[str, Any]:
     return {"a": 1}
 
 

@@ -46,7 +46,7 @@ faults: list[str] = []
 counts = {"names": 0, "attributes": 0, "options": 0}
 
 
-def look_at_module(module: str, names: dict[str, Any]) -> None:
+def compare_module(module: str, names: dict[str, Any]) -> None:
     counts["names"] += 1 + len(names)
     try:
         found = importlib.import_module(module)
@@ -64,10 +64,10 @@ def look_at_module(module: str, names: dict[str, Any]) -> None:
             continue
         value = getattr(found, name)
         if isinstance(value, type) and attributes:
-            look_at_class(value, attributes)
+            compare_class(value, attributes)
 
 
-def look_at_class(found: type, attributes: dict[str, list[str] | None]) -> None:
+def compare_class(found: type, attributes: dict[str, list[str] | None]) -> None:
     has_cures = not issubclass(found, BaseModel | BaseException)
     for name, parameters in attributes.items():
         counts["attributes"] += 1
@@ -86,10 +86,10 @@ def look_at_class(found: type, attributes: dict[str, list[str] | None]) -> None:
                     faults.append(f"{holder!r}.{name}: {error!r}")
             else:
                 if holder is found and parameters and callable(value) and "Absent" not in str(found.__mro__):
-                    look_at_parameters(found, name, parameters)
+                    compare_parameters(found, name, parameters)
 
 
-def look_at_parameters(found: type, name: str, theirs: list[str]) -> None:
+def compare_parameters(found: type, name: str, theirs: list[str]) -> None:
     if (found, name) == (Context, "__init__"):  # authors make none
         return
     called = found if name == "__init__" else getattr(found, name)
@@ -108,5 +108,5 @@ def look_at_parameters(found: type, name: str, theirs: list[str]) -> None:
 
 
 for each, known in json.loads(Path(sys.argv[1]).read_text()).items():
-    look_at_module(each, known)
+    compare_module(each, known)
 print(json.dumps({"faults": faults, **counts}))

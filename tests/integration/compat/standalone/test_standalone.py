@@ -132,7 +132,7 @@ async def exchange(command: list[str], revision: str) -> dict[str, Any]:
             responses[f"asks {kind}"] = await request("tools/call", name="asks", arguments=arguments)
         if revision != "2026-07-28":
             await request("logging/setLevel", level="error")
-            responses["only errors"] = await request("tools/call", name="tells", arguments={})
+            responses["only errors"] = await request("tools/call", name="notifies", arguments={})
     return {"lists": lists, "responses": responses}
 
 
@@ -161,7 +161,7 @@ def test_lists_and_responses_equal_those_of_fastmcp(
         assert block["text"] == '[null,"object"]', "there is no session"
         del others["remembers {'key': 'k'}"]
         for each in (responses, others):
-            each["tells {}"] = [note for note in each["tells {}"]["said"] if note[0] == "progress"]
+            each["notifies {}"] = [note for note in each["notifies {}"]["said"] if note[0] == "progress"]
     else:
         assert responses["only errors"]["said"][0][:2] == ["log", "error"]
     assert responses.keys() == others.keys()
@@ -235,7 +235,7 @@ for statement in {[statement for statement, _ in UNSUPPORTED_IMPORTS]!r}:
 
 
 @pytest.mark.parametrize("transport", ["http", "streamable-http", "sse"])
-async def test_run_serves_http_at_given_path(transport, tmp_path):
+async def test_run_serves_http_at_path_option(transport, tmp_path):
     source = f"""
 import sys
 from fastmcp import Context, FastMCP

@@ -277,7 +277,7 @@ async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Tabl
     gate, running = asyncio.Event(), 0
 
     @server.tool(access=Access(allow_anonymous=True))
-    async def hold() -> None:
+    async def wait() -> None:
         nonlocal running
         running += 1
         await gate.wait()
@@ -285,13 +285,13 @@ async def test_anonymous_requests_share_half_of_places(serve: Serve, table: Tabl
     async with serve(server) as client:
         peers: list[dict[str, Any]] = [{"client": (f"203.0.113.{number}", 1)} for number in range(16)]
         peers += [{}] * 4  # through a proxy on this machine
-        one = [client.call_tool("hold", **peers[0]) for _ in range(8)]
+        one = [client.call_tool("wait", **peers[0]) for _ in range(8)]
         await until(lambda: running + sum(each.task.done() for each in one) == 8)
         assert running == 4, "half of what all of them have"
-        others = [client.call_tool("hold", **peer) for peer in peers]
+        others = [client.call_tool("wait", **peer) for peer in peers]
         await until(lambda: running + sum(each.task.done() for each in (*one, *others)) == 8 + len(peers))
         assert running == 8
-        known = [client.call_tool("hold", headers=bearer("ada")) for _ in range(4)]
+        known = [client.call_tool("wait", headers=bearer("ada")) for _ in range(4)]
         await until(lambda: running == 12)
         gate.set()
         statuses = [(await each.whole()).status or 0 for each in (*one, *others, *known)]

@@ -92,7 +92,7 @@ async def test_message_is_sent_on_one_stream_only(server: Server, client: Client
     assert sorted(found) == sorted(uris)
 
 
-async def test_too_many_changes_are_summarized(server: Server, client: Client) -> None:
+async def test_changes_above_limit_are_summarized(server: Server, client: Client) -> None:
     session = await client.initialize()
     await subscribe(session, "{name}")
     for number in range(300):

@@ -101,7 +101,7 @@ async def test_busy_sessions_are_not_evicted(
 
 
 class Shared(Memory):
-    """Store whose writes can be delayed, and whose reads, writes and publications can fail."""
+    """Store with writes that can be delayed, and with reads, writes and publications that can fail."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -62,9 +62,9 @@ class Program:
         page = await self.open(**query)
         assert page.status_code == 200, page.headers.get("location")
         form = form_of(page) | {"remember": "yes"}
-        return await self.come_back(await self.browser.post("/authorize", data=form))
+        return await self.redirect_to_client(await self.browser.post("/authorize", data=form))
 
-    async def come_back(self, forward: httpx2.Response) -> dict[str, str]:
+    async def redirect_to_client(self, forward: httpx2.Response) -> dict[str, str]:
         assert forward.status_code == 303, forward.text
         return redirect_params(
             await self.browser.get(await self.proxy.upstream.visit(forward.headers["location"]))
@@ -77,7 +77,7 @@ class Program:
 
 @pytest.fixture
 async def program(proxy: ProxyServer) -> Program:
-    """A program whose user has allowed it, and had that remembered."""
+    """A program with remembered consent."""
     program = Program(proxy)
     assert "code" in await program.allow()
     return program
@@ -88,7 +88,7 @@ def shows_page(response: httpx2.Response) -> bool:
     return response.status_code == 200
 
 
-async def test_remembered_consent_skips_page_for_same_client(proxy):
+async def test_saved_consent_skips_page_for_same_client(proxy):
     events: list[AuditEvent] = []
     proxy.site.audit(events.append)
     program = Program(proxy)
@@ -96,7 +96,7 @@ async def test_remembered_consent_skips_page_for_same_client(proxy):
     for port in (3000, 3001):
         forward = await program.open(redirect_uri=f"http://127.0.0.1:{port}/callback")
         assert not shows_page(forward)
-        assert "code" in await program.come_back(forward)
+        assert "code" in await program.redirect_to_client(forward)
     assert [event.detail for event in events if event.name == "consent"] == [
         "allowed, to 127.0.0.1:3000",
         "remembered, to 127.0.0.1:3000",
@@ -104,7 +104,7 @@ async def test_remembered_consent_skips_page_for_same_client(proxy):
     ]
 
 
-async def test_remembered_consent_of_another_version_shows_page(proxy, program):
+async def test_saved_consent_of_another_version_shows_page(proxy, program):
     [name] = program.cookies
     members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
     sealed = proxy.site.keys.encrypt("OAuth remembered consent", members, PROXY_ORIGIN.encode())
@@ -124,7 +124,7 @@ async def test_remembered_consent_of_another_version_shows_page(proxy, program):
         {"Purpose": "prefetch"},
     ],
 )
-async def test_remembered_consent_needs_top_level_navigation(program, headers):
+async def test_saved_consent_needs_top_level_navigation(program, headers):
     changed = {name: value for name, value in (OPENED | (headers or {})).items() if value is not None}
     assert shows_page(await program.open(headers={} if headers is None else changed))
     assert not shows_page(await program.open())
@@ -141,25 +141,25 @@ async def test_remembered_consent_needs_top_level_navigation(program, headers):
         {"resource": None},
     ],
 )
-async def test_remembered_consent_needs_same_request(program, change):
+async def test_saved_consent_needs_same_request(program, change):
     assert shows_page(await program.open(**change))
     assert not shows_page(await program.open())
 
 
-async def test_remembered_consent_for_grown_scope_shows_page():
+async def test_saved_consent_for_grown_scope_shows_page():
     before = {"read": Scope("Read", default=True), "delete": Scope("Delete")}
     after = {"read": Scope("Read", default=True, implies=["delete"]), "delete": Scope("Delete")}
-    proxy = ProxyServer(kept={"scopes": before})
+    proxy = ProxyServer(site_options={"scopes": before})
     program = Program(proxy)
     await program.allow(scope="read")
     assert not shows_page(await program.open(scope="read"))
-    later = ProxyServer(proxy.upstream, kept={"scopes": after, "shared": proxy.site.storage})
+    later = ProxyServer(proxy.upstream, site_options={"scopes": after, "shared": proxy.site.storage})
     cookies, program.browser = program.browser.cookies, later.browser()
     program.browser.cookies = cookies
     assert shows_page(await program.open(scope="read"))
 
 
-async def test_remembered_consent_is_for_one_client_and_browser(proxy, program):
+async def test_saved_consent_is_for_one_client_and_browser(proxy, program):
     other = Program(proxy, program.browser)
     assert shows_page(await other.open())
     elsewhere = Program(proxy)
@@ -167,9 +167,9 @@ async def test_remembered_consent_is_for_one_client_and_browser(proxy, program):
     assert shows_page(await elsewhere.open())
 
 
-async def test_remembered_consent_of_another_user_is_denied(proxy, program):
+async def test_saved_consent_of_another_user_is_denied(proxy, program):
     proxy.upstream.user = "bob"
-    refused = await program.come_back(await program.open())
+    refused = await program.redirect_to_client(await program.open())
     assert (refused["error"], refused["iss"]) == ("access_denied", PROXY_ORIGIN)
     assert "code" not in refused
     assert not [token for token, user in proxy.upstream.live.items() if user == "bob"]
@@ -178,40 +178,40 @@ async def test_remembered_consent_of_another_user_is_denied(proxy, program):
         assert shows_page(await program.open())
 
 
-async def test_remembered_consent_ends_with_revocation():
+async def test_saved_consent_ends_with_revocation():
     proxy = ProxyServer(clock=Clock(time.time()))
     program = Program(proxy)
     await program.allow()
     revocations = Revocations(proxy.site.storage, proxy.site.name)
     await revocations.revoke("https://id.example.com#sub=bob")
-    assert "code" in await program.come_back(await program.open())
+    assert "code" in await program.redirect_to_client(await program.open())
     await revocations.revoke("https://id.example.com#sub=ada")
-    refused = await program.come_back(await program.open())
+    refused = await program.redirect_to_client(await program.open())
     assert refused["error"] == "access_denied"
     assert program.cookies == {}
     proxy.clock.now = time.time() + 1
     assert "code" in await program.allow()
-    assert "code" in await program.come_back(await program.open())
+    assert "code" in await program.redirect_to_client(await program.open())
 
 
-async def test_remembered_consent_with_store_down_denies_and_is_logged(program, monkeypatch, caplog):
+async def test_saved_consent_with_store_down_denies_and_is_logged(program, monkeypatch, caplog):
     async def away(*_: object) -> float:
         raise ConnectionError("away")
 
     monkeypatch.setattr(Revocations, "latest", away)
-    assert "code" not in await program.come_back(await program.open())
+    assert "code" not in await program.redirect_to_client(await program.open())
     assert "the shared store failed" in caplog.text
 
 
-async def test_remembered_consent_lasts_thirty_days(proxy, program):
+async def test_saved_consent_lasts_thirty_days(proxy, program):
     proxy.clock.now += 29 * 24 * 3600.0
-    assert "code" in await program.come_back(await program.open())
+    assert "code" in await program.redirect_to_client(await program.open())
     proxy.clock.now += 24 * 3600.0
     assert shows_page(await program.open())
 
 
 @pytest.mark.limit("what a browser remembers for `OAuthProxy`")
-async def test_remembered_consent_cookie_limit(proxy):
+async def test_saved_consent_cookie_limit(proxy):
     browser = proxy.browser()
     programs = [Program(proxy, browser) for _ in range(12)]
     for each in programs:
@@ -225,7 +225,7 @@ DOCUMENT = "https://editor.example.org/client.json"
 
 
 @pytest.mark.parametrize("uri", [CALLBACK, "https://editor.example.org/callback"])
-async def test_shared_document_consent_is_not_remembered(proxy, uri):
+async def test_shared_document_consent_is_not_saved(proxy, uri):
     """All users of an editor share its client ID: a malicious server could send them on to this one."""
     program = Program(proxy)
     program.client_id = DOCUMENT
