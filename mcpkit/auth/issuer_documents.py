@@ -262,7 +262,7 @@ class PublishedKeys:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether keys are being fetched."""
+        """True while keys are being fetched."""
         return self._fetches.running(None) is not None
 
     async def aclose(self) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeGuard
-from urllib.parse import quote_plus
+from urllib.parse import quote
 
 from .jws import MAX_TOKEN
 from .verifier import MAX_SCOPES
@@ -60,11 +60,13 @@ class ClientSecret:
         """Return the secret in each encoding that requests contain, to remove it from messages."""
         if self.secret is None:
             return ()
-        return self.secret, quote_plus(self.secret), self._credentials(self.secret)
+        return self.secret, quote(self.secret, safe=""), self._credentials(self.secret)
 
     def _credentials(self, secret: str) -> str:
-        """Return the credentials of the header; both parts are form-encoded first."""
-        return base64.b64encode(f"{quote_plus(self.id)}:{quote_plus(secret)}".encode()).decode()
+        """Return the credentials of the header; both parts are form-encoded first (RFC 6749, 2.3.1)."""
+        # A space as %20, which servers decode that read + literally, too.
+        pair = f"{quote(self.id, safe='')}:{quote(secret, safe='')}"
+        return base64.b64encode(pair.encode()).decode()
 
 
 def check_text(name: str, value: object) -> None:

@@ -126,6 +126,23 @@ async def test_issuers_route_token_by_iss():
         assert await principal_or_error(issuers, token) == principal
 
 
+async def test_issuers_send_static_token_to_no_other_verifier():
+    sent: list[str] = []
+
+    class Remote(InHouse):
+        issuers = (ONE,)
+
+        async def verify(self, token: str, audience: str) -> AccessToken:
+            sent.append(token)
+            return await super().verify(token, audience)
+
+    issuers = Issuers([Remote(), StaticTokens({TOKEN: "backup"})])
+    assert await principal_or_error(issuers, TOKEN) == "backup"
+    assert sent == []
+    assert await principal_or_error(issuers, "opaque") == "house"
+    assert sent == ["opaque"]
+
+
 UNKNOWN = "is not trusted by this server"
 
 

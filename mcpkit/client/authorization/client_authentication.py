@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
 
 from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.token_requests import Authentication, ClientSecret
 from ...auth.urls import shortened
 from .errors import AuthorizationFailedError
 from .roles import ClientAuthentication, TokenRequest
 
 
 @dataclass(frozen=True)
-class PublicClient:
-    """A client without a secret, which sends its `client_id` only."""
+class SecretAuthentication:
+    """Client authentication by a secret, or that of a public client, which sends its `client_id` only.
+
+    Args:
+        client_id: The client id.
+        secret: The client secret; None for a public client.
+        method: `"basic"` with the header `Authorization`, or `"post"` in the form.
+    """
 
     client_id: str
+    secret: str | None = field(default=None, repr=False)
+    method: Authentication = "basic"
 
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add the `client_id` to the form."""
-        request.form["client_id"] = self.client_id
-
-
-@dataclass(frozen=True)
-class SecretInHeader:
-    """Sends id and secret in the header `Authorization` (`client_secret_basic`)."""
-
-    client_id: str
-    secret: str = field(repr=False)
-
-    async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add the header."""
-        pair = f"{quote(self.client_id, safe='')}:{quote(self.secret, safe='')}"
-        encoded = b64encode(pair.encode()).decode("ascii")
-        request.headers["Authorization"] = f"Basic {encoded}"
-        request.encoded += (self.secret, encoded)
-
-
-@dataclass(frozen=True)
-class SecretInForm:
-    """Sends id and secret in the form (`client_secret_post`)."""
-
-    client_id: str
-    secret: str = field(repr=False)
-
-    async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
-        """Add both to the form."""
-        request.form["client_id"] = self.client_id
-        request.form["client_secret"] = self.secret
+        """Add the credentials to the headers or to the form."""
+        client = ClientSecret(self.client_id, self.secret)
+        form, headers = client.authenticate(self.method)
+        request.form.update(form)
+        request.headers.update(headers)
+        request.encoded += client.encodings()
 
 
 _BASIC: Final = "client_secret_basic"
@@ -83,7 +66,7 @@ def by_method(method: str, client_id: str, secret: str | None) -> ClientAuthenti
         AuthorizationFailedError: The method is unknown, or requires a secret that is missing.
     """
     if method == _NONE:
-        return PublicClient(client_id)
+        return SecretAuthentication(client_id)
     if method not in {_BASIC, _POST}:
         raise AuthorizationFailedError(
             f"the authorization server requires the client authentication method {shortened(method)},"
@@ -93,4 +76,4 @@ def by_method(method: str, client_id: str, secret: str | None) -> ClientAuthenti
         raise AuthorizationFailedError(
             f"the authorization server requires a client secret ({method}) but did not issue one at registration"
         )
-    return SecretInHeader(client_id, secret) if method == _BASIC else SecretInForm(client_id, secret)
+    return SecretAuthentication(client_id, secret, "basic" if method == _BASIC else "post")

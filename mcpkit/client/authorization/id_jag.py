@@ -10,7 +10,7 @@ from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.urls import MetadataError, check_url, shortened
 from ...protocol.jsonrpc import Json
 from .authorization import Authorization
-from .client_authentication import PublicClient, by_method, method_for
+from .client_authentication import SecretAuthentication, by_method, method_for
 from .credentials import Credentials
 from .errors import AuthorizationFailedError
 from .grant_context import GrantContext
@@ -143,7 +143,7 @@ class EnterpriseManaged(Authorization):
             if context.scopes:
                 request.form["scope"] = " ".join(context.scopes)
             if self._idp_secret is None:
-                await PublicClient(self._idp_client_id).sign(request, idp)
+                await SecretAuthentication(self._idp_client_id).sign(request, idp)
             else:
                 method = method_for(self._idp_secret, idp)
                 await by_method(method, self._idp_client_id, self._idp_secret).sign(request, idp)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .authorization import Authorization
-from .client_authentication import PublicClient
+from .client_authentication import SecretAuthentication
 from .grant_context import GrantContext
 from .presented import Presented, PresentedToken
 from .storage import MemoryTokens, TokenStorage
@@ -71,4 +71,4 @@ class WorkloadIdentity(Authorization):
     async def obtain(self, context: GrantContext) -> Tokens:
         """Request tokens from the token endpoint, once, with the token of the platform; see `Authorization.obtain`."""
         form = {"grant_type": JWT_BEARER, "assertion": await self._token.value()}
-        return await context.tokens(form, PublicClient(self._client_id))
+        return await context.tokens(form, SecretAuthentication(self._client_id))

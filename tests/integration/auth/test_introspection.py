@@ -59,7 +59,7 @@ async def test_introspection_client_authentication(issuer):
     (basic, first), (none, second) = issuer.asked_about
     assert basic is not None
     credentials = base64.b64decode(basic.removeprefix("Basic "))
-    assert credentials == b"notes+server:secret%3Awith%2Fodd%26characters%25"
+    assert credentials == b"notes%20server:secret%3Awith%2Fodd%26characters%25"
     assert first == {"token": TOKEN, "token_type_hint": "access_token"}
     assert none is None
     assert second == {**first, **CLIENT}

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from mcpkit import Client, Retries
 from mcpkit.auth import DevAuth
 from mcpkit.client import ClientCredentials, MemoryTokens, OAuth
-from mcpkit.client.authorization.client_authentication import PublicClient
+from mcpkit.client.authorization.client_authentication import SecretAuthentication
 from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, TokenSite, clicking, notes
 from tests.helpers.oauth_flow import User
@@ -113,7 +113,7 @@ async def test_dev_auth_login_and_step_up(revision: str) -> None:
     ({"issuer": "http://id.example.com"}, "not encrypted"),
     ({"client_metadata_url": "http://localhost/client.json"}, "must begin with https://"),
     ({"client_metadata_url": "https://example.com"}, "have a path"),
-    ({"authentication": PublicClient("another")}, "must equal client_id="),
+    ({"authentication": SecretAuthentication("another")}, "must equal client_id="),
 ])  # fmt: skip
 def test_oauth_invalid_options_are_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
