@@ -95,7 +95,7 @@ class StoredStream(ABC):
         self.session_id = session_id
         self.name = name
         self.request_id: RequestId | None = None
-        self.sent = 0
+        self.sent: int = 0
         self.is_finished = self.is_detached = self.is_ended_elsewhere = False
         self.version: str | None = None
         self.parts: dict[tuple[int, int], str] = {}

@@ -412,19 +412,16 @@ class HttpSession(BaseSession):
         for remote in tuple(self._remote_streams.values()):
             remote.leave()
 
-    def end(self, *, is_over: bool) -> None:
+    def end(self, *, is_over: bool, problem: ProtocolError | None = None) -> None:
         """Cancel running requests, end the streams, and unsubscribe from changes.
 
         Args:
             is_over: Whether the session has ended for all processes.
+            problem: Error for running requests; None for no response.
         """
-        self._stop()
-        self._calls.cancel_all()
-        self.streams.close(is_over=is_over)
-
-    def revoke(self, problem: ProtocolError) -> None:
-        """Cancel running requests with an error, after a revocation of the client's access."""
         self._calls.cancel_all(problem)
+        self._stop()
+        self.streams.close(is_over=is_over)
 
     async def leave(self) -> None:
         """Leave an anonymous session after its adoption, once the requests that have begun are answered."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...._utils.exceptions import BusyError, ChallengeError
+from ...._utils.exceptions import BusyError, ChallengeError, ProtocolError
 from ....execution.coroutines import resume, run_to_first_wait, within
 from ....identity.principal import LIST_NAMES, owner_of
 from ....protocol.revisions import Handshake
@@ -72,9 +72,8 @@ class SessionManager:
         self._extend_interval = min(timeouts.session_idle / 10, _EXTEND_INTERVAL)
         self._unused_timeout = min(timeouts.session_idle, UNUSED_TIMEOUT)
         self._store = SessionStore(storage, keys, state.bus, timeouts.session_idle + self._extend_interval)
-        # A storage that ends with the process, or is read without I/O, is read with each request.
-        self._is_local = not storage.is_persistent
-        self._has_fast_reads = getattr(storage, "has_local_reads", False)
+        # A storage in memory, or in a file of this machine, is read with each request.
+        self._has_fast_reads = not storage.is_persistent or getattr(storage, "has_local_reads", False)
         self._buffer = EventBuffer(state.settings.limits.replay_buffer_bytes)
         self._by_id: dict[str, HttpSession] = {}
         self._unused: dict[str, HttpSession] = {}  # those without a request after `initialize`
@@ -157,11 +156,7 @@ class SessionManager:
             return await self._restore(id_, client, session)
         record = session.record
         try:
-            if self._is_local:  # as `record.read` does: each request passes here
-                writes = record.writes
-                is_open = record.update(await self._state.storage.read(record.key), writes)
-            else:
-                is_open = self._is_current(record) or await self._read(record)
+            is_open = self._is_current(record) or await self._read(record)
         except OSError:
             logger.exception("the shared store does not answer: using the last known state of a session")
             is_open = True
@@ -175,10 +170,7 @@ class SessionManager:
         if now - record.extended >= self._extend_interval:
             self._unused.pop(id_, None)
             record.extended = now
-            if self._is_local:
-                await self._extend(record)
-            else:
-                self._state.start_task(self._extend(record))
+            self._state.start_task(self._extend(record))
         if self._by_id.get(id_) is not session:  # it has ended, made room or been adopted meanwhile
             return await self.find(id_, client)
         session.principal = client.principal
@@ -358,10 +350,10 @@ class SessionManager:
         self._remove(session)
         session.end(is_over=False)
 
-    def _end(self, session: HttpSession) -> None:
-        """Drop a session that has ended."""
+    def _end(self, session: HttpSession, problem: ProtocolError | None = None) -> None:
+        """Drop a session that has ended; see `HttpSession.end`."""
         self._remove(session)
-        session.end(is_over=True)
+        session.end(is_over=True, problem=problem)
 
     def _leave(self, session: HttpSession) -> None:
         """Drop an anonymous session after its adoption, when its running requests have been answered."""
@@ -424,8 +416,7 @@ class SessionManager:
         """
         for session in tuple(self._by_id.values()):
             if revocation.means(session.principal) and self._opened(session.record) <= revocation.at:
-                session.revoke(problem)
-                self._end(session)
+                self._end(session, problem)
                 self._state.start_task(self._end_record(session.record))
 
     async def _end_record(self, record: SessionRecord) -> None:
