@@ -183,7 +183,12 @@ async def _first(
                 if message is not None and is_wanted(message):
                     return message
         return None
-    message = _object(await response.aread())
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > _MOST:
+            raise TooLargeEventError
+    message = _object(bytes(body))
     return message if message is not None and is_wanted(message) else None
 
 
