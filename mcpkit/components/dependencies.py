@@ -26,7 +26,6 @@ from ..requests.request_record import Call, CallContext
 from ..schema.signature import empty, head, innermost
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Callable[..., Any])
 
 
 # Parameters that clients do not see: the Context, and those with a marker
@@ -34,15 +33,6 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 class Hidden:
     """Base class of markers of parameters that clients do not see, as default value or in `Annotated`."""
-
-
-_MARKING: list[Callable[..., Any]] = []
-
-
-def marking(function: M) -> M:
-    """Record a function that returns a marker, to detect the function itself in an annotation."""
-    _MARKING.append(function)
-    return function
 
 
 def is_hidden(annotation: Any, default: Any) -> bool:
@@ -62,7 +52,7 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
     origin = get_origin(annotation)
     if origin is Annotated:
         for item in annotation.__metadata__:
-            if any(item is function for function in _MARKING):
+            if any(item is function for function in (Ask, Depends, FromHeader, FromState)):
                 raise RegistrationError(
                     f"Annotated contains the class {item.__name__}. Write {item.__name__}(...)"
                 )
@@ -122,7 +112,6 @@ class FromRequest(Hidden):
         self.is_question = is_question
 
 
-@marking
 def FromHeader(name: str) -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with a header of the HTTP request.
 
@@ -165,7 +154,6 @@ def FromHeader(name: str) -> Any:  # noqa: N802 - reads as a type where it stand
     return FromRequest(reader, header=name.lower())
 
 
-@marking
 def FromState() -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with the value that the server's lifespan yielded.
 
@@ -192,7 +180,6 @@ def _state_reader(annotation: Any, _: Any) -> Callable[[Call], Any]:
     return read
 
 
-@marking
 def Ask(message: str, *, key: str | None = None) -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with input of the user, requested before the function runs (client/elicitation).
 
@@ -277,7 +264,6 @@ def Depends(function: Callable[..., Iterator[T]], *, cached: bool = True) -> T: 
 def Depends(function: Callable[..., Awaitable[T]], *, cached: bool = True) -> T: ...
 @overload
 def Depends(function: Callable[..., T], *, cached: bool = True) -> T: ...
-@marking
 def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with the value that a function returns or yields.
 

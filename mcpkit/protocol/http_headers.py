@@ -19,7 +19,7 @@ Headers = Mapping[bytes, bytes]  # values by name in lower case
 # Patterns are compiled on first use, by `re` itself: they would cost every server's start.
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED = r'"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t -\x7e\x80-\xff])*"'
-_ELEMENT = rf'(?:[^,"]|{_QUOTED})*'
+_ELEMENT = rf'(?s)(?:[^,"]|{_QUOTED}|".*)+'  # a quote without an end takes the rest
 _MEDIA_RANGE = rf"({_TOKEN}/{_TOKEN})"
 _PARAMETER = rf"[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|{_QUOTED}))?"
 _WEIGHT = (
@@ -167,7 +167,10 @@ def accepts(value: str, media_type: str) -> bool:
         "*/*",
     )  # the most specific first
     best, weight, is_empty = len(ranges), 0.0, True
-    for element in _elements(value):
+    element: str
+    for element in re.findall(_ELEMENT, value):
+        if not (element := element.strip(" \t")):
+            continue
         is_empty = False
         parsed = _weighted_range(element)
         if parsed is not None and parsed[0] in ranges:
@@ -175,20 +178,6 @@ def accepts(value: str, media_type: str) -> bool:
             if place < best or (place == best and parsed[1] > weight):
                 best, weight = place, parsed[1]
     return is_empty or weight > 0
-
-
-def _elements(value: str) -> Iterator[str]:
-    """Yield the elements of a list that are not empty; after a quote without an end, the rest is one element."""
-    pattern = re.compile(_ELEMENT)
-    place = 0
-    while place < len(value):
-        found = pattern.match(value, place)
-        end = place if found is None else found.end()
-        if end < len(value) and value[end] != ",":
-            end = len(value)
-        if element := value[place:end].strip(" \t"):
-            yield element
-        place = end + 1
 
 
 def _weighted_range(element: str) -> tuple[str, float] | None:

@@ -440,28 +440,20 @@ class Stateless:
 
     Attributes:
         revision: Protocol version of the request.
+        client: Client of the request.
         log_level: Lowest level of log messages for the client, or None for no messages.
     """
 
-    __slots__ = ("_capabilities", "_client", "_info", "log_level", "revision")
+    __slots__ = ("client", "log_level", "revision")
     era = "stateless"
     not_found_code = INVALID_PARAMS
     missing_capability_code = MISSING_CLIENT_CAPABILITY
     has_session = False
 
-    def __init__(self, revision: str, info: Json, capabilities: Json, log_level: str | None) -> None:
+    def __init__(self, revision: str, client: Client, log_level: str | None) -> None:
         self.revision = revision
+        self.client = client
         self.log_level = log_level
-        self._info = info
-        self._capabilities = capabilities
-        self._client: Client | None = None
-
-    @property
-    def client(self) -> Client:
-        """Client of the request."""
-        if self._client is None:
-            self._client = Client(self._info, self._capabilities)
-        return self._client
 
     @classmethod
     def receive(cls, meta: Json) -> Stateless:
@@ -486,7 +478,7 @@ class Stateless:
         level = meta.get(LOG_LEVEL)
         if level is not None:
             check_log_level(level, LOG_LEVEL)
-        return cls(revision, info, capabilities, level)
+        return cls(revision, Client(info, capabilities), level)
 
     def render(self, result: Json, identity: Callable[[str], Identity], cache: CacheHint | None) -> bytes:
         """Return a result as JSON with `resultType`, the server's identity, and the cache hint, if any."""

@@ -85,20 +85,19 @@ def resource_dir(
         RegistrationError: There is no such folder, the prefix cannot be part of a URI template, or `watch` needs a
             package that is not installed.
     """
-    if watch and not _has_watchfiles():
-        raise RegistrationError(f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}")
+    if watch:
+        from importlib.util import find_spec
+
+        if find_spec("watchfiles") is None:
+            raise RegistrationError(
+                f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}"
+            )
     folder = ResourceDir(path, uri_prefix, hidden=hidden, max_entries=max_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."
     return FolderTemplate(
         folder, name or folder.name, watch=watch, title=title, description=description, access=access
     )
-
-
-def _has_watchfiles() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("watchfiles") is not None
 
 
 class FolderTemplate(ResourceTemplate):

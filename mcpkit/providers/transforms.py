@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from ..components.component import Component
@@ -69,6 +70,7 @@ def transformed(component: C, transforms: Iterable[Transform]) -> C | None:
     return component.renamed(component.key) if shown is component else shown
 
 
+@dataclass(frozen=True)
 class Prefix(Transform):
     """A prefix of names (`weather_get_forecast`), and of the part after the scheme of URIs (`data://weather/x`).
 
@@ -76,8 +78,7 @@ class Prefix(Transform):
         prefix: The prefix, without the underscore or the slash.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
+    prefix: str
 
     def apply(self, component: C) -> C:
         """Return a copy under the prefix; methods keep their names."""
@@ -102,14 +103,6 @@ class Prefix(Transform):
                 if self.rename(kind, plain) == key:
                     return plain
         return None if ":" in key else key
-
-    def __eq__(self, other: object) -> bool:
-        """Return True for the same prefix."""
-        return isinstance(other, Prefix) and other.prefix == self.prefix
-
-    def __hash__(self) -> int:
-        """Return the hash of the prefix."""
-        return hash(self.prefix)
 
 
 class HiddenTags(Transform):

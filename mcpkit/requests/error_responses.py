@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from .._utils.exceptions import (
     INTERNAL_ERROR,
@@ -157,9 +156,9 @@ def error_for_client(error: BaseException) -> BaseException:
         The first exception with a text for the client, if the group has only such exceptions and `InputRequired`; else
         the error itself.
     """
-    if getattr(error, "exceptions", None) is None or _members(error) is None:
+    if not hasattr(error, "exceptions"):
         return error
-    leaves = list(_leaves(error))
+    leaves = _leaves(error)
     with_text = [leaf for leaf in leaves if isinstance(leaf, (HandlerError, ProtocolError))]
     others = [leaf for leaf in leaves if isinstance(leaf, InputRequired)]
     return with_text[0] if with_text and len(with_text) + len(others) == len(leaves) else error
@@ -167,31 +166,22 @@ def error_for_client(error: BaseException) -> BaseException:
 
 def single(error: BaseException) -> BaseException:
     """Return the exception in a group that has no other; else the error itself."""
-    while hasattr(error, "exceptions") and (members := _members(error)) is not None and len(members) == 1:
-        error = members[0]
-    return error
+    leaves = _leaves(error)
+    return leaves[0] if len(leaves) == 1 else error
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    members = _members(error)
-    if members is None:
-        yield error
-    else:
-        for each in members:
-            yield from _leaves(each)
-
-
-def _members(error: BaseException) -> tuple[BaseException, ...] | None:
-    """Return the exceptions of a group, never an empty list; None if it is not a group.
+def _leaves(error: BaseException) -> list[BaseException]:
+    """Return the exceptions of a group and of the groups in it; the error itself if it is not a group.
 
     A group is recognized by its attribute: Python 3.10 has no class for it, and other classes may have such an
     attribute.
     """
-    members: Any = getattr(error, "exceptions", None)
+    members: tuple[Any, ...] | None = getattr(error, "exceptions", None)
     if not isinstance(members, tuple) or not members:
-        return None
-    members = cast("Sequence[Any]", members)
-    return tuple(members) if all(isinstance(each, BaseException) for each in members) else None
+        return [error]
+    if not all(isinstance(each, BaseException) for each in members):
+        return [error]
+    return [leaf for each in members for leaf in _leaves(each)]
 
 
 # Texts

@@ -105,12 +105,14 @@ class Runtime:
     state_in: Callable[[asyncio.AbstractEventLoop | None], Any]
     explain: Callable[[Call, BaseException], BaseException]
     running: Shares = field(default_factory=Shares, init=False)
-    overrides: Mapping[Hashable, Callable[..., Any]] = field(default_factory=dict, init=False)
+    overrides: Mapping[Hashable, Callable[..., Any]] = field(
+        default_factory=dict[Hashable, Callable[..., Any]], init=False
+    )
     detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[BackgroundCall]] = field(
-        default_factory=WeakKeyDictionary, init=False
+        default_factory=WeakKeyDictionary[asyncio.AbstractEventLoop, "set[BackgroundCall]"], init=False
     )
     task_meters: tuple[TaskMeter, ...] = field(default=(), init=False)
-    presences: set[Membership] = field(default_factory=set, init=False)
+    presences: set[Membership] = field(default_factory=set["Membership"], init=False)
 
     @cached_property
     def is_protected(self) -> bool:

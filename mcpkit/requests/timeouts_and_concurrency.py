@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._utils.concurrency import Running
 from .._utils.exceptions import BusyError, CallTimeoutError, RegistrationError
@@ -137,7 +137,7 @@ INHERITED = Described("the server's")
 """Stands for the timeout of the server that serves the call."""
 
 
-class CallLimits:
+class CallLimits(NamedTuple):
     """Limits for the calls of one component.
 
     Args:
@@ -145,11 +145,8 @@ class CallLimits:
         slots: Slots for concurrent calls; None for no limit.
     """
 
-    __slots__ = ("slots", "timeout")
-
-    def __init__(self, timeout: float | None, slots: Slots | None) -> None:
-        self.timeout = timeout
-        self.slots = slots
+    timeout: float | None
+    slots: Slots | None
 
     @classmethod
     def of(cls, what: str, options: Mapping[str, Any]) -> CallLimits | None:

@@ -387,7 +387,7 @@ def _request(record: TaskRecord) -> Request:
     if record.revision in HANDSHAKE:
         envelope = Handshake(record.revision, client)
     else:
-        envelope = Stateless(record.revision, record.client_info, record.capabilities, None)
+        envelope = Stateless(record.revision, Client(record.client_info, record.capabilities), None)
     request.envelope, request.id, request.method = envelope, record.call_id, "tools/call"
     request.meta = {"progressToken": record.id, **record.meta}
     request.params = {"name": record.tool, "arguments": record.arguments, "_meta": request.meta}
