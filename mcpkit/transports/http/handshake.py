@@ -5,9 +5,9 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two versio
 
 from __future__ import annotations
 
+import asyncio
 import sys
-import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from typing import Any
 
 from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
@@ -148,11 +148,10 @@ async def _find_session(service: Service, exchange: Exchange) -> HttpSession | N
     return None
 
 
-@types.coroutine
-def _start_calls(exchange: Exchange) -> Generator[None, None, None]:
+async def _start_calls(exchange: Exchange) -> None:
     """Let calls make their first step, after which most have ended: before Python 3.12, in the next loop iteration."""
     if exchange.state != ANSWERED and not _STARTS_EAGERLY:
-        yield
+        await asyncio.sleep(0)
 
 
 _NO_QUESTIONS = OpenQuestions()

@@ -116,7 +116,7 @@ class HttpSession(BaseSession):
         self._remote_streams: dict[str, RemoteStream] = {}
         self._unpublished: list[tuple[str, str]] = []  # messages to other processes
         self._has_ended = False
-        self._is_retrying = False
+        self._retrying: asyncio.Task[None] | None = None
         self._must_refresh = False
         for name in token.lists:
             state.hub.subscribe(self, Change(name))
@@ -162,7 +162,7 @@ class HttpSession(BaseSession):
         record = self.record
         if self.negotiated.log_level != self._level:
             self._level = record.changes[RecordField.LEVEL] = self.negotiated.log_level
-        if record.changes and not self._is_retrying:
+        if record.changes and self._retrying is None:
             # The process that sends notifications must know a new subscription before the client is answered.
             has_subscribed = any(
                 name.startswith(RecordField.URI) and text for name, text in record.changes.items()
@@ -171,20 +171,19 @@ class HttpSession(BaseSession):
             try:
                 await record.save(MessageKind.CONFIRM if must_confirm else MessageKind.CHANGED)
             except BusyError:  # it has been logged
-                self._is_retrying = True
-                self._state.start_task(self._retry_save(), is_retry=True)
+                self._retrying = self._state.loop.create_task(self._retry_save())
         if self._unpublished:
             messages, self._unpublished = self._unpublished, []
             for kind, text in messages:
                 await record.publish(kind, text)
 
     async def _retry_save(self) -> None:
-        while self.record.changes and not self._has_ended:
+        while self.record.changes:
             await asyncio.sleep(_SAVE_RETRY_DELAY)
             with suppress(OSError):
                 await self.record.try_save()
                 await self.record.announce(MessageKind.CHANGED)
-        self._is_retrying = False
+        self._retrying = None
 
     async def save_or_log(self) -> None:
         """Save changes when no request can report a failure, which is only logged."""
@@ -436,6 +435,8 @@ class HttpSession(BaseSession):
 
     def _stop(self) -> None:
         self._has_ended = self.standalone.has_ended = True
+        if self._retrying is not None:
+            self._retrying.cancel()
         self._state.hub.unsubscribe_all(self)
         self.end_streams()
 

@@ -46,7 +46,6 @@ class LoopState:
         membership: Processes that serve the same server; None if nothing is shared.
         event_store: Events of streams, stored for other processes; None if nothing is shared.
         tasks: Background tasks.
-        retries: Background tasks that retry until they succeed or the server ends.
         leases: Ends streams with an expired access token; None if no tokens are needed.
     """
 
@@ -73,7 +72,6 @@ class LoopState:
                     self.storage, runtime.keys, self.bus, timeouts.session_idle, timeouts.session_max_age
                 )
         self.tasks: set[asyncio.Task[None]] = set()
-        self.retries: set[asyncio.Task[None]] = set()
         self.leases: Leases | None = None
         if engine.auth is not None:
             from ..protection.leases import Leases
@@ -127,17 +125,11 @@ class LoopState:
             return _do_nothing
         return self.leases.hold(exchange, end)
 
-    def start_task(self, work: Coroutine[object, object, None], *, is_retry: bool = False) -> None:
-        """Run a coroutine in the background.
-
-        Args:
-            work: The coroutine.
-            is_retry: Whether it retries until it succeeds. The end of the server does not wait for it.
-        """
-        tasks = self.retries if is_retry else self.tasks
+    def start_task(self, work: Coroutine[object, object, None]) -> None:
+        """Run a coroutine in the background. The end of the server waits for it."""
         task = self.loop.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def log_unexpected_response(self) -> None:
         """Log once that a client sent a response to a request of another process without shared storage."""

@@ -73,7 +73,8 @@ class SessionManager:
         self._unused_timeout = min(timeouts.session_idle, UNUSED_TIMEOUT)
         self._store = SessionStore(storage, keys, state.bus, timeouts.session_idle + self._extend_interval)
         # A storage in memory, or in a file of this machine, is read with each request.
-        self._has_fast_reads = not storage.is_persistent or getattr(storage, "has_local_reads", False)
+        self._is_local = not storage.is_persistent
+        self._has_fast_reads = getattr(storage, "has_local_reads", False)
         self._buffer = EventBuffer(state.settings.limits.replay_buffer_bytes)
         self._by_id: dict[str, HttpSession] = {}
         self._unused: dict[str, HttpSession] = {}  # those without a request after `initialize`
@@ -156,7 +157,11 @@ class SessionManager:
             return await self._restore(id_, client, session)
         record = session.record
         try:
-            is_open = self._is_current(record) or await self._read(record)
+            if self._is_local:  # as `record.read` does: each request passes here
+                writes = record.writes
+                is_open = record.update(await self._state.storage.read(record.key), writes)
+            else:
+                is_open = self._is_current(record) or await self._read(record)
         except OSError:
             logger.exception("the shared store does not answer: using the last known state of a session")
             is_open = True
@@ -448,7 +453,7 @@ class SessionManager:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
-        for task in (*self._state.tasks, *self._state.retries):
+        for task in self._state.tasks:
             task.cancel()
         for session in (*self._by_id.values(), *self._leaving):
             self._drop(session)

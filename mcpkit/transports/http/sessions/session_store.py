@@ -255,6 +255,7 @@ class SessionRecord:
         extended: Time when the lifetime was last extended, by the event loop's clock.
         read_at: Time when the latest read began, by the same clock.
         is_stale: Whether the record has changed since then.
+        writes: Number of starts and ends of writes.
     """
 
     def __init__(self, store: SessionStore, token: SessionToken) -> None:
@@ -264,20 +265,17 @@ class SessionRecord:
         self.changes: dict[str, str | None] = {}
         self.extended = self.read_at = -math.inf
         self.is_stale = False
+        self.writes = 0
         self._store = store
-        self._writes = 0  # number of starts and ends of writes
         self._recent: dict[str, str | None] = {}  # saved changes that a read in progress may lack
 
     async def read(self) -> bool:
-        """Read the record again, without losing changes that are being saved.
-
-        Returns:
-            False if the session has ended.
+        """Read the record again; see `update`.
 
         Raises:
             OSError: The storage does not answer.
         """
-        writes, began = self._writes, asyncio.get_running_loop().time()
+        writes, began = self.writes, asyncio.get_running_loop().time()
         self.is_stale = False
         try:
             stored = await self._store.storage.read(self.key)
@@ -287,7 +285,19 @@ class SessionRecord:
         if began < self.read_at:  # a later read has been faster
             return True
         self.read_at = began
-        if writes == self._writes:
+        return self.update(stored, writes)
+
+    def update(self, stored: Mapping[str, str], writes: int) -> bool:
+        """Process the fields in the storage, without losing changes that are being saved.
+
+        Args:
+            stored: The fields.
+            writes: The value of `writes` before they were read.
+
+        Returns:
+            False if the session has ended.
+        """
+        if self._recent and writes == self.writes:
             self._recent.clear()
         if self._recent or self.changes:
             stored = _merged(stored, {**self._recent, **self.changes})
@@ -316,14 +326,14 @@ class SessionRecord:
         """
         changes, self.changes = self.changes, {}
         self._recent.update(changes)
-        self._writes += 1
+        self.writes += 1
         try:
             await self._store.storage.write(self.key, changes, self._store.ttl)
         except BaseException:
             self.changes = {**changes, **self.changes}
             raise
         finally:
-            self._writes += 1
+            self.writes += 1
         self.fields = _merged(self.fields, changes)
 
     async def extend(self, now: float) -> None:
