@@ -63,6 +63,12 @@ class Profile:
     def follow(self, selector: str) -> None:
         self._ask("follow", selector)
 
+    def press(self, key: str) -> None:
+        self._ask("press", key)
+
+    def follow_by_key(self, key: str) -> None:
+        self._ask("enter", key)
+
     def show(self, width: int, *, height: int = 800, dark: bool = False) -> None:
         self._ask("show", {"width": width, "height": height, "scheme": "dark" if dark else "light"})
 

@@ -31,7 +31,7 @@ from mcpkit.auth import (
     VerifierContext,
 )
 from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
-from mcpkit.auth.authorization_server.dev_auth import dev_server
+from mcpkit.auth.authorization_server.dev_auth import DevServer
 from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from mcpkit.auth.upstream.upstream_client import Identity
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
@@ -149,7 +149,7 @@ class AuthServer:
         self.clock = clock or Clock()
         self.site = site(**more)
         by_name = {user.name: user for user in users}
-        self.authority = dev_server(
+        self.authority = DevServer(
             issuer, self.site, by_name, clients, lifetime, ClientDocuments(documents), self.clock
         )
         self.app = Starlette(routes=self.authority.routes())

@@ -30,6 +30,7 @@ from .grants import AccessTokens, GrantRecord, Grants, TokenReuseError
 from .html_pages import LOGIN_LIFETIME, Branding, error_page
 from .oauth_requests import (
     NO_STORE,
+    Clock,
     OAuthError,
     Parameters,
     client_address,
@@ -45,54 +46,19 @@ CACHE_LIFETIME = 30.0
 
 _STORE_FAILED = "the server cannot read its store now; try again later"
 
+TokenScope = tuple[tuple[str, ...], tuple[str, ...]]
+"""Scopes and resources of an access token."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class UserLogin(ABC):
-    """Identifies users and obtains their consent."""
-
-    @abstractmethod
-    async def begin(
-        self, server: AuthorizationServer, authorization: AuthorizationRequest, request: Request
-    ) -> Response:
-        """Respond to the browser of a valid authorization request, with a page or a redirect."""
-
-    @abstractmethod
-    async def answer(self, server: AuthorizationServer, request: Request) -> Response:
-        """Respond to the form of that page.
-
-        Raises:
-            OAuthError: The form is not valid. The user sees an error page.
-        """
-
-    @abstractmethod
-    async def authorize_refresh(self, record: GrantRecord) -> bool | Collection[str]:
-        """Check whether a user may have new tokens. The refresh token is not used up yet.
-
-        Args:
-            record: The grant.
-
-        Returns:
-            True or False, or the maximum scopes until the next refresh.
-
-        Raises:
-            OAuthError: The check is not possible now. The refresh token stays valid.
-        """
-
-    def grant_created(self, record: GrantRecord) -> None:  # noqa: B027 - most logins keep no data
-        """Handle a new grant with an issued code."""
-
-    async def release(self, record: GrantRecord) -> None:  # noqa: B027 - most logins keep no data
-        """Release the data of a grant that has ended or was not created. It is called once in all processes."""
-
-
-class AuthorizationServer:
+class AuthorizationServer(ABC):
     """Authorization server as OAuth 2.1 and MCP's authorization require it, and verifier of its tokens.
+
+    A subclass identifies users and obtains their consent.
 
     Args:
         issuer: URL of the authorization server.
         resource: The protected server.
-        login: Login of users.
         grants: The grants.
         lifetime: Seconds for which an access token is valid.
         documents: Client ID metadata documents; None forbids them.
@@ -108,6 +74,7 @@ class AuthorizationServer:
         grants: The grants.
         consent: The consent page.
         branding: Title and logo of the pages.
+        clock: Returns the Unix time in seconds.
 
     Raises:
         ImportError: The extra `auth` is not installed.
@@ -117,7 +84,6 @@ class AuthorizationServer:
         self,
         issuer: str,
         resource: ProtectedResource,
-        login: UserLogin,
         grants: Grants,
         lifetime: float,
         documents: ClientDocuments | None,
@@ -125,11 +91,10 @@ class AuthorizationServer:
         *,
         branding: Branding,
         user_issuer: str | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
     ) -> None:
         self.issuer = issuer
         self.resource = resource
-        self._login = login
         self._registration = Registration(resource.keys, clock)
         self.clients = Clients(self._registration, documents, clients)
         self.grants = grants
@@ -138,7 +103,7 @@ class AuthorizationServer:
         self.consent = ConsentPage(issuer, resource, branding, clock)
         self.branding = branding
         self._user_issuer = user_issuer or issuer
-        self._clock = clock
+        self.clock = clock
 
     def url(self, path: str) -> str:
         """Return the URL of an endpoint."""
@@ -181,7 +146,7 @@ class AuthorizationServer:
         endpoints: list[tuple[str, Endpoint, str]] = [
             *((each, self._metadata_endpoint, "GET") for each in metadata),
             (f"{path}/authorize", self._authorization_endpoint, "GET"),
-            (f"{path}/authorize", self.page_endpoint(self._login.answer), "POST"),
+            (f"{path}/authorize", self.page_endpoint(self.answer_login), "POST"),
             (f"{path}/token", self._client_endpoint(self._token_endpoint), "POST"),
             (f"{path}/register", self._client_endpoint(self._registration_endpoint), "POST"),
             (f"{path}/revoke", self._client_endpoint(self._revocation_endpoint), "POST"),
@@ -189,14 +154,12 @@ class AuthorizationServer:
         ]
         return [Route(each, endpoint, methods=[method]) for each, endpoint, method in endpoints]
 
-    def page_endpoint(
-        self, respond: Callable[[AuthorizationServer, Request], Awaitable[Response]]
-    ) -> Endpoint:
+    def page_endpoint(self, respond: Endpoint) -> Endpoint:
         """Return an endpoint for browsers: errors become HTML pages."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                return await respond(self, request)
+                return await respond(request)
             except OAuthError as error:
                 self.audit_refusal(request, str(error), error.status)
                 return error_page(error.description, error.status, branding=self.branding)
@@ -222,6 +185,40 @@ class AuthorizationServer:
 
         return endpoint
 
+    # Login, as a subclass implements it
+
+    @abstractmethod
+    async def begin_login(self, authorization: AuthorizationRequest, request: Request) -> Response:
+        """Respond to the browser of a valid authorization request, with a page or a redirect."""
+
+    @abstractmethod
+    async def answer_login(self, request: Request) -> Response:
+        """Respond to the form of that page.
+
+        Raises:
+            OAuthError: The form is not valid. The user sees an error page.
+        """
+
+    @abstractmethod
+    async def authorize_refresh(self, record: GrantRecord) -> bool | Collection[str]:
+        """Check whether a user may have new tokens. The refresh token is not used up yet.
+
+        Args:
+            record: The grant.
+
+        Returns:
+            True or False, or the maximum scopes until the next refresh.
+
+        Raises:
+            OAuthError: The check is not possible now. The refresh token stays valid.
+        """
+
+    def grant_created(self, record: GrantRecord) -> None:  # noqa: B027 - most logins keep no data
+        """Handle a new grant with an issued code."""
+
+    async def release(self, record: GrantRecord) -> None:  # noqa: B027 - most logins keep no data
+        """Release the data of a grant that has ended or was not created. It is called once in all processes."""
+
     # Verification and revocation
 
     async def verify(self, token: str, audience: str) -> AccessToken:
@@ -245,7 +242,7 @@ class AuthorizationServer:
             raise InvalidTokenError("the token has been revoked")
         principal = self.principal(record, str(claims["scope"]).split(), {**record.claims, **claims})
         issued, expires = (float(str(claims[name])) for name in ("iat", "exp"))
-        return AccessToken(principal, expires, issued, min(expires, self._clock() + CACHE_LIFETIME))
+        return AccessToken(principal, expires, issued, min(expires, self.clock() + CACHE_LIFETIME))
 
     def principal(
         self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None
@@ -264,7 +261,7 @@ class AuthorizationServer:
             ended = await self.grants.end(record.id)
             if ended is not None:
                 self.resource.audit.emit("revocation", self.principal(ended, ended.scopes))
-                await self._login.release(ended)
+                await self.release(ended)
 
         await run_shielded(end())
 
@@ -286,9 +283,9 @@ class AuthorizationServer:
             state = None
         try:
             authorization = read_authorization_request(
-                client, redirect_uri, parameters, self.resource.scopes, self.resource.resources, self._clock()
+                client, redirect_uri, parameters, self.resource.scopes, self.resource.resources, self.clock()
             )
-            return await self._login.begin(self, authorization, request)
+            return await self.begin_login(authorization, request)
         except OAuthError as error:
             members = {"error": error.error, "error_description": error.description}
             redirect = self._redirect(redirect_uri, state, members)
@@ -326,7 +323,7 @@ class AuthorizationServer:
             subject: ID of the user.
             scopes: Scopes that the user may have; None for all.
             claims: Claims of the user.
-            login_data: Data to store with the grant. `UserLogin.release` gets it when the grant has ended or was not
+            login_data: Data to store with the grant. `release` gets it when the grant has ended or was not
                 created.
 
         Raises:
@@ -347,16 +344,16 @@ class AuthorizationServer:
             login_data=login_data,
         )
         if authorization.scopes and not granted:
-            await self._login.release(record)
+            await self.release(record)
             return self.refuse(authorization, "access_denied", "the user has none of these scopes")
         principal = self.principal(record, granted)
         record = replace(record, id=self.grants.new_id(principal))
         try:
             code = await self.grants.begin(record)
         except BaseException:
-            await self._login.release(record)
+            await self.release(record)
             raise
-        self._login.grant_created(record)
+        self.grant_created(record)
         self.resource.audit.emit("login", principal, scopes=granted)
         return self._redirect(authorization.redirect_uri, authorization.state, {"code": code})
 
@@ -410,16 +407,17 @@ class AuthorizationServer:
             raise
 
     async def _redeem_code(self, client: Client, form: Parameters) -> Response:
-        code, verifier = form.require("code"), form.require("code_verifier")
-        record = await self.grants.redeem(
-            code,
-            client.id,
-            verifier,
+        def check(record: GrantRecord) -> object:
+            return self._token_scope(record, form)
+
+        code, verifier, redirect_uri = (
+            form.require("code"),
+            form.require("code_verifier"),
             form.get("redirect_uri"),
-            lambda record: self._token_scope(record, form),
         )
+        record = await self.grants.redeem(code, client.id, verifier, redirect_uri, check)
         refresh_token = self.grants.refresh_token(record) if client.uses_refresh_tokens else None
-        return self._token_response(record, form, refresh_token)
+        return self._token_response(record, self._token_scope(record, form), refresh_token)
 
     async def _refresh(self, client: Client, form: Parameters) -> Response:
         token = form.require("refresh_token")
@@ -429,17 +427,17 @@ class AuthorizationServer:
 
         # The token is used up only after all checks, so that the client can retry after a temporary failure.
         record = await self.grants.check_refresh(token, client.id, check)
-        allowed = True if record.subject is None else await self._login.authorize_refresh(record)
+        allowed = True if record.subject is None else await self.authorize_refresh(record)
         max_scopes = None
         if allowed is not True:
             max_scopes = common_scopes(record.scopes, allowed or (), self.resource.scopes)
         if allowed is False or (record.scopes and max_scopes == ()):
             await self._end_grant(record)
             raise OAuthError("invalid_grant", "the user no longer has access; log in again")
-        self._token_scope(record, form, max_scopes)
+        scope = self._token_scope(record, form, max_scopes)
         record = await self.grants.refresh(token, client.id, check)
         self.resource.audit.emit("refresh", self.principal(record, record.scopes))
-        return self._token_response(record, form, self.grants.refresh_token(record), max_scopes)
+        return self._token_response(record, scope, self.grants.refresh_token(record))
 
     async def _client_credentials(self, client: Client, form: Parameters) -> Response:
         if client.scopes is None:
@@ -447,14 +445,14 @@ class AuthorizationServer:
         record = GrantRecord("", client.id, None, client.scopes, self.resource.resources)
         principal = self.principal(record, record.scopes)
         record = replace(record, id=self.grants.new_id(principal))
-        response = self._token_response(record, form)
+        response = self._token_response(record, self._token_scope(record, form))
         await self.grants.begin_for_client(record, self._tokens.lifetime)
         self.resource.audit.emit("login", principal, scopes=record.scopes)
         return response
 
     def _token_scope(
         self, record: GrantRecord, form: Parameters, max_scopes: tuple[str, ...] | None = None
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    ) -> TokenScope:
         """Return the requested scopes and resources of a grant, or all of them if none are requested.
 
         Args:
@@ -476,13 +474,9 @@ class AuthorizationServer:
         return scopes, requested_resources(form.resources(), record.resources)
 
     def _token_response(
-        self,
-        record: GrantRecord,
-        form: Parameters,
-        refresh_token: str | None = None,
-        max_scopes: tuple[str, ...] | None = None,
+        self, record: GrantRecord, scope: TokenScope, refresh_token: str | None = None
     ) -> Response:
-        scopes, resources = self._token_scope(record, form, max_scopes)
+        scopes, resources = scope
         content: dict[str, object] = {
             "access_token": self._tokens.issue(record, resources, scopes),
             "token_type": "Bearer",

@@ -96,8 +96,9 @@ class ClientDocuments:
     async def _fetch(self, url: str) -> Client:
         from ..ssrf_guard import public_client
 
+        http_client = (self._http_client or public_client)()
         try:
-            async with (self._http_client or public_client)() as http_client:
+            async with http_client:
                 document = await fetch_document(
                     url,
                     "the client metadata document",

@@ -7,7 +7,7 @@ import re
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -15,7 +15,7 @@ from ...protocol.jsonrpc import is_array
 from ...storage.encryption_keys import Keys
 from ..jws import base64url_decode, base64url_encode
 from ..urls import is_loopback, split_url
-from .oauth_requests import OAuthError
+from .oauth_requests import Clock, OAuthError
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 AUTH_METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
@@ -183,13 +183,12 @@ def with_parameters(uri: str, parameters: Mapping[str, str]) -> str:
 # Client metadata
 
 
-def read_client(client_id: str, metadata: Mapping[str, object], method: AuthMethod = "none") -> Client:
+def read_client(client_id: str, metadata: Mapping[str, object]) -> Client:
     """Return the client that client metadata describes (RFC 7591, section 2).
 
     Args:
         client_id: The client ID.
         metadata: The metadata. Unknown and null members are ignored.
-        method: Client authentication method.
 
     Raises:
         OAuthError: The metadata is not valid.
@@ -213,7 +212,7 @@ def read_client(client_id: str, metadata: Mapping[str, object], method: AuthMeth
             raise _invalid_metadata(f"{member} must be a list that contains {required}")
     grant_types = metadata.get("grant_types")
     refreshes = is_array(grant_types) and "refresh_token" in grant_types
-    return Client(client_id, _safe_name(name or ""), redirect_uris, method, uses_refresh_tokens=refreshes)
+    return Client(client_id, _safe_name(name or ""), redirect_uris, uses_refresh_tokens=refreshes)
 
 
 def _safe_name(name: str) -> str:
@@ -238,7 +237,7 @@ class Registration:
         clock: Returns the Unix time in seconds.
     """
 
-    def __init__(self, keys: Keys, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Keys, clock: Clock = time.time) -> None:
         self._keys = keys
         self._clock = clock
 
@@ -253,10 +252,11 @@ class Registration:
         """
         metadata = {name: value for name, value in metadata.items() if value is not None}
         wanted = metadata.get("token_endpoint_auth_method", "client_secret_basic")
-        method = next((each for each in AUTH_METHODS if each == wanted), None)
-        client = read_client("", metadata, method or "none")
-        if method is None:
+        methods = [method for method in AUTH_METHODS if method == wanted]
+        client = read_client("", metadata)
+        if not methods:
             raise _invalid_metadata(f"token_endpoint_auth_method must be one of {', '.join(AUTH_METHODS)}")
+        [method] = methods
         # `native` is a program on the machine of the user (OpenID Connect Registration, 2).
         has_local_uri = any(map(is_local, client.redirect_uris))
         kind = metadata.get("application_type", "native" if has_local_uri else "web")

@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource
 from .client_registration import Client, host_of, is_local, is_registration, is_web
 from .html_pages import LOGIN_LIFETIME, Branding, LoginCookies, new_login_id, page
-from .oauth_requests import OAuthError, Parameters, read_form, requested_resources, requested_scopes
+from .oauth_requests import Clock, OAuthError, Parameters, read_form, requested_resources, requested_scopes
 
 DENY = "Do not allow it"
 """Label of the button to deny."""
@@ -130,11 +130,7 @@ class ConsentPage:
     """
 
     def __init__(
-        self,
-        issuer: str,
-        resource: ProtectedResource,
-        branding: Branding,
-        clock: Callable[[], float] = time.time,
+        self, issuer: str, resource: ProtectedResource, branding: Branding, clock: Clock = time.time
     ) -> None:
         self._issuer = issuer
         self._resource = resource

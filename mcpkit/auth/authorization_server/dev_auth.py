@@ -6,7 +6,7 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -22,13 +22,13 @@ from ...identity.scopes import scope_names
 from ...protocol import http_headers
 from ..urls import is_loopback, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier
-from .authorization_server import AuthorizationServer, UserLogin
+from .authorization_server import AuthorizationServer
 from .client_lookup import ClientDocuments
 from .client_registration import AuthMethod, Client, check_redirect_uri
 from .consent_page import DENY, AuthorizationRequest
 from .grants import RESERVED_CLAIMS, GrantRecord, Grants
 from .html_pages import Branding
-from .oauth_requests import OAuthError
+from .oauth_requests import Clock, OAuthError
 
 logger = logging.getLogger(__name__)
 
@@ -154,60 +154,73 @@ def _check_strings(what: str, name: object, kind: str, secret: object) -> None:
         raise TypeError(f"the {kind} of {name!r} must be a string or None, not {type(secret).__name__}")
 
 
-class DevLogin(UserLogin):
-    """Login page with a list of users, each with a button or a password.
+class DevServer(AuthorizationServer):
+    """Authorization server of `DevAuth`. Its page has a list of users, each with a button or a password.
 
     Args:
+        issuer: URL of the authorization server.
+        resource: The protected server.
         users: Users by name.
+        clients: Preregistered clients.
+        lifetime: Seconds for which an access token is valid.
+        documents: Client ID metadata documents; None forbids them.
+        clock: Returns the Unix time in seconds.
     """
 
-    def __init__(self, users: Mapping[str, DevUser]) -> None:
+    def __init__(
+        self,
+        issuer: str,
+        resource: ProtectedResource,
+        users: Mapping[str, DevUser],
+        clients: Iterable[DevClient],
+        lifetime: float,
+        documents: ClientDocuments | None,
+        clock: Clock = time.time,
+    ) -> None:
+        grants = Grants(resource.storage, resource.keys, clock)
+        known, branding = [each.client for each in clients], Branding(resource.name)
+        super().__init__(issuer, resource, grants, lifetime, documents, known, branding=branding, clock=clock)
         self._users = users
 
-    async def begin(
-        self, server: AuthorizationServer, authorization: AuthorizationRequest, request: Request
-    ) -> Response:
+    async def begin_login(self, authorization: AuthorizationRequest, request: Request) -> Response:
         """Return the page."""
-        return server.consent.show(authorization, self._forms(server, authorization), request)
+        return self.consent.show(authorization, self._forms(authorization), request)
 
-    async def answer(self, server: AuthorizationServer, request: Request) -> Response:
+    async def answer_login(self, request: Request) -> Response:
         """Process the form: a selected user, or a denial.
 
         Raises:
             OAuthError: The form is not valid.
         """
-        authorization, form = await server.consent.read_answer(request)
+        authorization, form = await self.consent.read_answer(request)
         if form.get("answer") == "deny":
-            return server.refuse(authorization, "access_denied", "the user denied the request")
+            return self.refuse(authorization, "access_denied", "the user denied the request")
         user = self._users.get(form.require("user"))
         if user is None:
             raise OAuthError("invalid_request", "there is no user with that name")
         password = form.get("password") or ""
         if user.password is not None and not hmac.compare_digest(password.encode(), user.password.encode()):
-            server.audit_refusal(request, "wrong password")
+            self.audit_refusal(request, "wrong password")
             note = f'<p class="note" role="alert">Wrong password for {escape(user.name)}.</p>'
-            forms = note + self._forms(server, authorization)
-            return server.consent.show(authorization, forms, request, status=403)
-        server.consent.audit(authorization, "allowed")
-        await server.claim(authorization)
-        return await server.allow(authorization, user.name, user.scopes, user.claims)
+            return self.consent.show(authorization, note + self._forms(authorization), request, status=403)
+        self.consent.audit(authorization, "allowed")
+        await self.claim(authorization)
+        return await self.allow(authorization, user.name, user.scopes, user.claims)
 
     async def authorize_refresh(self, record: GrantRecord) -> bool:
         """Return True if the user is still in the list."""
         return record.subject in self._users
 
-    def _forms(self, server: AuthorizationServer, authorization: AuthorizationRequest) -> str:
-        hidden = server.consent.hidden_field(authorization)
+    def _forms(self, authorization: AuthorizationRequest) -> str:
+        hidden = self.consent.hidden_field(authorization)
         forms = ""
         for user in self._users.values():
-            name = escape(user.name)
+            name, label = escape(user.name), ""
             if user.password is not None:
                 field = '<input type="password" name="password" required autocomplete="off">'
-                hidden_and_password = f"{hidden}<label>Password of {name} {field}</label> "
-            else:
-                hidden_and_password = hidden
+                label = f"<label>Password of {name} {field}</label> "
             button = f'<button class="go" name="user" value="{name}">Allow it as {name}</button>'
-            forms += f'<form method="post">{hidden_and_password}{button}</form>'
+            forms += f'<form method="post">{hidden}{label}{button}</form>'
         return f'{forms}<form method="post">{hidden}<button name="answer" value="deny">{DENY}</button></form>'
 
 
@@ -301,7 +314,7 @@ class DevAuth(TokenVerifier):
                 ", ".join(self._users),
             )
         self.issuers = (issuer,)
-        self._server = dev_server(
+        self._server = DevServer(
             issuer, resource, self._users, self._clients, self._lifetime, self._documents
         )
 
@@ -336,42 +349,10 @@ class DevAuth(TokenVerifier):
         return self._server
 
 
-def dev_server(
-    issuer: str,
-    resource: ProtectedResource,
-    users: Mapping[str, DevUser],
-    clients: Iterable[DevClient],
-    lifetime: float,
-    documents: ClientDocuments | None,
-    clock: Callable[[], float] = time.time,
-) -> AuthorizationServer:
-    """Create an authorization server for development.
-
-    Args:
-        issuer: URL of the authorization server.
-        resource: The protected server.
-        users: Users by name.
-        clients: Preregistered clients.
-        lifetime: Seconds for which an access token is valid.
-        documents: Client ID metadata documents; None forbids them.
-        clock: Returns the Unix time in seconds.
-    """
-    return AuthorizationServer(
-        issuer,
-        resource,
-        DevLogin(users),
-        Grants(resource.storage, resource.keys, clock),
-        lifetime,
-        documents,
-        [each.client for each in clients],
-        branding=Branding(resource.name),
-        clock=clock,
-    )
-
-
-def _users_by_name(users: object) -> dict[str, DevUser]:
+def _users_by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
+    given: object = users
     # The values of a mapping, which may be passwords, would be ignored.
-    if isinstance(users, str | DevUser | Mapping) or not isinstance(users, Iterable):
+    if isinstance(given, str | DevUser | Mapping):
         raise TypeError(
             'users must be a list such as ["ada", DevUser("bob", password="...")], not'
             f" {type(users).__name__}"
@@ -379,7 +360,7 @@ def _users_by_name(users: object) -> dict[str, DevUser]:
     found: dict[str, DevUser] = {}
     for each in users:
         user = DevUser(each) if isinstance(each, str) else each
-        if not isinstance(user, DevUser):
+        if not isinstance(user, DevUser):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f'users: each must be a name or a DevUser("ada", ...), got {each!r}')
         if user.name in found:
             raise ValueError(f"users contains two users with the name {user.name!r}. Rename one of them")

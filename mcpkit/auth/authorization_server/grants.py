@@ -19,7 +19,7 @@ from ...storage.base import Store
 from ...storage.encryption_keys import EncryptedRecords, Keys, NewerRecordError
 from ..jws import base64url_decode, base64url_encode, parse_json_object
 from ..verifier import InvalidTokenError, auth_library
-from .oauth_requests import OAuthError
+from .oauth_requests import Clock, OAuthError
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey
@@ -82,6 +82,10 @@ class GrantRecord:
     login_data: Json | None = field(default=None, repr=False)
 
 
+Check = Callable[[GrantRecord], object]
+"""Raises an exception if a token request exceeds the grant."""
+
+
 class TokenReuseError(OAuthError):
     """A code or refresh token was used again, so its grant must end.
 
@@ -115,9 +119,7 @@ class Grants:
         namespace: Separates the grants of several authorization servers of one server.
     """
 
-    def __init__(
-        self, store: Store, keys: Keys, clock: Callable[[], float] = time.time, namespace: str = ""
-    ) -> None:
+    def __init__(self, store: Store, keys: Keys, clock: Clock = time.time, namespace: str = "") -> None:
         self._records = EncryptedRecords(store, keys, f"grants/{namespace}" if namespace else "grants")
         self._answered = EncryptedRecords(store, keys, "answered")
         self._keys = keys
@@ -164,12 +166,7 @@ class Grants:
         await self._put(replace(record, generation=1), None, lifetime)
 
     async def redeem(
-        self,
-        code: str,
-        client_id: str,
-        verifier: str,
-        redirect_uri: str | None,
-        check: Callable[[GrantRecord], object],
+        self, code: str, client_id: str, verifier: str, redirect_uri: str | None, check: Check
     ) -> GrantRecord:
         """Redeem a code once, and return its grant.
 
@@ -212,15 +209,11 @@ class Grants:
                 return redeemed
         raise _invalid_grant("the code was not issued to this client, or it has expired")
 
-    async def check_refresh(
-        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
-    ) -> GrantRecord:
+    async def check_refresh(self, token: str, client_id: str, check: Check) -> GrantRecord:
         """Return the grant of a refresh token without using it up; see `refresh`."""
         return (await self._refreshable(token, client_id, check))[0].record
 
-    async def refresh(
-        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
-    ) -> GrantRecord:
+    async def refresh(self, token: str, client_id: str, check: Check) -> GrantRecord:
         """Use up a refresh token, and return its grant.
 
         A token used within the grace period yields the same successor. The use of an older one means that it was
@@ -281,9 +274,7 @@ class Grants:
             return None
         return stored.record if await self._records.delete(grant_id, version=stored.version) else None
 
-    async def _refreshable(
-        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
-    ) -> tuple[_StoredGrant, bool]:
+    async def _refreshable(self, token: str, client_id: str, check: Check) -> tuple[_StoredGrant, bool]:
         """Return the grant of a refresh token, and True within the grace period of a used token."""
         parsed = self._parse(_REFRESH, token)
         stored = None if parsed is None else await self._find(parsed[0])
@@ -361,9 +352,7 @@ class AccessTokens:
         clock: Returns the Unix time in seconds.
     """
 
-    def __init__(
-        self, issuer: str, keys: Keys, lifetime: float, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, issuer: str, keys: Keys, lifetime: float, clock: Clock = time.time) -> None:
         self._issuer = issuer
         self._keys = keys
         self.lifetime = lifetime

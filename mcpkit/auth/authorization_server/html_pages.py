@@ -25,7 +25,7 @@ MAX_COOKIES = 6000
 
 _MAX_COOKIE = 3800
 """Maximum characters of a cookie value. Browsers allow 4096 bytes for a cookie with its name and attributes."""
-_STYLE = files(__package__).joinpath("pages.css").read_text(encoding="utf-8")
+_STYLE = files("mcpkit.auth.authorization_server").joinpath("pages.css").read_text(encoding="utf-8")
 _STYLE_HASH = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
 _LOGO_TYPES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -46,6 +46,9 @@ class Branding(NamedTuple):
 
     title: str = ""
     logo: str | None = None
+
+
+_PLAIN = Branding()
 
 
 def check_branding(title: str, logo: Path | str | bytes | None) -> Branding:
@@ -83,7 +86,7 @@ def check_branding(title: str, logo: Path | str | bytes | None) -> Branding:
 # Pages
 
 
-def page(title: str, body: str, status: int = 200, *, branding: Branding = Branding()) -> HTMLResponse:  # noqa: B008
+def page(title: str, body: str, status: int = 200, *, branding: Branding = _PLAIN) -> HTMLResponse:
     """Return a page.
 
     Args:
@@ -128,11 +131,7 @@ def page(title: str, body: str, status: int = 200, *, branding: Branding = Brand
 
 
 def error_page(
-    description: str,
-    status: int = 400,
-    *,
-    back: tuple[str, str] | None = None,
-    branding: Branding = Branding(),  # noqa: B008
+    description: str, status: int = 400, *, back: tuple[str, str] | None = None, branding: Branding = _PLAIN
 ) -> HTMLResponse:
     """Return a page with an error.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
@@ -16,6 +16,8 @@ from ...protocol import http_headers
 from ..token_requests import error_text
 from ..urls import MetadataError, canonical
 
+Clock = Callable[[], float]
+"""Returns the Unix time in seconds."""
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 """Headers of responses that must not be cached (RFC 6749, section 5.1)."""
 MAX_SIZE = 32 * 1024

@@ -21,15 +21,11 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ...identity.principal import Principal
-    from ..authorization_server.authorization_server import AuthorizationServer
     from ..authorization_server.grants import GrantRecord
-    from .proxy_login import Allow
+    from .proxy_login import Allow, ProxyServer
     from .upstream_logins import UpstreamLogins
 
 logger = logging.getLogger(__name__)
-
-CALLBACK = "/callback"
-"""Path of the redirect URI for the provider, below the issuer."""
 
 _SHUTDOWN_TIMEOUT = 10.0
 """Seconds for which running token refreshes may finish at shutdown, because the old tokens may already be invalid."""
@@ -98,10 +94,10 @@ class OAuthProxy(TokenVerifier):
         self._has_documents = client_documents
         self._has_title = title is not None
         self._branding = check_branding("any" if title is None else title, logo)
-        self._remembers = remember_consent
+        self._remembers_consent = remember_consent
         self._clock = clock
         self._refreshes: SingleFlight[GrantRecord] = SingleFlight(60.0)
-        self._server: AuthorizationServer | None = None
+        self._server: ProxyServer | None = None
         self._routes: Sequence[Route] = ()
         self._resource: str | None = None
         self.providers = (upstream.name,)
@@ -117,15 +113,10 @@ class OAuthProxy(TokenVerifier):
             ImportError: The extra `auth` is not installed.
         """
         # A server over stdio needs neither Starlette nor the authorization server.
-        from starlette.routing import Route
-
-        from ..authorization_server.authorization_server import AuthorizationServer
         from ..authorization_server.client_lookup import ClientDocuments
-        from .proxy_login import ProxyLogin
+        from .proxy_login import ProxyServer
         from .rate_limits import protect_routes
-        from .remembered_consent import RememberedConsents
 
-        upstream, clock = self._upstream, self._clock
         issuer = origin(resource.public_url) if self._issuer is None else self._issuer
         for url, what in ((resource.public_url, "public_url"), (issuer, "the issuer of OAuthProxy")):
             check_url(url, what)
@@ -144,31 +135,25 @@ class OAuthProxy(TokenVerifier):
 
         branding = self._branding if self._has_title else Branding(resource.name, self._branding.logo)
         logins = self._logins(VerifierContext(resource.name, resource.keys, resource.storage, resource.audit))
-        remembered = RememberedConsents(issuer, upstream.issuer, resource, clock) if self._remembers else None
-        callback = issuer.rstrip("/") + CALLBACK
-        login = ProxyLogin(issuer, callback, upstream, resource, logins, self._allow, remembered, clock)
-        documents = ClientDocuments() if self._has_documents else None
-        self._server = AuthorizationServer(
+        self._server = ProxyServer(
             issuer,
             resource,
-            login,
-            logins.grants,
+            logins,
             self._lifetime,
-            documents,
-            branding=branding,
-            user_issuer=upstream.issuer,
-            clock=clock,
+            ClientDocuments() if self._has_documents else None,
+            branding,
+            self._allow,
+            remembers_consent=self._remembers_consent,
+            clock=self._clock,
         )
-        endpoint = self._server.page_endpoint(login.callback)
-        routes = [*self._server.routes(), Route(urlsplit(callback).path, endpoint, methods=["GET"])]
-        self._routes = protect_routes(routes, resource, branding)
+        self._routes = protect_routes(self._server.routes(), resource, branding)
         if not is_first:
             return
-        if self._allow is None and upstream.is_public:
+        if self._allow is None and self._upstream.is_public:
             logger.warning(
                 "%s: every user with an account at %s can log in. Restrict the users with OAuthProxy(allow=...)",
                 resource.name,
-                upstream.title,
+                self._upstream.title,
             )
         if not resource.storage.is_persistent:
             logger.warning(
@@ -194,10 +179,8 @@ class OAuthProxy(TokenVerifier):
     def notices(self) -> Sequence[str]:
         """Return a notice with the provider and the redirect URI to register there."""
         server = self._bound()
-        name, callback = server.resource.name, server.url(CALLBACK)
-        return (
-            f"{name}: users log in with {self._upstream.title}. Register the redirect URI {callback} there",
-        )
+        name, title = server.resource.name, self._upstream.title
+        return (f"{name}: users log in with {title}. Register the redirect URI {server.callback_url} there",)
 
     async def token_for(self, principal: Principal, provider: str, context: VerifierContext) -> str:
         """Return the access token of a user at the provider.
@@ -241,7 +224,7 @@ class OAuthProxy(TokenVerifier):
 
         return UpstreamLogins(self._upstream, context, self._refreshes, self._clock)
 
-    def _bound(self) -> AuthorizationServer:
+    def _bound(self) -> ProxyServer:
         if self._server is None:
             raise RuntimeError("OAuthProxy is not part of a server yet. Call bind(resource) first")
         return self._server

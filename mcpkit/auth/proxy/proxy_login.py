@@ -14,25 +14,33 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
 from html import escape
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from ..._utils.concurrency import run_shielded
 from ..._utils.exceptions import RegistrationError
-from ...identity.principal import Principal, user
+from ...identity.principal import Principal
 from ...identity.scopes import scope_names
-from ..authorization_server.authorization_server import AuthorizationServer, UserLogin
+from ..authorization_server.authorization_server import AuthorizationServer
+from ..authorization_server.client_lookup import ClientDocuments
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.grants import GrantRecord
-from ..authorization_server.html_pages import LOGIN_LIFETIME, MAX_COOKIES, LoginCookies, new_login_id
-from ..authorization_server.oauth_requests import NO_STORE, OAuthError, Parameters
+from ..authorization_server.html_pages import (
+    LOGIN_LIFETIME,
+    MAX_COOKIES,
+    Branding,
+    LoginCookies,
+    new_login_id,
+)
+from ..authorization_server.oauth_requests import NO_STORE, Clock, OAuthError, Parameters
 from ..jws import base64url_decode, base64url_encode
 from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from ..upstream.upstream_client import Identity
-from ..upstream.upstream_provider import UpstreamProvider
 from ..verifier import ProtectedResource
-from .remembered_consent import FIELD, RememberedConsents
+from .consent_cookie import FIELD, ConsentCookie
 from .upstream_logins import LoginEndedError, UpstreamLogin, UpstreamLogins
 
 logger = logging.getLogger(__name__)
@@ -78,89 +86,107 @@ class LoginTransaction:
     remember: bool = False
 
 
-class ProxyLogin(UserLogin):
-    """Obtains consent, and redirects users to the provider and back.
+class ProxyServer(AuthorizationServer):
+    """Authorization server of `OAuthProxy`: obtains consent, and redirects users to the provider and back.
 
     A login in progress is encrypted, bound to its ID and to this authorization server, in a cookie that scripts and
     other sites cannot read. The browser sends it when the provider redirects the user here. So nothing is stored for
     users that never return, any process with the secret can continue, and a link sent to another user is useless.
-    `AuthorizationServer.claim` ensures that a login is used once.
+    `claim` ensures that a login is used once.
 
     Errors after the consent are sent to the redirect URI of the client with its `state`, because the URI is checked and
     the user has allowed the client.
 
     Args:
-        issuer: The authorization server.
-        callback: Redirect URI for the provider.
-        upstream: The provider.
+        issuer: URL of the authorization server.
         resource: The protected server.
-        logins: Completed logins.
+        logins: Completed logins at the provider.
+        lifetime: Seconds for which an access token is valid.
+        documents: Client ID metadata documents; None forbids them.
+        branding: Title and logo of the pages.
         allow: Decides whether a user may log in; None allows every user.
-        remembered: Remembered consents; None shows the page each time.
+        remembers_consent: Offer users to skip the consent page.
         clock: Returns the Unix time in seconds.
+
+    Attributes:
+        callback_url: Redirect URI for the provider.
     """
 
     def __init__(
         self,
         issuer: str,
-        callback: str,
-        upstream: UpstreamProvider,
         resource: ProtectedResource,
         logins: UpstreamLogins,
+        lifetime: float,
+        documents: ClientDocuments | None,
+        branding: Branding,
         allow: Allow | None,
-        remembered: RememberedConsents | None = None,
-        clock: Callable[[], float] = time.time,
+        *,
+        remembers_consent: bool,
+        clock: Clock = time.time,
     ) -> None:
-        self._issuer = issuer
-        self._callback = callback
-        self._upstream = upstream
-        self._resource = resource
+        user_issuer = logins.upstream.issuer
+        super().__init__(
+            issuer,
+            resource,
+            logins.grants,
+            lifetime,
+            documents,
+            branding=branding,
+            user_issuer=user_issuer,
+            clock=clock,
+        )
+        self.callback_url = self.url("/callback")
+        self._upstream = logins.upstream
         self._logins = logins
-        self._allow = allow
-        self._remembered = remembered
-        self._clock = clock
+        self._allow_function = allow
+        self._consent_cookie: ConsentCookie | None = None
+        if remembers_consent:
+            self._consent_cookie = ConsentCookie(issuer, user_issuer, resource, clock)
         self._cookies = LoginCookies("mcpkit-login-", _MAX_LOGINS, is_secure=issuer.startswith("https:"))
+
+    def routes(self) -> list[Route]:
+        """Return the endpoints, and the callback for the provider, with paths from the root of the origin."""
+        path = urlsplit(self.callback_url).path
+        return [*super().routes(), Route(path, self.page_endpoint(self._callback), methods=["GET"])]
 
     # Consent
 
-    async def begin(
-        self, server: AuthorizationServer, authorization: AuthorizationRequest, request: Request
-    ) -> Response:
+    async def begin_login(self, authorization: AuthorizationRequest, request: Request) -> Response:
         """Return the consent page, or a redirect to the provider if the consent is remembered."""
-        remembered = self._remembered
-        consent = None if remembered is None else remembered.find(authorization, request)
+        cookie = self._consent_cookie
+        consent = None if cookie is None else cookie.find(authorization, request)
         if consent is not None:
-            server.consent.audit(authorization, "remembered")
-            return await self._redirect(server, authorization, request, consent)
-        offers_checkbox = remembered is not None and remembered.is_possible(authorization)
+            self.consent.audit(authorization, "remembered")
+            return await self._redirect_to_provider(authorization, request, consent=consent)
+        offers_checkbox = cookie is not None and cookie.is_possible(authorization)
         title = escape(self._upstream.title)
         fields = f"<p>Next, you will log in with <b>{title}</b>.</p>{_CHECKBOX if offers_checkbox else ''}"
-        return server.consent.show(authorization, server.consent.form(authorization, fields), request)
+        return self.consent.show(authorization, self.consent.form(authorization, fields), request)
 
-    async def answer(self, server: AuthorizationServer, request: Request) -> Response:
+    async def answer_login(self, request: Request) -> Response:
         """Process the consent form: redirect to the provider, or deny.
 
         Raises:
             OAuthError: The form is not valid.
         """
-        authorization, form = await server.consent.read_answer(request)
+        authorization, form = await self.consent.read_answer(request)
         remember = False
         if form.require("answer") != "allow":
-            response = server.refuse(authorization, "access_denied", "the user denied the request")
+            response = self.refuse(authorization, "access_denied", "the user denied the request")
         else:
             remember = form.get(FIELD) is not None
-            response = await self._redirect(server, authorization, request, remember=remember)
-        if self._remembered is not None and not remember:
-            self._remembered.forget(authorization.client_id, request, response)
+            response = await self._redirect_to_provider(authorization, request, remember=remember)
+        if self._consent_cookie is not None and not remember:
+            self._consent_cookie.forget(authorization.client_id, request, response)
         return response
 
-    async def _redirect(
+    async def _redirect_to_provider(
         self,
-        server: AuthorizationServer,
         authorization: AuthorizationRequest,
         request: Request,
-        consent: str | None = None,
         *,
+        consent: str | None = None,
         remember: bool = False,
     ) -> Response:
         """Redirect a user to the provider after the consent, with the login in a cookie."""
@@ -169,36 +195,32 @@ class ProxyLogin(UserLogin):
             authorization,
             secrets.token_urlsafe(32),
             secrets.token_urlsafe(16),
-            self._clock() + LOGIN_LIFETIME,
+            self.clock() + LOGIN_LIFETIME,
             consent,
             remember,
         )
+        challenge = base64url_encode(sha256(transaction.verifier.encode()).digest())
+        prepare = self._upstream.provider.authorization_url(
+            redirect_uri=self.callback_url, state=transaction.id, challenge=challenge, nonce=transaction.nonce
+        )
         try:
-            url = await asyncio.wait_for(
-                self._upstream.provider.authorization_url(
-                    redirect_uri=self._callback,
-                    state=transaction.id,
-                    challenge=base64url_encode(sha256(transaction.verifier.encode()).digest()),
-                    nonce=transaction.nonce,
-                ),
-                _UPSTREAM_TIMEOUT,
-            )
+            url = await asyncio.wait_for(prepare, _UPSTREAM_TIMEOUT)
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
-            return self._unavailable(server, authorization, error)
+            return self._unavailable(authorization, error)
         text = json.dumps(asdict(transaction), separators=(",", ":"))
-        encrypted = self._resource.keys.encrypt(
+        encrypted = self.resource.keys.encrypt(
             _PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id)
         )
         cookie = base64url_encode(encrypted)
         if len(cookie) > MAX_COOKIES:
-            return server.refuse(authorization, "invalid_request", "state or redirect_uri is too long")
+            return self.refuse(authorization, "invalid_request", "state or redirect_uri is too long")
         response = RedirectResponse(url, 303, headers={**NO_STORE, "Referrer-Policy": "no-referrer"})
         self._cookies.set(transaction.id, cookie, request, response)
         return response
 
     # Callback
 
-    async def callback(self, server: AuthorizationServer, request: Request) -> Response:
+    async def _callback(self, request: Request) -> Response:
         """Process the callback of the provider.
 
         A callback is redeemed once. A repeated one is refused in every process.
@@ -211,15 +233,15 @@ class ProxyLogin(UserLogin):
         parameters = Parameters(request.scope["query_string"])
         answer = parameters.check_repeated()
         transaction = self._find_transaction(request, parameters.require("state"))
-        await server.claim(transaction.authorization)
+        await self.claim(transaction.authorization)
         # The tokens that the provider issues are stored or revoked, even if the browser disconnects.
-        response = await run_shielded(self._complete(server, transaction, answer, request))
+        response = await run_shielded(self._complete(transaction, answer, request))
         self._cookies.delete(transaction.id, request, response)
         return response
 
     def _find_transaction(self, request: Request, state: str) -> LoginTransaction:
         data = base64url_decode(self._cookies.get(state, request))
-        text = None if not data else self._resource.keys.decrypt(_PURPOSE, data, self._place(state))
+        text = None if not data else self.resource.keys.decrypt(_PURPOSE, data, self._place(state))
         transaction = None
         if text is not None:
             members = json.loads(zlib.decompress(text))
@@ -228,7 +250,7 @@ class ProxyLogin(UserLogin):
                 transaction = LoginTransaction(authorization=authorization, **members)
             except (TypeError, KeyError):  # another version of mcpkit wrote other members
                 transaction = None
-        if transaction is None or self._clock() >= transaction.expires:
+        if transaction is None or self.clock() >= transaction.expires:
             raise OAuthError(
                 "invalid_request",
                 "this login was started in another browser, or it is over; start it again in the client, "
@@ -237,47 +259,33 @@ class ProxyLogin(UserLogin):
         return transaction
 
     def _place(self, id_: str) -> bytes:
-        return f"{self._issuer}\n{id_}".encode("utf-8", "surrogatepass")
+        return f"{self.issuer}\n{id_}".encode("utf-8", "surrogatepass")
 
     async def _complete(
-        self,
-        server: AuthorizationServer,
-        transaction: LoginTransaction,
-        answer: Mapping[str, str],
-        request: Request,
+        self, transaction: LoginTransaction, answer: Mapping[str, str], request: Request
     ) -> Response:
         """Redirect a user to the client, with a code if the provider and `allow=` admit the user."""
         authorization = transaction.authorization
+        redeem = self._upstream.provider.redeem(
+            answer, redirect_uri=self.callback_url, verifier=transaction.verifier, nonce=transaction.nonce
+        )
         try:
-            identity, tokens = await asyncio.wait_for(
-                self._upstream.provider.redeem(
-                    answer,
-                    redirect_uri=self._callback,
-                    verifier=transaction.verifier,
-                    nonce=transaction.nonce,
-                ),
-                _UPSTREAM_TIMEOUT,
-            )
+            identity, tokens = await asyncio.wait_for(redeem, _UPSTREAM_TIMEOUT)
         except UpstreamRefusedError as error:
             logger.warning("%s refused a login: %r", self._upstream.title, str(error))
-            server.audit_refusal(request, "the identity provider refused the login")
+            self.audit_refusal(request, "the identity provider refused the login")
             code = error.error if error.error in _CLIENT_ERRORS else "server_error"
-            return server.refuse(authorization, code, "the identity provider refused the login")
+            return self.refuse(authorization, code, "the identity provider refused the login")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
-            return self._unavailable(server, authorization, error)
-        return await self._admit(server, transaction, identity, tokens, request)
+            return self._unavailable(authorization, error)
+        return await self._admit(transaction, identity, tokens, request)
 
     async def _admit(
-        self,
-        server: AuthorizationServer,
-        transaction: LoginTransaction,
-        identity: Identity,
-        tokens: UpstreamTokens,
-        request: Request,
+        self, transaction: LoginTransaction, identity: Identity, tokens: UpstreamTokens, request: Request
     ) -> Response:
         """Redirect a user that the provider identified to the client, with a code if `allow=` admits the user."""
         authorization = transaction.authorization
-        now = self._clock()
+        now = self.clock()
         data = asdict(UpstreamLogin(tokens, now, now))
         record = GrantRecord(
             "",
@@ -288,46 +296,46 @@ class ProxyLogin(UserLogin):
             claims=dict(identity.claims),
             login_data=data,
         )
-        remembered = self._remembered
+        cookie = self._consent_cookie
         if transaction.consent is not None and not await self._is_valid(
             transaction.consent, identity.subject
         ):
             await self._logins.release(record)
             description = "the remembered consent is not valid for this user; try again"
-            response = server.refuse(authorization, "access_denied", description)
-            if remembered is not None:
-                remembered.forget(authorization.client_id, request, response)
+            response = self.refuse(authorization, "access_denied", description)
+            if cookie is not None:
+                cookie.forget(authorization.client_id, request, response)
             return response
         try:
-            scopes = await self._allowed(self._principal(record, authorization.scopes))
+            scopes = await self._check_access(self.principal(record, authorization.scopes, record.claims))
         except Exception:
             logger.exception("allow= raised an exception, so the login was refused. Correct the function")
             await self._logins.release(record)
             description = "the server could not check the access of the user"
-            return server.refuse(authorization, "server_error", description)
+            return self.refuse(authorization, "server_error", description)
         if scopes is False:
             await self._logins.release(record)
-            principal = self._principal(record, authorization.scopes)
-            server.audit_refusal(request, "allow= denied access to the user", principal=principal)
-            return server.refuse(authorization, "access_denied", "the user has no access to this server")
+            principal = self.principal(record, authorization.scopes, record.claims)
+            self.audit_refusal(request, "allow= denied access to the user", principal=principal)
+            return self.refuse(authorization, "access_denied", "the user has no access to this server")
         try:
             max_scopes = None if scopes is True else scopes
-            response = await server.allow(authorization, identity.subject, max_scopes, identity.claims, data)
+            response = await self.allow(authorization, identity.subject, max_scopes, identity.claims, data)
         except OSError:
             logger.exception(
                 "the shared store failed, so a login could not be stored and was refused. The user "
                 "can log in again"
             )
             description = "the server cannot store the login now"
-            return server.refuse(authorization, "temporarily_unavailable", description)
-        if remembered is not None and transaction.remember:
-            remembered.remember(authorization, identity.subject, request, response)
+            return self.refuse(authorization, "temporarily_unavailable", description)
+        if cookie is not None and transaction.remember:
+            cookie.remember(authorization, identity.subject, request, response)
         return response
 
     async def _is_valid(self, consent: str, subject: str) -> bool:
         """Return True if a remembered consent is valid for this user."""
         try:
-            return self._remembered is not None and await self._remembered.is_valid(consent, subject)
+            return self._consent_cookie is not None and await self._consent_cookie.is_valid(consent, subject)
         except OSError:
             logger.exception(
                 "the shared store failed, so a remembered consent could not be read and a login was "
@@ -335,12 +343,10 @@ class ProxyLogin(UserLogin):
             )
             return False
 
-    def _unavailable(
-        self, server: AuthorizationServer, authorization: AuthorizationRequest, error: Exception
-    ) -> Response:
+    def _unavailable(self, authorization: AuthorizationRequest, error: Exception) -> Response:
         reason = str(error) or "it did not respond in time"
         logger.warning("%s: a login failed: %r", self._upstream.title, reason)
-        return server.refuse(
+        return self.refuse(
             authorization,
             "temporarily_unavailable",
             "the identity provider is not available now; the cause is in the log of the server",
@@ -361,7 +367,7 @@ class ProxyLogin(UserLogin):
         except UpstreamUnavailableError as error:
             raise _temporarily_unavailable(str(error)) from None
         try:
-            return await self._allowed(self._principal(record, record.scopes))
+            return await self._check_access(self.principal(record, record.scopes, record.claims))
         except Exception:
             logger.exception(
                 "allow= raised an exception, so a token refresh was answered with 503. Correct the function"
@@ -378,16 +384,7 @@ class ProxyLogin(UserLogin):
         """Revoke the tokens of an ended grant at the provider."""
         await self._logins.release(record)
 
-    def _principal(self, record: GrantRecord, scopes: Collection[str]) -> Principal:
-        return user(
-            self._upstream.issuer,
-            record.subject or "",
-            scopes,
-            client_id=record.client_id,
-            claims=record.claims,
-        )
-
-    async def _allowed(self, principal: Principal) -> bool | Collection[str]:
+    async def _check_access(self, principal: Principal) -> bool | Collection[str]:
         """Return whether a user may log in, or the maximum scopes, by `allow=`.
 
         Scopes that the server does not have are logged as a warning and ignored.
@@ -400,14 +397,13 @@ class ProxyLogin(UserLogin):
             TimeoutError: The function did not return in time.
             Exception: The exception of the function.
         """
-        allow = self._allow
-        if allow is None:
+        if (allow := self._allow_function) is None:
             return True
 
         async def call() -> object:
             if inspect.iscoroutinefunction(allow):
                 return await allow(principal)
-            result = await self._resource.run_in_thread(partial(allow, principal))
+            result = await self.resource.run_in_thread(partial(allow, principal))
             return await result if inspect.isawaitable(result) else result
 
         try:
@@ -418,12 +414,12 @@ class ProxyLogin(UserLogin):
             ) from error
         if isinstance(result, bool):
             return result
+        kind = type(result).__name__
         if result is None or isinstance(result, Mapping):
-            kind = type(result).__name__
             raise TypeError(f"allow= must return True, False or the scopes that a user may have, got {kind}")
         names = scope_names("the result of allow=", result)
         try:
-            self._resource.scopes.check("allow= returns", names)
+            self.resource.scopes.check("allow= returns", names)
         except RegistrationError as error:
             logger.warning("%s", error)
         return names

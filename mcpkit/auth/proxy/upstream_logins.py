@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from ...identity.principal import Principal, user
 from ...protocol.jsonrpc import Json
 from ..authorization_server.grants import CODE_LIFETIME, GrantRecord, Grants
+from ..authorization_server.oauth_requests import Clock
 from ..http_client import AbandonedError, SingleFlight
 from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from ..upstream.upstream_client import Identity
@@ -62,7 +63,7 @@ class UpstreamLogin:
         """Return the login of a grant."""
         members = dict(record.login_data or {})
         tokens: Json = dict(members.pop("tokens"))
-        return cls(UpstreamTokens(**{**tokens, "scopes": tuple(tokens["scopes"])}), **members)
+        return cls(UpstreamTokens(scopes=tuple(tokens.pop("scopes")), **tokens), **members)
 
     def is_due(self, now: float) -> bool:
         """Return True if the tokens are near expiry: a minute, or half of their lifetime."""
@@ -87,6 +88,7 @@ class UpstreamLogins:
         clock: Returns the Unix time in seconds.
 
     Attributes:
+        upstream: The provider.
         grants: The grants.
     """
 
@@ -95,9 +97,9 @@ class UpstreamLogins:
         upstream: UpstreamProvider,
         context: VerifierContext,
         running: SingleFlight[GrantRecord],
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
     ) -> None:
-        self._upstream = upstream
+        self.upstream = upstream
         # The name separates the grants of several providers of one server.
         self.grants = Grants(context.storage, context.keys, clock, upstream.name)
         self._context = context
@@ -108,7 +110,7 @@ class UpstreamLogins:
 
     def is_upstream_user(self, principal: Principal) -> bool:
         """Return True if a principal logged in at this provider; the login may have ended."""
-        claims, issuer = principal.claims, self._upstream.issuer
+        claims, issuer = principal.claims, self.upstream.issuer
         has_grant = claims.get("iss") != issuer and isinstance(claims.get("grant"), str)
         return has_grant and principal.issuer == issuer
 
@@ -154,7 +156,7 @@ class UpstreamLogins:
         identity: Identity | None = None
         try:
             identity = await asyncio.wait_for(
-                self._upstream.provider.identify(login.tokens), _UPSTREAM_TIMEOUT
+                self.upstream.provider.identify(login.tokens), _UPSTREAM_TIMEOUT
             )
         except UpstreamRefusedError:
             if login.tokens.refresh_token is None:
@@ -169,7 +171,7 @@ class UpstreamLogins:
         if identity is not None and identity.subject != record.subject:
             logger.error(
                 "%s: the provider returned another user for the tokens of a login; the login is ended",
-                self._upstream.title,
+                self.upstream.title,
             )
             await self.end(record.id)
             raise LoginEndedError
@@ -222,14 +224,14 @@ class UpstreamLogins:
         """Refresh the tokens at the provider, and return the grant with the new ones."""
         login = UpstreamLogin.of(record)
         try:
-            tokens = await asyncio.wait_for(self._upstream.provider.refresh(login.tokens), _UPSTREAM_TIMEOUT)
+            tokens = await asyncio.wait_for(self.upstream.provider.refresh(login.tokens), _UPSTREAM_TIMEOUT)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
                 await self.end(record.id)
                 raise LoginEndedError from None
             logger.warning(
                 "%s: token refresh failed, so the client must repeat its request later: %r",
-                self._upstream.title,
+                self.upstream.title,
                 str(error) or "it did not respond in time",
             )
             attempts = login.attempts + 1
@@ -275,7 +277,7 @@ class UpstreamLogins:
                 logger.warning(
                     "%s: cannot check whether the code of a login was redeemed. If not, its tokens stay "
                     "valid at the provider until they expire: %r",
-                    self._upstream.title,
+                    self.upstream.title,
                     str(error),
                 )
                 return record
@@ -291,7 +293,7 @@ class UpstreamLogins:
         ended = await self.grants.end(grant_id)
         if ended is None:
             return
-        principal = user(self._upstream.issuer, ended.subject or "", ended.scopes, client_id=ended.client_id)
+        principal = user(self.upstream.issuer, ended.subject or "", ended.scopes, client_id=ended.client_id)
         self._context.audit.emit("revocation", principal, detail="the login at the provider has ended")
         await self.release(ended)
 
@@ -319,8 +321,8 @@ class UpstreamLogins:
         """
         if record.login_data is None:
             return
-        if self._upstream.revokes_all:
-            principal = user(self._upstream.issuer, record.subject or "")
+        if self.upstream.revokes_all:
+            principal = user(self.upstream.issuer, record.subject or "")
             try:
                 if any([each.id != record.id async for each in self.grants.of(principal)]):
                     return
@@ -331,12 +333,12 @@ class UpstreamLogins:
     async def _revoke(self, tokens: UpstreamTokens) -> None:
         """Revoke tokens at the provider; a failure is logged."""
         try:
-            await asyncio.wait_for(self._upstream.provider.revoke(tokens), _REVOKE_TIMEOUT)
+            await asyncio.wait_for(self.upstream.provider.revoke(tokens), _REVOKE_TIMEOUT)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             logger.warning(
                 "%s: cannot revoke the tokens of an ended login. They stay valid at the provider "
                 "until they expire: %r",
-                self._upstream.title,
+                self.upstream.title,
                 str(error) or "it did not respond in time",
             )
 

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from ..urls import check_url
-from .token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
+from .token_response import UpstreamRefusedError, UpstreamTokens, unexpected_status
 from .upstream_client import Endpoints, Identity, OAuthClient, UpstreamSettings
 
 _GITHUB: Final = "https://github.com"
@@ -88,6 +88,4 @@ class GitHubClient(OAuthClient):
             json.dumps({"access_token": tokens.access_token}).encode(),
         )
         if answer.status not in {204, 404, 422}:  # the last two: the token does not exist any more
-            raise UpstreamUnavailableError(
-                f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
-            )
+            raise unexpected_status(answer)

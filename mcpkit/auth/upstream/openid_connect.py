@@ -67,18 +67,14 @@ class OpenIdClient(UpstreamClient):
         """Return the endpoints in the metadata, without userinfo if it is not to be requested."""
         try:
             metadata = await self._metadata.read("authorization_endpoint", "token_endpoint")
+            # Without the member, the method is client_secret_basic (RFC 8414, section 2).
+            methods = metadata.strings("token_endpoint_auth_methods_supported") or ("client_secret_basic",)
+            has_basic = "client_secret_basic" in methods or "client_secret_post" not in methods
+            default: Authentication = "basic" if has_basic else "post"
             userinfo, revocation = (
                 metadata.endpoint(name) if metadata.has(name) else None
                 for name in ("userinfo_endpoint", "revocation_endpoint")
             )
-            methods = metadata.strings("token_endpoint_auth_methods_supported")
-            # Without the member, the method is client_secret_basic (RFC 8414, section 2).
-            has_post_only = (
-                methods is not None
-                and "client_secret_basic" not in methods
-                and "client_secret_post" in methods
-            )
-            default: Authentication = "post" if has_post_only else "basic"
             return Endpoints(
                 metadata.endpoint("authorization_endpoint"),
                 metadata.endpoint("token_endpoint"),

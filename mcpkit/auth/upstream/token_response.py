@@ -85,7 +85,7 @@ def read_token_response(
     """
     source = f"{answer.name} ({answer.url})"
     if answer.status >= 500 or answer.status in {408, 425, 429}:
-        raise UpstreamUnavailableError(f"{source} responded with HTTP {answer.status}")
+        raise unexpected_status(answer)
     try:
         members = answer.members()
     except FetchError as error:
@@ -102,7 +102,7 @@ def read_token_response(
             raise UpstreamUnavailableError(f"{source} is temporarily unavailable ({refusal})")
         raise refusal
     if answer.status != 200:
-        raise UpstreamUnavailableError(f"{source} responded with HTTP {answer.status}")
+        raise unexpected_status(answer)
 
     try:
         tokens = TokenResponse.read(members, separators)
@@ -127,3 +127,8 @@ def refusal_of(members: Mapping[str, object], secrets: Iterable[str] = ()) -> Up
     """
     error, description = read_error(members, secrets)
     return UpstreamRefusedError(error or "server_error", description)
+
+
+def unexpected_status(answer: HttpResponse) -> UpstreamUnavailableError:
+    """Return the error for a response with another HTTP status than expected."""
+    return UpstreamUnavailableError(f"{answer.name} ({answer.url}) responded with HTTP {answer.status}")

@@ -25,6 +25,7 @@ from .token_response import (
     UpstreamUnavailableError,
     read_token_response,
     refusal_of,
+    unexpected_status,
 )
 
 if TYPE_CHECKING:
@@ -343,9 +344,7 @@ class UpstreamClient(ABC):
             except FetchError:
                 error = None
             if answer.status != 200 and error not in _NOTHING_TO_REVOKE:
-                raise UpstreamUnavailableError(
-                    f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
-                )
+                raise unexpected_status(answer)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -372,9 +371,7 @@ class UpstreamClient(ABC):
         if answer.status == 401:
             raise UpstreamRefusedError("invalid_token", "the provider no longer accepts the access token")
         if answer.status != 200:
-            raise UpstreamUnavailableError(
-                f"{answer.name} ({answer.url}) responded with HTTP {answer.status}"
-            )
+            raise unexpected_status(answer)
         try:
             return answer.members()
         except FetchError as error:
@@ -426,28 +423,21 @@ class UpstreamClient(ABC):
     async def _request_tokens(
         self, endpoints: Endpoints, form: Mapping[str, str], scopes: Collection[str]
     ) -> tuple[UpstreamTokens, Mapping[str, object]]:
-        answer = await self._post(
-            endpoints.token, "the token endpoint", form, endpoints.authentication, is_repeatable=False
-        )
+        url, method = endpoints.token, endpoints.authentication
+        answer = await self._post(url, "the token endpoint", form, method, repeats=False)
         secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
         secrets += self.settings.client.encodings()
         return read_token_response(answer, scopes, secrets, self.settings.clock(), self.scope_separators)
 
     async def _post(
-        self,
-        url: str,
-        endpoint: str,
-        form: Mapping[str, str],
-        method: Authentication,
-        *,
-        is_repeatable: bool = True,
+        self, url: str, name: str, form: Mapping[str, str], method: Authentication, *, repeats: bool = True
     ) -> HttpResponse:
         """Post a form with the credentials of this client."""
-        client, named = self.settings.client, f"{endpoint} at {self.settings.title}"
+        client, name = self.settings.client, f"{name} at {self.settings.title}"
         credentials, headers = client.authenticate(method)
         try:
             return await self._connections.post(
-                url, named, {**form, **credentials}, headers, is_repeatable=is_repeatable
+                url, name, {**form, **credentials}, headers, is_repeatable=repeats
             )
         except FetchError as error:
             raise UpstreamUnavailableError(str(error)) from None

@@ -97,7 +97,7 @@ class UpstreamProvider:
         """
         # Without a scope, a token gets all that the user has ever given the app: "scope" at
         # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
-        defaults: UpstreamOptions = {"name": "github", "title": "GitHub", "scopes": ("read:user",)}
+        defaults = UpstreamOptions(name="github", title="GitHub", scopes=("read:user",))
         check_text("client_secret", client_secret)
         settings = _settings(github_issuer(url), client_id, client_secret, defaults, options, is_public=True)
         return cls(GitHubClient(settings, url))
@@ -123,17 +123,14 @@ class UpstreamProvider:
         # Google has no scope offline_access: https://accounts.google.com/.well-known/openid-configuration
         # What is revoked is the access that the application has been given, and not one token of it:
         # https://developers.google.com/identity/protocols/oauth2/web-server#tokenrevoke
-        defaults: UpstreamOptions = {"name": "google", "title": "Google", "scopes": _OPENID}
+        defaults = UpstreamOptions(name="google", title="Google", scopes=_OPENID)
         defaults["parameters"] = {"access_type": "offline", "prompt": "consent"}
         check_text("client_secret", client_secret)
         issuer = "https://accounts.google.com"
-        return cls(
-            OpenIdClient(
-                _settings(
-                    issuer, client_id, client_secret, defaults, options, is_public=True, revokes_all=True
-                )
-            )
+        settings = _settings(
+            issuer, client_id, client_secret, defaults, options, is_public=True, revokes_all=True
         )
+        return cls(OpenIdClient(settings))
 
     @classmethod
     def entra(
@@ -164,7 +161,7 @@ class UpstreamProvider:
         # https://learn.microsoft.com/entra/identity-platform/userinfo
         # Its metadata has no revocation_endpoint and no code_challenge_methods_supported; it knows S256 all the same:
         # https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow
-        defaults: UpstreamOptions = {"name": "entra", "title": "Microsoft", "scopes": _OFFLINE}
+        defaults = UpstreamOptions(name="entra", title="Microsoft", scopes=_OFFLINE)
         settings = _settings(entra_issuer(tenant_id, authority), client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, uses_userinfo=False))
 
@@ -186,11 +183,7 @@ class UpstreamProvider:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/userinfo-endpoint.html
         # Its metadata does not have code_challenge_methods_supported, though it knows S256:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html
-        defaults: UpstreamOptions = {
-            "name": "cognito",
-            "title": "Amazon Cognito",
-            "scopes": ("openid", "email"),
-        }
+        defaults = UpstreamOptions(name="cognito", title="Amazon Cognito", scopes=("openid", "email"))
         settings = _settings(cognito_issuer(user_pool_id), client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, uses_userinfo=False))
 
@@ -219,12 +212,7 @@ class UpstreamProvider:
         # An application has one of the methods that the metadata names: Post, unless the operator selects another:
         # https://auth0.com/docs/get-started/applications/credentials
         # audience is its own parameter: https://auth0.com/docs/api/authentication#authorize-application
-        defaults: UpstreamOptions = {
-            "name": "auth0",
-            "title": "Auth0",
-            "scopes": _OFFLINE,
-            "authentication": "post",
-        }
+        defaults = UpstreamOptions(name="auth0", title="Auth0", scopes=_OFFLINE, authentication="post")
         defaults["parameters"] = {} if audience is None else {"audience": audience}
         settings = _settings(
             auth0_issuer(domain), client_id, client_secret, defaults, options, revokes_all=True
@@ -246,7 +234,7 @@ class UpstreamProvider:
         """
         # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
         # https://developer.okta.com/docs/concepts/auth-servers/
-        defaults: UpstreamOptions = {"name": "okta", "title": "Okta", "scopes": _OFFLINE}
+        defaults = UpstreamOptions(name="okta", title="Okta", scopes=_OFFLINE)
         return cls(OpenIdClient(_settings(issuer, client_id, client_secret, defaults, options)))
 
     @classmethod
@@ -265,7 +253,7 @@ class UpstreamProvider:
         """
         # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
-        defaults: UpstreamOptions = {"name": "keycloak", "title": "Keycloak", "scopes": _OFFLINE}
+        defaults = UpstreamOptions(name="keycloak", title="Keycloak", scopes=_OFFLINE)
         settings = _settings(issuer, client_id, client_secret, defaults, options, revokes_all=True)
         return cls(OpenIdClient(settings))
 
@@ -283,7 +271,7 @@ class UpstreamProvider:
             client_secret: Client secret; None for a public client.
             options: Other options; see `UpstreamProvider`. By default `name` is `openid`; `title` is the issuer's host.
         """
-        defaults: UpstreamOptions = {"name": "openid", "title": _host(issuer), "scopes": _OPENID}
+        defaults = UpstreamOptions(name="openid", title=_host(issuer), scopes=_OPENID)
         settings = _settings(issuer, client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, seeks_offline_access=True))
 
@@ -314,7 +302,7 @@ class UpstreamProvider:
             subject_claim: Member of that object with the ID of the user. It must never change, so it is not a name.
             options: Other options; see `UpstreamProvider`. By default `name` is `oauth`; `title` is the issuer's host.
         """
-        defaults: UpstreamOptions = {"name": "oauth", "title": _host(issuer)}
+        defaults = UpstreamOptions(name="oauth", title=_host(issuer))
         settings = _settings(issuer, client_id, client_secret, defaults, options)
         endpoints = Endpoints(authorization_endpoint, token_endpoint, revocation=revocation_endpoint)
         return cls(OAuthClient(settings, endpoints, userinfo_endpoint, subject_claim))

@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Scope
 from mcpkit.auth.jws import base64url_encode
-from mcpkit.auth.proxy.remembered_consent import FIELD
+from mcpkit.auth.proxy.consent_cookie import FIELD
 from mcpkit.identity.audit import AuditEvent
 from mcpkit.identity.revocation import Revocations
 from tests.helpers.oauth_flow import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from urllib.parse import urlencode
 
 import httpx2
@@ -10,7 +11,7 @@ import pytest
 from starlette.responses import HTMLResponse
 
 from mcpkit import Server
-from mcpkit.auth import DevAuth
+from mcpkit.auth import DevAuth, DevUser
 from tests.helpers.browser import Profile
 from tests.helpers.consent_pages import ConsentPages, consent_pages
 from tests.helpers.oauth_flow import Login, form_of
@@ -27,24 +28,45 @@ def pages() -> Iterator[ConsentPages]:
 
 
 @pytest.fixture(scope="module")
-def dev_auth() -> Iterator[str]:
-    """The login page of `DevAuth`."""
-    server = Server("notes", auth=DevAuth(users=["ada", "bob"]))
+def dev_auth(pages: ConsentPages) -> Iterator[str]:
+    """The URL of the login page of `DevAuth`, where only ada has a password."""
+    server = Server("notes", auth=DevAuth(users=[DevUser("ada", password="secret"), "bob"]))
     with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
-        callback = "http://127.0.0.1:1/callback"
+        callback = f"{pages.client}/callback"
         metadata = {"redirect_uris": [callback], "token_endpoint_auth_method": "none"}
         client_id = httpx2.post(f"{origin}/register", json=metadata).json()["client_id"]
         yield f"{origin}/authorize?{urlencode(Login(client_id, callback, resource=None).query)}"
 
 
-@pytest.mark.parametrize("kind", ["local", "private", "web", "document", "long", "error"])
-def test_consent_page_passes_accessibility_audit(page, pages, kind):
-    for width, dark in ((360, True), (1280, False)):
+@pytest.mark.parametrize("kind", ["local", "private", "web", "document", "long", "error", "dev_auth"])
+def test_consent_page_passes_accessibility_audit(page, pages, dev_auth, kind):
+    for width, dark in product((360, 1280), (False, True)):
         page.show(width, dark=dark)
-        page.open(pages.url(kind))
+        page.open(dev_auth if kind == "dev_auth" else pages.url(kind))
         findings, passed = page.audit()
         assert findings == [], f"{width} {dark}"
         assert set(passed) >= CHECKS
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "result"),
+    [
+        ("proxy", ["Tab", "Space", "Tab"], "code="),
+        ("proxy", ["Tab", "Tab", "Tab"], "error=access_denied"),
+        ("dev_auth", ["Tab", *"secret", "Tab"], "code="),
+        ("dev_auth", ["Tab", "Tab", "Tab", "Tab"], "error=access_denied"),
+    ],
+)
+def test_consent_page_is_usable_by_keyboard(page, pages, dev_auth, kind, keys, result):
+    callback = f"{pages.client}/callback"
+    page.show(360)
+    page.open(dev_auth if kind == "dev_auth" else pages.authorize_url(pages.registered(callback), callback))
+    for key in keys:
+        page.press(key)
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", key
+    page.follow_by_key("Enter")
+    assert page.history()[-1]["url"].startswith(f"{callback}?{result}")
 
 
 def test_consent_page_loads_no_resources(page, pages):

@@ -1,4 +1,4 @@
-"""Remembered consents: stored in the browser of the user, and used only if that is safe.
+"""Cookie of remembered consents: in the browser of the user, and used only if that is safe.
 
 The consent page is skipped only under all of these conditions:
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
@@ -30,6 +30,7 @@ from ...identity.revocation import Revocations
 from ..authorization_server.client_registration import is_local, is_registration, is_web
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.html_pages import set_cookie
+from ..authorization_server.oauth_requests import Clock
 from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource
 
@@ -68,8 +69,8 @@ class _Consent:
     expires: float
 
 
-class RememberedConsents:
-    """Stores consents in one encrypted cookie of the browser, and nowhere else.
+class ConsentCookie:
+    """Encrypted cookie of a browser with the remembered consents of its users, which are stored nowhere else.
 
     Args:
         issuer: The authorization server.
@@ -79,11 +80,7 @@ class RememberedConsents:
     """
 
     def __init__(
-        self,
-        issuer: str,
-        user_issuer: str,
-        resource: ProtectedResource,
-        clock: Callable[[], float] = time.time,
+        self, issuer: str, user_issuer: str, resource: ProtectedResource, clock: Clock = time.time
     ) -> None:
         self._place = issuer.encode("utf-8", "surrogatepass")
         self._user_issuer = user_issuer
