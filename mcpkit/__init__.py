@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     )
     from .context import Context, current_context
     from .engine.included_providers_and_extensions import Extension, Registry
-    from .identity.principal import Principal
-    from .identity.scopes import Scope
+    from .identity.principals_and_scopes import Principal, Scope
     from .options import HttpOptions, Limits, ServerOptions, TaskOptions, Timeouts
     from .protocol.objects import Annotations, Icon, ToolAnnotations
     from .protocol.revisions import CacheHint
@@ -80,8 +79,7 @@ else:
             ".protocol.revisions": "CacheHint",
             ".protocol.objects": "Annotations Icon ToolAnnotations",
             ".server": "Server",
-            ".identity.principal": "Principal",
-            ".identity.scopes": "Scope",
+            ".identity.principals_and_scopes": "Principal Scope",
         },
     )
 

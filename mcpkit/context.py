@@ -35,7 +35,7 @@ from .requests.request_record import Call, CallContext, call_of
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
-    from .identity.principal import Principal
+    from .identity.principals_and_scopes import Principal
     from .protocol.jsonrpc import RequestId
     from .protocol.revisions import Client
     from .requests.elicitation_and_sampling import ElicitationResult, Root, SampleOptions, SamplingResult

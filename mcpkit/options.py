@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ._utils.option_checks import check_count, check_seconds, unknown_option
-from .identity.principal import Principal
+from .identity.principals_and_scopes import Principal
 from .protocol.revisions import CACHEABLE, SERVER_CAPABILITIES, CacheHint
 
 MIB = 1024 * 1024

@@ -20,8 +20,7 @@ from .engine.on_error_hooks import ErrorHooks
 from .execution.lifespan import Lifespans
 from .execution.worker_processes import Processes
 from .execution.worker_threads import Threads
-from .identity.principal import Principal, checked_principal
-from .identity.scopes import Scope, Scopes, scope_names
+from .identity.principals_and_scopes import Principal, Scope, Scopes, checked_principal, scope_names
 from .middleware.base import MiddlewareStack
 from .options import Limits, ServerOptions, TaskOptions, Timeouts, check_group, task_options
 from .protocol.objects import Icon

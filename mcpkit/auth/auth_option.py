@@ -23,7 +23,7 @@ from .verifier import (
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ..identity.principal import Principal
+    from ..identity.principals_and_scopes import Principal
 
 
 def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._utils.option_checks import check_seconds
 from ..identity.audit import fetching
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from .http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, SingleFlight
 from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN

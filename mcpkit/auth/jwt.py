@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from .._utils.option_checks import check_seconds
-from ..identity.principal import Principal, client, user
+from ..identity.principals_and_scopes import Principal, client, user
 from ..protocol.jsonrpc import is_array
 from .discovery import authorization_server_urls
 from .http_client import DEFAULT_TIMEOUT

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import Unpack
 
-from ..identity.principal import Principal, client, user
+from ..identity.principals_and_scopes import Principal, client, user
 from .jwt import (
     NO_SUBJECT,
     Jwt,

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from .verifier import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier, string_list
 
 _MIN_BITS = 128

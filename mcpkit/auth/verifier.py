@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ..identity.audit import AuditLog
-    from ..identity.principal import Principal
-    from ..identity.scopes import Scopes
+    from ..identity.principals_and_scopes import Principal, Scopes
     from ..storage.base import Storage
     from ..storage.encryption_keys import Keys
 

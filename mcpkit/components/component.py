@@ -22,8 +22,7 @@ from .._utils.option_checks import unknown_option
 from ..content.blocks import LeaveLoop
 from ..content.json_encoding import check_sendable
 from ..execution.coroutines import COMPLETE_TYPES, is_async_iterable, is_complete
-from ..identity.principal import Principal, check_visible, is_matched
-from ..identity.scopes import scope_names
+from ..identity.principals_and_scopes import Principal, check_visible, is_matched, scope_names
 from ..options import Options, check_bool
 from ..protocol.jsonrpc import Json
 from ..protocol.objects import Icon

@@ -13,7 +13,7 @@ from .._utils.concurrency import Listeners
 from .._utils.exceptions import RegistrationError, UnresolvedHint
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..execution.lifespan import Lifespans
-from ..identity.principal import Change, ListName, Principal
+from ..identity.principals_and_scopes import Change, ListName, Principal
 from .component import Component
 
 if TYPE_CHECKING:
@@ -461,7 +461,7 @@ class CatalogOwner(ABC):
             TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
-        from ..identity.principal import Audience
+        from ..identity.principals_and_scopes import Audience
 
         self.catalog.listeners.notify(Change("resource", uri, None if to is None else Audience.of(to)))
 

@@ -21,7 +21,7 @@ from types import MethodType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, overload
 
 from .._utils.exceptions import MissingCapabilityError, RegistrationError
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..requests.request_record import Call, CallContext
 from ..schema.signature import empty, head, innermost
 

@@ -25,7 +25,7 @@ from typing_extensions import Self, Unpack, is_typeddict
 
 from .._utils.exceptions import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.results_to_blocks import to_contents
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..protocol.jsonrpc import Json
 from ..protocol.objects import Annotations
 from ..protocol.revisions import CacheHint

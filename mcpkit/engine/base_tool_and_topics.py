@@ -15,7 +15,7 @@ from ..components.tool import AnyTool, check_tool
 from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
 from ..content.json_encoding import json_of, json_value
 from ..context import Context
-from ..identity.principal import LISTS, RESOURCES, Audience, Change, Principal
+from ..identity.principals_and_scopes import LISTS, RESOURCES, Audience, Change, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.objects import ToolAnnotations

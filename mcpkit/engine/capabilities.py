@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import cache
 from itertools import chain
 
 from ..protocol.jsonrpc import Json
@@ -10,17 +11,6 @@ from ..protocol.revisions import SERVER_CAPABILITIES, TASKS, TASKS_IN_CORE, Iden
 from .included_providers_and_extensions import CompositeCatalog
 
 _TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
-
-
-class _Identities(dict[str, Identity]):
-    """The identity of a server by revision, made at the first look-up."""
-
-    def __init__(self, implementation: Json) -> None:
-        self._implementation = implementation
-
-    def __missing__(self, revision: str) -> Identity:
-        identity = self[revision] = Identity(narrow("Implementation", self._implementation, revision))
-        return identity
 
 
 class Capabilities:
@@ -49,7 +39,12 @@ class Capabilities:
         self.instructions = instructions
         self._catalog = catalog
         self.names = set(offers)
-        self.identity: Callable[[str], Identity] = _Identities(implementation).__getitem__
+
+        @cache
+        def identity(revision: str) -> Identity:
+            return Identity(narrow("Implementation", implementation, revision))
+
+        self.identity: Callable[[str], Identity] = identity
         catalog.listeners.add(lambda change: self.add(change.kind))
 
     def add(self, capability: str) -> None:

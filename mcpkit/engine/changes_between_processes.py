@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import ProtocolError
-from ..identity.principal import LIST_NAMES, Audience, Change, Principal
+from ..identity.principals_and_scopes import LIST_NAMES, Audience, Change, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, is_object
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
-from ..identity.principal import LIST_NAMES, Change
+from ..identity.principals_and_scopes import LIST_NAMES, Change
 from ..requests.request_record import Call, Runtime
 from .capabilities import Capabilities
 from .included_providers_and_extensions import CompositeCatalog
@@ -175,12 +175,39 @@ class Engine:
             await stack.enter_async_context(
                 self.lifespans.serving(self.catalog.family(), self.startup.guard, self.runtime.end_detached)
             )
-            await stack.enter_async_context(
-                keeping(
-                    partial(self.declared.has, "tasks"), lambda: self.methods.tasks, self.catalog.listeners
-                )
-            )
+            await stack.enter_async_context(self._running_tasks())
             yield
+
+    @asynccontextmanager
+    async def _running_tasks(self) -> AsyncGenerator[None]:
+        """Run tasks in this event loop within the block, from the first tool with `task=` on."""
+        loop = asyncio.get_running_loop()
+        beginning: asyncio.Task[None] | None = None
+        async with AsyncExitStack() as stack:
+
+            async def begin() -> None:
+                await stack.enter_async_context(self.methods.tasks.running())
+
+            def begin_if_needed() -> None:
+                nonlocal beginning
+                if beginning is None and self.declared.has("tasks"):
+                    beginning = loop.create_task(begin())
+
+            def changed(_: Change) -> None:
+                with suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(begin_if_needed)
+
+            if self.declared.has("tasks"):
+                await begin()
+                yield
+                return
+            stop = self.catalog.listeners.add(changed)
+            try:
+                yield
+            finally:
+                stop()
+                if beginning is not None:
+                    await asyncio.wait((beginning,))
 
     async def ready(self) -> None:
         """Wait until the lifespans of the server and of included servers have been entered.
@@ -212,43 +239,3 @@ class Engine:
         """
         if self.declared.has("tasks"):
             self.methods.tasks.drain(grace)
-
-
-@asynccontextmanager
-async def keeping(
-    has_tasks: Callable[[], bool], keeper: Callable[[], TaskKeeper], changes: Listeners[[Change]]
-) -> AsyncGenerator[None]:
-    """Run the tasks of a server in this event loop within the block, from its first tool with `task=` on.
-
-    Args:
-        has_tasks: Returns True if the server has such a tool.
-        keeper: Returns the task keeper.
-        changes: Listeners of the catalog's changes, after which `has_tasks` is called again.
-    """
-    loop = asyncio.get_running_loop()
-    beginning: asyncio.Task[None] | None = None
-    async with AsyncExitStack() as stack:
-
-        async def begin() -> None:
-            await stack.enter_async_context(keeper().running())
-
-        def begin_if_needed() -> None:
-            nonlocal beginning
-            if beginning is None and has_tasks():
-                beginning = loop.create_task(begin())
-
-        def changed(_: Change) -> None:
-            with suppress(RuntimeError):  # the loop has been closed
-                loop.call_soon_threadsafe(begin_if_needed)
-
-        if has_tasks():
-            await begin()
-            yield
-            return
-        stop = changes.add(changed)
-        try:
-            yield
-        finally:
-            stop()
-            if beginning is not None:
-                await asyncio.wait((beginning,))

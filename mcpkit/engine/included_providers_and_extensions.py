@@ -17,7 +17,7 @@ from ..components.component import Component, access_of, capabilities, json_obje
 from ..components.component_registry import Catalog, CatalogOwner, Components
 from ..components.decorators import Build, Decorators, MethodOptions, check_is_function, marked
 from ..execution.lifespan import Lifespans
-from ..identity.principal import Change
+from ..identity.principals_and_scopes import Change
 from ..middleware.base import MiddlewareStack
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows, tree

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._utils.exceptions import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed, listed
 from ..execution.lifespan import Lifespans
-from ..identity.principal import ListName, Principal
+from ..identity.principals_and_scopes import ListName, Principal
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import narrow
 from ..providers.provider import lists_of
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
     from ..providers.provider import Lookup, Offer
 
 logger = logging.getLogger(__name__)
-
-MEMBER = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
-"""The member of the result that holds the list."""
 
 _KIND: dict[str, Kind] = {
     "tools/list": "tools",
@@ -139,6 +131,7 @@ class Listing:
     ) -> bytes:
         """Return a page, which is rendered unless one of the same components is in the cache."""
         method, revision = call.method, call.envelope.revision
+        kind = _KIND[method]
         restricted = self.visibility.restricted(_KINDS[method])
         is_for_all = not (restricted or offers)
         for offer in offers:
@@ -156,7 +149,7 @@ class Listing:
                 return kept[1]
         entries = [
             ((each.position, ""), listed(each, revision, self._runtime))
-            for each in getattr(self._catalog, _KIND[method])
+            for each in getattr(self._catalog, kind)
             if each.is_enabled and (each.visible is None or each in visible)
         ]
         if template_entries is not None:
@@ -177,7 +170,8 @@ class Listing:
         if size is not None and len(entries) > size:
             del entries[size:]
             result["nextCursor"] = encode_cursor(entries[-1][0])
-        result = {MEMBER[method]: [entry for _, entry in entries], **result}
+        member = "resourceTemplates" if kind == "resource_templates" else kind
+        result = {member: [entry for _, entry in entries], **result}
         page = call.render(result, None if is_for_all else self._runtime.cache[method].private)
         if is_reusable and (position is None or len(position[1]) <= _MAX_POSITION):
             if len(self._pages) >= _MAX_PAGES:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError, TooLongError
-from ..identity.principal import ANYONE, ListName, Principal
+from ..identity.principals_and_scopes import ANYONE, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol import message_validation as messages
 from ..protocol.jsonrpc import Json, RequestId, is_array, is_id, is_object

@@ -9,7 +9,7 @@ from .._utils.exceptions import ProtocolError
 from ..context import Context
 from ..middleware.base import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import Json, Outcome, Ready
+from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST, narrow_tool_result
 from ..requests.error_responses import is_masked, ref_of, tool_error
 from ..requests.request_record import NO_STATE, Call, call_of
@@ -47,7 +47,8 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
 
     only, hook = hooks[index]
     if only == "tools/call":
-        if not _is_tool_call(request.params):
+        params = request.params
+        if not isinstance(params.get("name"), str) or not isinstance(params.get("arguments", {}), dict):
             return await call_next(request)
         request = ToolCall(request.ctx, request.params)
     try:
@@ -89,21 +90,7 @@ def _take_exception(call: Call) -> tuple[BaseException | None, str | None]:
     return exception, None if exception is None or not is_masked(exception) else ref_of(call)
 
 
-def _is_tool_call(params: Json) -> bool:
-    return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
-
-
-def _has_blocks(result: Json) -> bool:
-    blocks = result.get("content")
-    if not isinstance(blocks, (list, tuple)):
-        return False
-    return all(
-        jsonrpc.is_object(block) and isinstance(block.get("type"), str)
-        for block in cast("Sequence[Any]", blocks)
-    )
-
-
-def _completed(call: Call, hook: Any, result: Json) -> Outcome:
+def _completed(call: Call, hook: Any, result: dict[str, Any]) -> Outcome:
     """Convert a result that a middleware created to the form of the revision and the era.
 
     Raises:
@@ -115,7 +102,11 @@ def _completed(call: Call, hook: Any, result: Json) -> Outcome:
         and result.get("resultType", "complete") == "complete"
         and not is_handle(result)
     ):
-        if not _has_blocks(result):
+        blocks: Any = result.get("content")
+        if not isinstance(blocks, (list, tuple)) or not all(
+            jsonrpc.is_object(block) and isinstance(block.get("type"), str)
+            for block in cast("Sequence[Any]", blocks)
+        ):
             raise TypeError(
                 f"the middleware {hook!r} returned a result of {call.method} without content blocks, such as "
                 '{"content": [{"type": "text", "text": "..."}]}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import TypeIs
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
-from ..components.component import Component, Listed, optional
+from ..components.component import Listed, optional
 from ..content.uri_normalization import normalized
 from ..execution.coroutines import is_cancelled_from_outside
 from ..execution.lifespan import Lifespans
 from ..execution.worker_threads import is_fatal
-from ..identity.principal import LIST_NAMES
+from ..identity.principals_and_scopes import LIST_NAMES
 from ..protocol.jsonrpc import Json, Outcome, Ready, RepetitiveResult
 from ..protocol.revisions import (
     LATEST,
@@ -204,8 +204,8 @@ class Methods:
     def unsubscribe(self, call: Call) -> Ready:
         """Serve `resources/unsubscribe`."""
         session, uri = _session(call), _text(call.params, "uri")
-        alike = [uri] if uri in session.subscriptions else _spelled_like(uri, session.subscriptions)
-        for each in alike:
+        subscribed, form = session.subscriptions, normalized(uri)
+        for each in [uri] if uri in subscribed else [each for each in subscribed if normalized(each) == form]:
             session.subscribe(each, False)
         return {}
 
@@ -275,18 +275,18 @@ class Methods:
             cache = (cache or call.runtime.cache[call.method]).private
         return call.render({**result, "contents": contents}, cache)
 
-    async def _enter(self, call: Call, component: Component) -> None:
-        """Set the state for a handler: that of the lifespan of the server to which the component belongs."""
+    async def _enter(self, call: Call, component: Listed | CustomMethod) -> None:
+        """Check access and required capabilities, and set the state of the lifespan to which a component belongs."""
+        if component.is_guarded or call.runtime.is_protected:
+            check_access(call, component)
+        if component.requires:
+            call.client.require(*component.requires)
         home = component.home or self._lifespans
         if home.function is not None or home is not self._lifespans:
             call.state = await self._lifespans.state_of(home)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
-        """Check access and required capabilities, set the state, and check the state of previous rounds."""
-        if component.is_guarded or call.runtime.is_protected:
-            check_access(call, component)
-        if component.requires:
-            call.client.require(*component.requires)
+        """Do the same, and check the state of previous rounds."""
         await self._enter(call, component)
         if call.runtime.options.single_use_state or not ROUND_PARAMS.isdisjoint(call.params):
             await _check_rounds(call)
@@ -388,9 +388,6 @@ class Methods:
 
     async def serve_own(self, call: Call, method: CustomMethod) -> Outcome:
         """Serve a custom method, which the core protocol does not have."""
-        check_access(call, method)
-        if method.requires:
-            call.client.require(*method.requires)
         await self._enter(call, method)
         return call.render(await method.serve(call), method.cache)
 
@@ -445,11 +442,6 @@ async def _subscribed(session: Handshake, uri: str, listening: Coroutine[object,
             session.subscribe(uri, False)
         raise
     return {}
-
-
-def _spelled_like(uri: str, others: Iterable[str]) -> list[str]:
-    form = normalized(uri)
-    return [each for each in others if normalized(each) == form]
 
 
 def _session(call: Call) -> Handshake:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from .._utils.exceptions import INTERNAL_ERROR, ProtocolError
-from ..identity.principal import LIST_NAMES, Change, ListName, Principal
+from ..identity.principals_and_scopes import LIST_NAMES, Change, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import RequestId
 from ..protocol.revisions import Handshake

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Protocol
 
 from ..components.component import Component
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..requests.access import check_identified, shortfall
 from ..requests.request_record import Call
 from .included_providers_and_extensions import CompositeCatalog

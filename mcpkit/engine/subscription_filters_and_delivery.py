@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from .._utils.exceptions import INVALID_PARAMS, BusyError, MalformedError, ProtocolError
 from ..components.component import is_template
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
-from ..identity.principal import LISTS, RESOURCES, Change, ListName, Principal
+from ..identity.principals_and_scopes import LISTS, RESOURCES, Change, ListName, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import SUBSCRIPTION_ID

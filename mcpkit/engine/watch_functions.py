@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._utils.exceptions import ArgumentsError
 from ..components.component import is_template
 from ..content.uri_normalization import normalized
-from ..identity.principal import Change, Principal
+from ..identity.principals_and_scopes import Change, Principal
 from ..providers.provider import ProviderWatch
 from .included_providers_and_extensions import CompositeCatalog
 
@@ -179,7 +179,7 @@ class _Watch:
         publish: Callable[[Change], None],
         previous: asyncio.Task[None] | None,
     ) -> None:
-        from ..identity.principal import Audience
+        from ..identity.principals_and_scopes import Audience
 
         self._ready = ready
         self._component, self._uri, self._principal = key

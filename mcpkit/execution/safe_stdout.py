@@ -9,6 +9,7 @@ import select
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, cast
 
@@ -164,8 +165,10 @@ def _escape(stream: object) -> Callable[[], None] | None:
     """Make a stream write unencodable characters as escapes. Return a function that undoes it, or None."""
     if isinstance(stream, codecs.StreamReaderWriter):
         stream = stream.writer
-    if isinstance(stream, codecs.StreamWriter):
-        return _escape_writer(stream)
+    if isinstance(stream, codecs.StreamWriter) and stream.errors not in _NEVER_FAIL:
+        undo = partial(setattr, stream, "errors", stream.errors)
+        stream.errors = _ESCAPE
+        return undo
     if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeStream):
         text: io.TextIOWrapper[Any] = stream  # pyright: ignore[reportUnknownVariableType]  # on any buffer
         with suppress(ValueError, OSError):  # it has been closed or detached
@@ -174,24 +177,6 @@ def _escape(stream: object) -> Callable[[], None] | None:
             text.reconfigure(errors=safe, line_buffering=True)  # what is printed is worth reading at once
             return lambda: _reconfigure(text, *before)
     return None
-
-
-def _escape_writer(writer: codecs.StreamWriter) -> Callable[[], None]:
-    errors, stream = writer.errors, writer.stream
-    if errors not in _NEVER_FAIL:
-        writer.errors = _ESCAPE
-    descriptor = descriptor_of(stream)
-    if descriptor is not None and not isinstance(stream, _Descriptor):
-        with suppress(OSError, AttributeError):  # those of East Asian encodings keep their stream
-            writer.flush()
-            writer.stream = _Descriptor(descriptor, "w", closefd=False)
-
-    def undo() -> None:
-        writer.errors = errors
-        if writer.stream is not stream:
-            writer.stream = stream
-
-    return undo
 
 
 def _reconfigure(stream: io.TextIOWrapper[Any], errors: str | None, line_buffering: bool) -> None:

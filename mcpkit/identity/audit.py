@@ -11,7 +11,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from .._utils.option_checks import check_hook
-from .principal import Principal
+from .principals_and_scopes import Principal
 
 if TYPE_CHECKING:
     from ..storage.encryption_keys import Keys

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._utils.concurrency import Listeners
 from .._utils.exceptions import ProtocolError
 from ..protocol import jsonrpc
-from .principal import Principal, digest_of
+from .principals_and_scopes import Principal, digest_of
 
 if TYPE_CHECKING:
     from ..storage.base import Storage

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..storage.base import TaskMeter
-    from .access_log import AccessLog, RequestTiming, Timing
+    from .access_log_and_telemetry import AccessLog, RequestTiming, Telemetry, Timing
     from .base import CallNext, CallTool, DetachedCall, Request, Result, ToolCall, ToolCallResult
     from .rate_and_size_limits import RateLimit, RateLimitError, SizeLimit
-    from .telemetry import Telemetry
 else:
     from .._utils.package import late_names
 
@@ -17,10 +16,9 @@ else:
         globals(),
         {
             "..storage.base": "TaskMeter",
-            ".access_log": "AccessLog RequestTiming Timing",
+            ".access_log_and_telemetry": "AccessLog RequestTiming Telemetry Timing",
             ".base": "CallNext CallTool DetachedCall Request Result ToolCall ToolCallResult",
             ".rate_and_size_limits": "RateLimit RateLimitError SizeLimit",
-            ".telemetry": "Telemetry",
         },
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .._utils.exceptions import BusyError, ToolError
 from ..context import Context
 from ..execution.coroutines import within
-from ..identity.principal import digest_of
+from ..identity.principals_and_scopes import digest_of
 from ..protocol.revisions import METHODS
 from ..requests.request_record import call_of
 from ..storage.base import take_tokens

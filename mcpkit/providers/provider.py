@@ -19,12 +19,12 @@ from ..content.blocks import described
 from ..content.uri_normalization import normalized_template, spellings, template_spellings
 from ..context import Context
 from ..execution.lifespan import Lifespans
-from ..identity.principal import Change, ListName
+from ..identity.principals_and_scopes import Change, ListName
 from ..requests.request_record import NO_STATE, Call, run_limited
 from .transforms import KIND_OF, KINDS, Kind, Transform, transformed
 
 if TYPE_CHECKING:
-    from ..identity.principal import Principal
+    from ..identity.principals_and_scopes import Principal
 
 
 class Provider:
@@ -150,7 +150,7 @@ class Provider:
             TypeError: `to` is neither a Principal nor callable.
             ValueError: `to` is a Principal without an id.
         """
-        from ..identity.principal import Audience
+        from ..identity.principals_and_scopes import Audience
 
         self.listeners.notify(Change("resource", uri, None if to is None else Audience.of(to)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from .._utils.exceptions import ChallengeError, InsufficientScopeError, LoginNeededError, RegistrationError
-from ..identity.scopes import scope_names
+from ..identity.principals_and_scopes import scope_names
 
 if TYPE_CHECKING:
     from ..auth.verifier import VerifierContext

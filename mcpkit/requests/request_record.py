@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from ..execution.worker_processes import Processes
     from ..execution.worker_threads import Threads
     from ..identity.audit import AuditLog
-    from ..identity.principal import Principal
-    from ..identity.scopes import Scopes
+    from ..identity.principals_and_scopes import Principal, Scopes
     from ..options import Limits, ServerOptions, Timeouts
     from ..storage.base import Storage, TaskMeter
     from ..storage.encryption_keys import Keys

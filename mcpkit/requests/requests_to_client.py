@@ -20,7 +20,7 @@ from .._utils.exceptions import (
     ProtocolError,
 )
 from ..execution.coroutines import within
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, RequestId, is_object
 

@@ -18,7 +18,7 @@ from ..execution.coroutines import (
     uncancel,
 )
 from ..execution.worker_threads import end_child, forks, is_fatal
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from .error_responses import error_response

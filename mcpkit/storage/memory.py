@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .base import StoredValue, Subscription, check_put, take_tokens
 
+# `job_queue` is imported on use: most servers have no tasks.
 if TYPE_CHECKING:
-    from .job_queue import Added, Job, LeasedJobs, MemoryQueue, Message, QueueStats
+    from .job_queue import Added, Job, LeasedJobs, Message, QueueStats, RoundRobin
 
 V = TypeVar("V")
 
@@ -43,7 +47,13 @@ class Memory:
         self._values: _ExpiringDict[StoredValue] = _ExpiringDict(clock)
         self._subscriptions: dict[str, dict[Subscription, None]] = {}
         self._ids: dict[int, str] = {}
-        self._queue: MemoryQueue | None = None
+        self._jobs: _ExpiringDict[_Record] = _ExpiringDict(clock)  # an open job never expires
+        # By queue: the open jobs, each with the time at which it may be taken and its number, in this order.
+        self._open: dict[str, list[tuple[Any, ...]]] = {}
+        self._open_counts: Counter[str | tuple[str, str]] = Counter()  # by server, and by server and owner
+        self._job_count = 0
+        self._round_robin: RoundRobin | None = None
+        self._clock_start = time.time() - clock()  # in Unix seconds
 
     @property
     def store_id(self) -> str:
@@ -54,16 +64,12 @@ class Memory:
     def sweep(self) -> None:
         """Free the memory of expired keys."""
         with self._lock:
-            self._records.sweep()
-            self._buckets.sweep()
-            self._values.sweep()
-        if self._queue is not None:
-            self._queue.sweep()
+            for each in (self._records, self._buckets, self._values, self._jobs):
+                each.sweep()
 
     def __len__(self) -> int:
         """Return the number of keys, including expired ones that are not swept yet."""
-        jobs = 0 if self._queue is None else len(self._queue)
-        return len(self._records) + len(self._buckets) + len(self._values) + jobs
+        return len(self._records) + len(self._buckets) + len(self._values) + len(self._jobs)
 
     # PubSub
 
@@ -170,28 +176,46 @@ class Memory:
 
     # Queue
 
-    def _jobs(self) -> MemoryQueue:
-        """Return the queue, importing its module on first use: most servers have no tasks."""
-        if self._queue is None:
-            from .job_queue import MemoryQueue
-
-            with self._lock:
-                if self._queue is None:
-                    self._queue = MemoryQueue(self._clock)
-        return self._queue
-
     async def add(
         self, key: str, value: bytes, *, queue: str, owner: str, max_open: int, max_open_per_owner: int
     ) -> Added:
         """Add a job that may be taken at once, and notify waiting workers."""
-        added = self._jobs().add(key, value, queue, owner, max_open, max_open_per_owner)
-        if added == "added":
-            await self.publish(queue, "")
-        return added
+        from .job_queue import Job, check_job, server_of
+
+        check_job(value)
+        server = server_of(queue)
+        scope = (server, owner)
+        with self._lock:
+            now = self._jobs.sweep()
+            if self._jobs.get(key) is not None:
+                return "exists"
+            if self._open_counts[server] >= max_open:
+                return "full"
+            if owner and self._open_counts[scope] >= max_open_per_owner:
+                return "owner_full"
+            self._job_count += 1
+            record = _Record(Job(key, value, os.urandom(16).hex(), 0), queue, scope, self._job_count)
+            self._jobs.set(key, record, inf)
+            self._open.setdefault(queue, []).append((inf, record.number, record))
+            self._schedule(record, now)
+            self._open_counts.update((server, scope))
+        await self.publish(queue, "")
+        return "added"
+
+    def _schedule(self, record: _Record, due: float | None) -> None:
+        """Set the time at which an open job may be taken; None ends it. The lock is held."""
+        line = self._open[record.queue]
+        del line[bisect_left(line, (record.due, record.number))]
+        record.due = due
+        if due is not None:
+            insort(line, (due, record.number, record))
+        elif not line:
+            del self._open[record.queue]
 
     async def get_job(self, key: str) -> Job | None:
         """Return a job; None if there is none, or it has expired."""
-        return self._jobs().get_job(key)
+        record = self._jobs.get(key)
+        return None if record is None else record.job
 
     async def change(
         self,
@@ -205,33 +229,114 @@ class Memory:
         message: Message | None = None,
     ) -> str | None:
         """Replace the value of a job, if version and fencing token still match; return the new version, or None."""
-        changed = self._jobs().change(key, value, version, fence, due, ttl)
-        if changed is None:
-            return None
-        new_version, ready_queue = changed
+        from .job_queue import check_job
+
+        check_job(value)
+        new_version = os.urandom(16).hex()
+        with self._lock:
+            now = self._jobs.sweep()
+            record = self._jobs.get(key)
+            if record is None or record.due is None or record.job.version != version:
+                return None
+            if fence is not None and record.job.fence != fence:
+                return None
+            record.job = record.job._replace(value=value, version=new_version)
+            if ttl is not None:
+                self._jobs.set(key, record, now + ttl)
+                self._schedule(record, None)
+                for counted in (record.scope[0], record.scope):
+                    self._open_counts[counted] -= 1
+                    if not self._open_counts[counted]:
+                        del self._open_counts[counted]
+            elif due is not None:
+                record.is_leased = False
+                self._schedule(record, now + due)
         if message is not None:
             await self.publish(*message)
-        if ready_queue is not None:
-            await self.publish(ready_queue, "")
+        if ttl is None and due is not None and due <= 0:
+            await self.publish(record.queue, "")
         return new_version
 
     async def take(
         self, queues: Sequence[str], *, limit: int, lease: float, ready_for: float = 0.0
     ) -> LeasedJobs:
         """Lease jobs that are ready."""
-        return self._jobs().take(queues, limit, lease, ready_for)
+        from .job_queue import LeasedJobs, RoundRobin
+
+        with self._lock:
+            now = self._jobs.sweep()
+            turns = self._round_robin = self._round_robin or RoundRobin()
+            ready: dict[str, list[tuple[Any, ...]]] = {}
+            for queue in turns.order(queues):
+                line = self._open.get(queue, [])
+                ready[queue] = line[: min(limit, bisect_right(line, (now - ready_for, inf)))]
+            jobs: list[Job] = []
+            for _, _, record in turns.choose(ready, limit):
+                record.job = record.job._replace(fence=record.job.fence + 1)
+                record.is_leased = True
+                self._schedule(record, now + lease)
+                jobs.append(record.job)
+            return LeasedJobs(now + self._clock_start, jobs)
 
     async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
         """Extend leases; return the keys of lost ones."""
-        return self._jobs().renew(leases)
+        lost: set[str] = set()
+        with self._lock:
+            now = self._jobs.sweep()
+            for key, (fence, seconds) in leases.items():
+                record = self._jobs.get(key)
+                is_open = record is not None and record.due is not None
+                if record is not None and is_open and record.is_leased and record.job.fence == fence:
+                    self._schedule(record, now + seconds)
+                else:
+                    lost.add(key)
+        return lost
 
     async def list_jobs(self, owner: str, *, server: str, after: str, limit: int) -> list[Job]:
         """Return the jobs of an owner, the newest first."""
-        return self._jobs().list_jobs(owner, server, after, limit)
+        with self._lock:
+            self._jobs.sweep()
+            keys = self._jobs.starting_with("")
+            owned = [each for key in keys if (each := self._jobs.get(key)) and each.scope == (server, owner)]
+        if after:  # they are in the order of their creation
+            del owned[next((i for i, each in enumerate(owned) if each.job.key == after), 0) :]
+        return [each.job for each in reversed(owned)][:limit]
 
     async def list_queues(self, server: str) -> list[QueueStats]:
         """Return statistics of the queues of a server."""
-        return self._jobs().list_queues(server)
+        from .job_queue import QueueStats, server_of
+
+        with self._lock:
+            now = self._clock()
+            found: list[QueueStats] = []
+            for queue, line in self._open.items():
+                if server_of(queue) == server:
+                    ready = bisect_right(line, (now, inf))
+                    found.append(QueueStats(queue, ready, len(line) - ready, max(0.0, now - line[0][0])))
+            return found
+
+
+class _Record:
+    """A job with its place in the queue.
+
+    Attributes:
+        job: The job as callers see it.
+        queue: Name of the queue.
+        scope: Server and owner.
+        number: Sequence number of the job.
+        due: Time at which it may be taken; None for an ended job.
+        is_leased: Whether `due` is the end of a lease.
+    """
+
+    __slots__ = ("due", "is_leased", "job", "number", "queue", "scope")
+
+    def __init__(self, job: Job, queue: str, scope: tuple[str, str], number: int) -> None:
+        self.job = job
+        self.queue = queue
+        self.scope = scope
+        self.number = number
+        self.due: float | None = inf
+        self.is_leased = False
 
 
 class _ExpiringDict(Generic[V]):
@@ -244,9 +349,8 @@ class _ExpiringDict(Generic[V]):
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._entries: dict[str, tuple[V, float]] = {}
-        self._expiries: list[
-            tuple[float, str]
-        ] = []  # a heap; an entry that was changed leaves its old expiry there
+        # A heap; an entry that was changed leaves its old expiry there.
+        self._expiries: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         """Return the number of keys, including expired ones that are not swept yet."""

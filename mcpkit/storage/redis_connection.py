@@ -203,9 +203,8 @@ class RedisConnection:
                     is_read_only = isinstance(error, self.errors.ReadOnlyError) or "READONLY" in str(error)
                     if delay == _RETRY_DELAYS[-1] or not is_read_only:
                         raise
-                    await (
-                        self._client.aclose()
-                    )  # a former primary; the address may lead to the new one by now
+                    # A former primary; the address may lead to the new one by now.
+                    await self._client.aclose()
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     async def script(self, script: Script, keys: Sequence[Argument], *args: Argument) -> Reply:

@@ -420,9 +420,7 @@ def _prepare(connection: sqlite3.Connection, timeout: float, synchronous: Synchr
                     "network file system. Use a file on a local disk"
                 )
     connection.execute(f"PRAGMA synchronous = {synchronous}")
-    connection.execute(
-        "PRAGMA journal_size_limit = 16777216"
-    )  # bytes that the log keeps when it starts again
+    connection.execute("PRAGMA journal_size_limit = 16777216")  # bytes kept when the log starts again
     if version < len(_MIGRATIONS):
         try:
             with transaction(connection):
@@ -463,22 +461,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 # Linux names of file systems with locks and shared memory that do not work between machines
 _NETWORK_FILE_SYSTEMS = frozenset(
     (
-        *(
-            "9p",
-            "afs",
-            "beegfs",
-            "ceph",
-            "cifs",
-            "gpfs",
-            "lustre",
-            "nfs",
-            "nfs4",
-            "orangefs",
-            "smb3",
-            "smbfs",
-        ),
-        *("vboxsf", "fuse.blobfuse2", "fuse.cephfs", "fuse.davfs", "fuse.gcsfuse", "fuse.glusterfs"),
-        *("fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+        *("9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "orangefs", "smb3"),
+        *("smbfs", "vboxsf", "fuse.blobfuse2", "fuse.cephfs", "fuse.davfs", "fuse.gcsfuse"),
+        *("fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
 

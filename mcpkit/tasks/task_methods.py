@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
 from ..components.tool import AnyTool, Tool
 from ..engine.included_providers_and_extensions import Extension
-from ..identity.principal import Change, digest_of, owner_of
+from ..identity.principals_and_scopes import Change, digest_of, owner_of
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json, Outcome, is_object
 from ..protocol.revisions import TASKS, tree
@@ -22,8 +22,7 @@ from ..requests.access import Guarded, check_access
 from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
 from .queue_worker import Runner
-from .status_notifications import TaskNotifications
-from .task_execution import TaskRuns
+from .task_execution_and_notifications import TaskNotifications, TaskRuns
 from .task_records import (
     StoredTask,
     TaskRecord,
@@ -49,9 +48,6 @@ MAX_KEY = 200
 # Number of times that a change is tried again after concurrent changes
 _MAX_TRIES = 50
 
-# Polls per second in one process above which clients get a longer `pollInterval`
-_POLLS_PER_SECOND = 200
-
 _CAPABILITY = f"extensions.{TASKS}"
 
 _PROTOCOL_META = "io.modelcontextprotocol/"
@@ -76,26 +72,6 @@ class LoopTasks:
     runner: Runner | None = None
 
 
-class PollCounter:
-    """Counts polls of tasks in this process.
-
-    Attributes:
-        load: Factor for the poll interval, at least 1.
-    """
-
-    def __init__(self) -> None:
-        self.load = 1.0
-        self._since = time.monotonic()
-        self._count = 0
-
-    def count(self) -> None:
-        """Count a poll."""
-        self._count += 1
-        if (passed := time.monotonic() - self._since) >= 1:
-            self.load = max(1.0, self._count / passed / _POLLS_PER_SECOND)
-            self._since, self._count = time.monotonic(), 0
-
-
 class TaskService:
     """The tasks of one server.
 
@@ -107,7 +83,6 @@ class TaskService:
         slots: Number of tasks that run at a time in each event loop.
         catalog: Components of the server.
         runtime: Shared objects of the server.
-        polls: Counter of polls.
         extension: The tasks extension of 2026-07-28, with its subscription topic.
         store: The task records.
 
@@ -120,7 +95,6 @@ class TaskService:
         self.slots = options.slots
         self.catalog = engine.catalog
         self.runtime = runtime = engine.runtime
-        self.polls = PollCounter()
         self.store = TaskStore(runtime.storage, runtime.keys, options)
         self.extension = Extension(TASKS)
         self.extension.topic("taskIds", "notifications/tasks", accept=self._accept)
@@ -234,7 +208,7 @@ class TaskService:
             dialogue = dialogue_of(call)
             responses = dialogue.answers if isinstance(dialogue, Rounds) else []
         record = await self.create(call, tool, responses)
-        return call.render({"resultType": "task", **record.to_task(self.polls.load)})
+        return call.render({"resultType": "task", **record.to_task()})
 
     async def create(
         self, call: Call, tool: Tool, earlier_responses: list[Json], result_ttl: float | None = None
@@ -313,9 +287,8 @@ class TaskService:
         """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
         call.client.require(_CAPABILITY)
         if call.method == "tasks/get":
-            self.polls.count()
             task = await self.find(call)
-            return call.render(task.record.to_detailed_task(self.polls.load))
+            return call.render(task.record.to_detailed_task())
         if call.method == "tasks/update":
             responses: object = call.params.get("inputResponses")
             if not is_object(responses):

@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 from .._utils.exceptions import INTERNAL_ERROR
 from ..components.component import optional
 from ..components.tool import digest_of
-from ..identity.principal import Principal
+from ..identity.principals_and_scopes import Principal
 from ..options import TaskOptions
 from ..protocol.jsonrpc import Json
 from ..storage.base import PubSub
@@ -169,14 +169,13 @@ class TaskRecord:
         """Return True if the client has responded to a request, with a result or an error."""
         return name in self.responses or name in self.errors
 
-    def to_task(self, load: float = 1.0) -> Json:
+    def to_task(self) -> Json:
         """Return the `Task` of 2026-07-28, with which every result about a task begins (ext-tasks, "Tasks").
 
-        Args:
-            load: Factor of the recommended time between two polls, which grows with the age of the task as well.
+        The recommended time between two polls grows with the age of the task.
         """
         age = max(self.updated, time.time()) - self.created
-        interval = min(_MAX_POLL_INTERVAL, max(_MIN_POLL_INTERVAL, age / 10) * load)
+        interval = min(_MAX_POLL_INTERVAL, max(_MIN_POLL_INTERVAL, age / 10))
         lifetime = self.updated - self.created + self.result_ttl
         return optional(
             taskId=self.id,
@@ -189,9 +188,9 @@ class TaskRecord:
             "pollIntervalMs": round(1000 * interval),
         }
 
-    def to_detailed_task(self, load: float = 1.0) -> Json:
+    def to_detailed_task(self) -> Json:
         """Return the `DetailedTask` of 2026-07-28: with the open requests, the result, or the error."""
-        task = self.to_task(load)
+        task = self.to_task()
         if self.status == "input_required":
             task["inputRequests"] = {key: each["request"] for key, each in self.requests.items()}
         elif self.status == "completed":

@@ -66,14 +66,9 @@ _CLIENT_CAPABILITIES = {
 }
 
 
-def legacy_task(record: TaskRecord, load: float = 1.0) -> Json:
-    """Return the `Task` of 2025-11-25, in which a task with an error result of its tool is failed.
-
-    Args:
-        record: The task.
-        load: Factor of the recommended time between two polls.
-    """
-    task = record.to_task(load)
+def legacy_task(record: TaskRecord) -> Json:
+    """Return the `Task` of 2025-11-25, in which a task with an error result of its tool is failed."""
+    task = record.to_task()
     task["ttl"], task["pollInterval"] = task.pop("ttlMs"), task.pop("pollIntervalMs")
     result = record.result or {}
     if result.get("isError"):
@@ -147,7 +142,7 @@ class LegacyTaskService(TaskService):
         record = await self.create(call, tool, await _ask_first(call, tool), result_ttl)
         if call.channel.standalone is not None and not record.is_over:
             self._connect(call, record.id)
-        return call.render({"task": legacy_task(record, self.polls.load)})
+        return call.render({"task": legacy_task(record)})
 
     # Requests about tasks
 
@@ -159,7 +154,6 @@ class LegacyTaskService(TaskService):
             return call.render(await self._list(call))
         task = await self.find(call)
         if call.method == "tasks/get":
-            self.polls.count()
             connections = self._connections.get(asyncio.get_running_loop(), {})
             connection = connections.get((call.channel.standalone, task.record.id))
             if connection is not None:
@@ -177,7 +171,7 @@ class LegacyTaskService(TaskService):
             if not task.record.is_over:
                 task = await self._connect(call, task.record.id).wait(call)
             return call.render(self._result(call, task.record))
-        return call.render(legacy_task(task.record, self.polls.load))
+        return call.render(legacy_task(task.record))
 
     async def _list(self, call: Call) -> Json:
         """Return a page of the client's tasks, without those that its scopes do not allow today.
@@ -207,10 +201,12 @@ class LegacyTaskService(TaskService):
                 raise invalid_cursor  # its task has expired, so the position in the list is unknown
         except (OSError, UnreadableTaskError) as error:
             raise unavailable(error) from None
-        scopes, load = call.principal.scopes, self.polls.load
+        scopes = call.principal.scopes
         visible = [each for each in records if scopes.issuperset(self.access_rules(each).scopes)]
-        tasks = [legacy_task(record, load) for record in visible]
-        return {"tasks": tasks, **({} if next_cursor is None else {"nextCursor": next_cursor})}
+        return {
+            "tasks": [*map(legacy_task, visible)],
+            **({} if next_cursor is None else {"nextCursor": next_cursor}),
+        }
 
     def _result(self, call: Call, record: TaskRecord) -> Json:
         """Return the result of an ended task.

@@ -14,7 +14,7 @@ from ..client.link.answerer import Answerer
 from ..client.link.awaited import ProgressCallback
 from ..client.options import Retries, Timeout
 from ..client.transports.memory import MemoryTransport
-from ..identity.principal import ANYONE, Principal
+from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST
 from ..server import Server

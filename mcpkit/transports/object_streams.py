@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from .._utils.concurrency import require_loop
 from ..engine.engine import Served
 from ..engine.message_dispatch import Connection
-from ..identity.principal import ANYONE, Principal
+from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from typing_extensions import Unpack
 
 from .._utils.option_checks import runs
-from ..identity.principal import ANYONE, Principal
+from ..identity.principals_and_scopes import ANYONE, Principal
 from ..options import HttpOptions
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Serving:
         Raises:
             TypeError: `principal` is not a Principal.
         """
-        from ..identity.principal import checked_principal
+        from ..identity.principals_and_scopes import checked_principal
         from .agent_sdk.sdk_server import SdkServer
 
         return SdkServer(self, ANYONE if principal is None else checked_principal(principal))

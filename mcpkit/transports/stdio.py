@@ -17,7 +17,7 @@ from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
 from ..engine.engine import Engine, Served
 from ..engine.message_dispatch import Connection
-from ..identity.principal import ANYONE, Principal, checked_principal
+from ..identity.principals_and_scopes import ANYONE, Principal, checked_principal
 from .pipes import Framing, PipeInput, PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog

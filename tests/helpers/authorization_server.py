@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from mcpkit import CacheHint, Context, Scope, Server, ServerOptions
 from mcpkit.auth import AccessToken, InvalidTokenError, ProtectedResource, TokenVerifier
 from mcpkit.client import MemoryTokens, OAuth
-from mcpkit.identity.principal import Principal, client
+from mcpkit.identity.principals_and_scopes import Principal, client
 from tests.helpers.serving import in_thread_at
 
 Document = dict[str, Any]

@@ -35,7 +35,7 @@ from mcpkit.auth.authorization_server.dev_auth import DevServer
 from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
 from mcpkit.auth.upstream.upstream_client import Identity
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
-from mcpkit.identity.scopes import Scopes
+from mcpkit.identity.principals_and_scopes import Scopes
 from mcpkit.storage.encryption_keys import Keys
 from mcpkit.storage.memory import Memory
 from tests.helpers.waiting import Clock

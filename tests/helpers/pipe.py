@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpkit import Server
 from mcpkit.engine.subscription_filters_and_delivery import SubscriptionHub
-from mcpkit.identity.principal import ANYONE, Change, Principal
+from mcpkit.identity.principals_and_scopes import ANYONE, Change, Principal
 from mcpkit.transports import Connection
 from tests.helpers.official import META, Judge
 

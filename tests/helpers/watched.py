@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpkit import Principal, Server
-from mcpkit.identity.principal import ANYONE, Change
+from mcpkit.identity.principals_and_scopes import ANYONE, Change
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import Ear, settle, updated
 

@@ -347,7 +347,9 @@ async def test_size_limit_allows_a_result_of_exactly_its_bytes() -> None:
 
 async def test_timing_reports_each_request_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0)
-    monkeypatch.setattr("mcpkit.middleware.access_log.time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(
+        "mcpkit.middleware.access_log_and_telemetry.time", SimpleNamespace(perf_counter=clock)
+    )
     reported: list[RequestTiming] = []
     server = Server("timed")
     server.middleware(Timing(reported.append))

@@ -30,8 +30,8 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from mcpkit import Access, CacheHint, Context, Limits, Principal, Scope, Server, Timeouts  # noqa: E402
 from mcpkit.auth import AccessToken, TokenVerifier  # noqa: E402
-from mcpkit.identity.principal import client as client_by_itself  # noqa: E402
-from mcpkit.identity.principal import user  # noqa: E402
+from mcpkit.identity.principals_and_scopes import client as client_by_itself  # noqa: E402
+from mcpkit.identity.principals_and_scopes import user  # noqa: E402
 from mcpkit.storage import Sqlite  # noqa: E402
 from tests.helpers.pipe import message  # noqa: E402
 from tests.helpers.raw_client import (  # noqa: E402

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Principal, RegistrationError, Scope
 from mcpkit.auth import AuditEvent, AuditLog, AuditMeter
-from mcpkit.identity.principal import user
-from mcpkit.identity.scopes import Scopes
+from mcpkit.identity.principals_and_scopes import Scopes, user
 from mcpkit.storage.encryption_keys import Keys
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock

@@ -15,8 +15,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from mcpkit.storage import Sqlite, sqlite_database, sqlite_pubsub
-from tests.helpers.engines import done, eventually
+from mcpkit.storage import Sqlite, sqlite, sqlite_database
+from tests.helpers.engines import LINE, add, done, eventually
 from tests.helpers.waiting import DEFAULT_TIMEOUT, until
 
 VALUE = bytes(range(256)) * 4096
@@ -230,7 +230,7 @@ def test_name_without_a_file_is_refused(name: str) -> None:
 
 
 def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr("mcpkit.storage.sqlite_pubsub._RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr("mcpkit.storage.sqlite._RETRY_INTERVAL", 0.01)
     failing = Mock(side_effect=PermissionError("not now"))
     messages: list[str] = []
     leave = shared.subscribe("t", messages.append)
@@ -241,6 +241,16 @@ def test_failing_read_is_logged_once_and_retried(shared: Sqlite, path: Path, cap
     eventually(lambda: messages == ["a"])
     assert caplog.text.count("messages of other processes arrive late") == 1
     leave()
+
+
+def test_job_is_announced_before_the_next_poll(shared: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_INTERVAL", 600.0)
+    listener = Listener(shared, LINE)
+    done(shared.publish(LINE, "first"))
+    eventually(listener.has_received("first"))
+    add(shared, "a")
+    eventually(listener.has_received("first", ""))
+    listener.leave()
 
 
 class Listener:
@@ -274,7 +284,7 @@ def blocked(shared: Sqlite) -> Iterator[None]:
 
 
 def test_slow_listener_is_notified_of_a_gap_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_pubsub, "_MAX_MESSAGES", 100)
+    monkeypatch.setattr(sqlite, "_MAX_MESSAGES", 100)
     with closing(Sqlite(path)) as shared, closing(Sqlite(path)) as other:
         first, second = Listener(shared), Listener(shared, "elsewhere")
         with blocked(shared):

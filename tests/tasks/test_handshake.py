@@ -100,6 +100,38 @@ async def test_question_answered_by_another_client_is_cancelled(open_pipe: OpenP
         assert message["params"]["requestId"] == first["id"]
 
 
+async def test_question_of_a_cancelled_request_is_sent_on_another_stream(open_pipe: OpenPipe) -> None:
+    async with open_pipe(server_of(sure)) as pipe:
+        id_ = (await begin(pipe, "sure"))["taskId"]
+        first_stream = pipe.start("tasks/result", {"taskId": id_})
+        first = await pipe.question("elicitation/create")
+        waiting = pipe.start("tasks/result", {"taskId": id_})
+        pipe.cancel(first_stream)
+        while (message := await pipe.receive()).get("method") != "notifications/cancelled":
+            assert message["method"] == "notifications/tasks/status"
+        assert message["params"]["requestId"] == first["id"]
+        second = await pipe.question("elicitation/create")
+        assert second["id"] != first["id"]
+        pipe.reply(second, {"action": "decline"})
+        while (message := await pipe.receive()).get("id") != waiting:
+            assert message["method"] == "notifications/tasks/status"
+        assert message["result"]["content"][0]["text"] == "decline"
+
+
+async def test_connections_are_closed_with_the_last_context(open_pipe: OpenPipe) -> None:
+    server, before = server_of(wait_forever), asyncio.all_tasks()
+    async with open_pipe(server) as pipe:
+        id_ = (await begin(pipe, "wait_forever"))["taskId"]
+        async with server.running():
+            pass
+        pipe.start("tasks/cancel", {"taskId": id_})
+        while (message := await pipe.receive()).get("method") != "notifications/tasks/status":
+            pass
+        assert message["params"]["status"] == "cancelled"
+        await begin(pipe, "wait_forever")
+    assert asyncio.all_tasks() == before
+
+
 # Access
 
 

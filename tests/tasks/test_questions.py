@@ -104,6 +104,24 @@ async def test_question_of_a_parameter_precedes_the_task(server: Server) -> None
         assert done["result"]["content"][0]["text"] == "Ada of Ely"
 
 
+async def test_answer_from_before_the_task_counts_for_one_request(server: Server) -> None:
+    @server.tool(task=Task(required=True))
+    async def greet(name: Annotated[str, Ask("Your name?")], ctx: Context) -> str:
+        again = await ctx.elicit("Your name?", str)
+        return f"{name}, {again.value}"
+
+    async with connect(server, capabilities=KNOWS_TASKS) as client:
+        first = await begin(client, "greet")
+        (key,) = first["inputRequests"]
+        answers = {"requestState": first["requestState"], "inputResponses": {key: accepted("Ada")}}
+        task = await begin(client, "greet", **answers)
+        asking = await until(client, task, "input_required")
+        assert [*asking["inputRequests"].values()] == [*first["inputRequests"].values()]
+        await answer(client, task, **dict.fromkeys(asking["inputRequests"], "Bob"))
+        done = await until(client, task, "completed")
+        assert done["result"]["content"][0]["text"] == "Ada, Bob"
+
+
 async def test_task_with_full_record_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_RECORD", 4000)
     server = Server("lab")

@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit.storage import Memory
 from mcpkit.storage.job_queue import Job, Queue
-from mcpkit.tasks.queue_worker import AbandonedJobs, Lease, Runner
+from mcpkit.tasks.queue_worker import AbandonedJobs, Lease, LeaseRenewer, Runner
 from tests.helpers.engines import done
 from tests.helpers.waiting import Clock, until
 
@@ -160,7 +160,7 @@ async def test_failing_take_is_logged_and_retried(engine: Memory, caplog: pytest
         await until(lambda: queue.calls["take"] > 3)
         queue.error = None
         await until(lambda: work.running == 3)
-    assert [record.message for record in caplog.records if record.module == "runner"] == [
+    assert [record.message for record in caplog.records if record.module == "queue_worker"] == [
         "tasks cannot be taken from the queue; mcpkit tries again: it is away",
         "tasks are taken from the queue again",
     ]
@@ -214,6 +214,19 @@ async def test_lease_is_renewed_while_the_event_loop_is_blocked(engine: Memory) 
         await until(lambda: work.jobs and work.running == 0)
         assert (await get_job(engine, "a")).value == b"done"
     assert work.cancelled == []
+
+
+async def test_lease_is_lost_a_tenth_before_its_end(engine: Memory) -> None:
+    await add(engine, "a")
+    (job,) = await take(engine)
+    renewer = LeaseRenewer(engine, 0.6)
+    since = time.monotonic()
+    lease = renewer.add(job, since, lambda: None)
+    first = lease.lost_at
+    assert first == pytest.approx(since + 0.54)
+    await until(lambda: lease.lost_at != first)
+    assert lease.lost_at <= time.monotonic() + 0.54
+    await renewer.aclose()
 
 
 async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:

@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ..._utils.concurrency import run_shielded
-from ...identity.principal import Principal
-from ...identity.principal import client as client_principal
-from ...identity.principal import user as user_principal
+from ...identity.principals_and_scopes import Principal
+from ...identity.principals_and_scopes import client as client_principal
+from ...identity.principals_and_scopes import user as user_principal
 from ...protocol import http_headers
 from ...protocol.jsonrpc import Json
 from ...storage.encryption_keys import UnreadableRecordError

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...identity.principal import Principal
-from ...identity.scopes import Scopes
+from ...identity.principals_and_scopes import Principal, Scopes
 from ...protocol import http_headers
 from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource

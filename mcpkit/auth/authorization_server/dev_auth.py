@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from ..._utils.option_checks import check_seconds
-from ...identity.scopes import scope_names
+from ...identity.principals_and_scopes import scope_names
 from ...protocol import http_headers
 from ..urls import is_loopback, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier

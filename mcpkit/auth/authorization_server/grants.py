@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...identity.principal import Principal
+from ...identity.principals_and_scopes import Principal
 from ...protocol.jsonrpc import Json
 from ...storage.base import Store
 from ...storage.encryption_keys import EncryptedRecords, Keys, NewerRecordError

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Scope as AsgiScope
 
-from ...identity.scopes import Scopes, check_name
+from ...identity.principals_and_scopes import Scopes, check_name
 from ...protocol import http_headers
 from ..token_requests import error_text
 from ..urls import MetadataError, canonical

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...identity.principal import digest_of, user
+from ...identity.principals_and_scopes import digest_of, user
 from ...identity.revocation import Revocations
 from ..authorization_server.client_registration import is_local, is_registration, is_web
 from ..authorization_server.consent_page import AuthorizationRequest

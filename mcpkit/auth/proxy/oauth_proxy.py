@@ -20,7 +20,7 @@ from ..verifier import AccessToken, ProtectedResource, TokenVerifier, VerifierCo
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ...identity.principal import Principal
+    from ...identity.principals_and_scopes import Principal
     from ..authorization_server.grants import GrantRecord
     from .proxy_login import Allow, ProxyServer
     from .upstream_logins import UpstreamLogins

@@ -22,8 +22,7 @@ from starlette.routing import Route
 
 from ..._utils.concurrency import run_shielded
 from ..._utils.exceptions import RegistrationError
-from ...identity.principal import Principal
-from ...identity.scopes import scope_names
+from ...identity.principals_and_scopes import Principal, scope_names
 from ..authorization_server.authorization_server import AuthorizationServer
 from ..authorization_server.client_lookup import ClientDocuments
 from ..authorization_server.consent_page import AuthorizationRequest

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...identity.principal import digest_of
+from ...identity.principals_and_scopes import digest_of
 from ..authorization_server.html_pages import Branding, page
 from ..authorization_server.oauth_requests import NO_STORE, client_address, is_untrusted_proxy
 from ..verifier import ProtectedResource

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
-from ...identity.principal import Principal, user
+from ...identity.principals_and_scopes import Principal, user
 from ...protocol.jsonrpc import Json
 from ..authorization_server.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..authorization_server.oauth_requests import Clock

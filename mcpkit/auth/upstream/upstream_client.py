@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from ..._utils.option_checks import check_seconds
-from ...identity.scopes import check_text
+from ...identity.principals_and_scopes import check_text
 from ..http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, HttpResponse
 from ..jwt import ID_TOKEN_CLAIMS, LEEWAY, MAX_NAME, select_claims
 from ..token_requests import Authentication, ClientSecret, check_authentication

@@ -260,7 +260,7 @@ def _played(word: str, user: str, scopes: str, options: Json) -> MemoryTransport
         CommandError: There is no server in it.
     """
     from ...client.transports.memory import MemoryTransport
-    from ...identity.principal import Principal
+    from ...identity.principals_and_scopes import Principal
 
     if place_of(word) is None:
         raise click.UsageError(

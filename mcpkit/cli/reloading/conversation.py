@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...identity.principal import LISTS, RESOURCES
+from ...identity.principals_and_scopes import LISTS, RESOURCES
 from ...protocol.jsonrpc import Json, RequestId, is_array, is_object
 from ...protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, PROTOCOL_VERSION, SUBSCRIPTION_ID
 

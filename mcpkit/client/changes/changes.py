@@ -14,7 +14,7 @@ from typing import Final, Literal
 from typing_extensions import Self
 
 from ..._utils.concurrency import LoopAffinity, require_loop
-from ...identity.principal import LIST_NAMES, ListName
+from ...identity.principals_and_scopes import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
 """One of the lists (`resources` includes the templates), or `resource` for the contents of one resource."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..._utils.exceptions import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError, TransportError
 from ...execution.coroutines import within
-from ...identity.principal import RESOURCES, ListName
+from ...identity.principals_and_scopes import RESOURCES, ListName
 from ...protocol.jsonrpc import Json, RequestId, is_array, is_object, whole_number
 from ...protocol.revisions import STATELESS, SUBSCRIPTION_ID
 from ..link.link import Link

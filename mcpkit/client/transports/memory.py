@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from ...engine.engine import Served
 from ...engine.message_dispatch import Connection
-from ...identity.principal import ANYONE, Principal
+from ...identity.principals_and_scopes import ANYONE, Principal
 from ..client_messages import OutgoingMessage
 from ..link.transport import TransportListener
 

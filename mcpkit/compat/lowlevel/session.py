@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from ..._utils.exceptions import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
 from ...execution.coroutines import within
-from ...identity.principal import LIST_NAMES, Change
+from ...identity.principals_and_scopes import LIST_NAMES, Change
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Json, RequestId, is_object
 from ...protocol.objects import Incomplete

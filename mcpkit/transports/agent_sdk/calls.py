@@ -9,7 +9,7 @@ from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import ProtocolError
 from ...engine.engine import Served
 from ...engine.message_dispatch import Connection
-from ...identity.principal import Principal
+from ...identity.principals_and_scopes import Principal
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LATEST_HANDSHAKE

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ...engine.engine import Served
-from ...identity.principal import Principal
+from ...identity.principals_and_scopes import Principal
 from ...protocol.jsonrpc import Json
 from ..object_streams import ObjectSink, ObjectSource
 from .calls import Calls

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...engine.engine import Served
-from ...identity.principal import ANYONE, Principal
+from ...identity.principals_and_scopes import ANYONE, Principal
 from ...protocol.jsonrpc import Json, RequestId, is_id, is_object
 from ..object_streams import ObjectSink, ObjectSource, serve_objects
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ..._utils.exceptions import ChallengeError
     from ...auth.verifier import AccessToken
-    from ...identity.principal import Principal
+    from ...identity.principals_and_scopes import Principal
 
 
 class Challenger(Protocol):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import BusyError, ProtocolError
 from ...engine.engine import CustomRoute
-from ...identity.principal import ANYONE, owner_of
+from ...identity.principals_and_scopes import ANYONE, owner_of
 from ...protocol import jsonrpc
 from ...protocol.http_headers import JoinedHeaders
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import resume, run_to_first_wait, within
-from ...identity.principal import ANYONE, Principal
+from ...identity.principals_and_scopes import ANYONE, Principal
 from ...protocol.http_headers import JoinedHeaders, caller_at
 from ...requests.requests_to_client import NO_HEADERS
 from ...requests.timeouts_and_concurrency import Anonymous

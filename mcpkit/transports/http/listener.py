@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..._utils.exceptions import MalformedError, ProtocolError
 from ...engine.changes_between_processes import ChangeQueue
 from ...engine.subscription_filters_and_delivery import LOST, Listen
-from ...identity.principal import Change, Principal
+from ...identity.principals_and_scopes import Change, Principal
 from ...protocol import jsonrpc
 from .exchange import Exchange, Source, event
 from .sessions.loop_state import LoopState

@@ -8,7 +8,7 @@ from typing import Any
 from ..._utils.exceptions import RegistrationError
 from ..._utils.option_checks import unknown_option
 from ...engine.engine import CustomRoute
-from ...identity.principal import Principal
+from ...identity.principals_and_scopes import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 
 DEFAULT_PATH = "/mcp"

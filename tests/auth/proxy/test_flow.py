@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from mcpkit.auth import InvalidTokenError, OAuthProxy, VerifierUnavailableError
-from mcpkit.identity.principal import Principal
+from mcpkit.identity.principals_and_scopes import Principal
 from mcpkit.storage import Sqlite
 from tests.helpers.oauth_flow import (
     PROXY_MCP,

@@ -15,7 +15,7 @@ from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.authorization_server.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import upstream_logins
 from mcpkit.auth.proxy.upstream_logins import LEASE
-from mcpkit.identity.principal import Principal
+from mcpkit.identity.principals_and_scopes import Principal
 from mcpkit.storage.memory import Memory
 from tests.helpers.oauth_flow import ProxyServer
 from tests.helpers.waiting import Clock, until

@@ -14,7 +14,7 @@ from mcpkit import Access, Principal, Registry, Server
 from mcpkit.engine.changes_between_processes import ChangeQueue
 from mcpkit.engine.message_dispatch import Connection
 from mcpkit.engine.subscription_filters_and_delivery import LOST
-from mcpkit.identity.principal import Change
+from mcpkit.identity.principals_and_scopes import Change
 from mcpkit.storage.memory import Memory
 from tests.helpers.engines import LossyMemory
 from tests.helpers.pipe import META, count_listeners, settle, stateless_meta, updated

@@ -15,7 +15,7 @@ import pytest
 from mcpkit import Context, LogHandler, RegistrationError, Server
 from mcpkit.context import current_context
 from mcpkit.engine import watch_functions as module
-from mcpkit.identity.principal import Change
+from mcpkit.identity.principals_and_scopes import Change
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.providers.directory import resource_dir
 from mcpkit.testing import connect

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpkit import Principal
 from mcpkit.auth import AccessToken, InvalidTokenError, TokenVerifier, VerifierUnavailableError
-from mcpkit.identity.principal import user
+from mcpkit.identity.principals_and_scopes import user
 from tests.helpers.raw_client import Answer, Client, Headers, Judge, Session, initialize
 
 ISSUER = "https://id.example.com"

@@ -157,6 +157,23 @@ async def test_long_messages_are_stored_outside_the_log(redis: Redis, server: Re
     assert all(0 < server.ask("PTTL", key) <= 30_000 for key in server.ask("KEYS", "own:m:*"))
 
 
+async def test_messages_before_a_subscription_are_not_received(redis: Redis, server: RedisServer) -> None:
+    with closing(Redis(server.url, prefix="own:")) as other:
+        await other.publish("t", "before the connection")
+        received: list[str] = []
+        redis.subscribe("t", received.append)
+        await redis.listening()
+        for number in range(20):  # the connection that reads may be behind that which publishes
+            late: list[str] = []
+            await redis.publish("t", f"before {number}")
+            leave = redis.subscribe("t", late.append)
+            await other.publish("t", f"after {number}")
+            await until(lambda late=late, number=number: late[-1:] == [f"after {number}"])
+            assert late == [f"after {number}"]
+            leave()
+    assert received == [f"{when} {number}" for number in range(20) for when in ("before", "after")]
+
+
 async def test_wrong_password_is_refused_without_being_quoted(tmp_path: Path) -> None:
     started = RedisServer(tmp_path / "redis", "--requirepass", "hushhush")
     started.password = "hushhush"

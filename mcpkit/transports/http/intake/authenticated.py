@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from ...._utils.exceptions import ChallengeError
-from ....identity.principal import ANYONE, Principal
+from ....identity.principals_and_scopes import ANYONE, Principal
 from ....options import FindPrincipal
 from ....requests.error_responses import readable
 from ..exchange import Scope

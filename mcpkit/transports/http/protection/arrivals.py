@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....identity.principal import digest_of
+from ....identity.principals_and_scopes import digest_of
 
 if TYPE_CHECKING:
     from ....identity.audit import AuditLog
-    from ....identity.principal import Principal
+    from ....identity.principals_and_scopes import Principal
     from ....identity.revocation import Revocation
 
 _MOST_KEPT = 10_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...._utils.exceptions import ChallengeError
 from ....auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
-from ....identity.principal import ANYONE, Principal
+from ....identity.principals_and_scopes import ANYONE, Principal
 from ....protocol.http_headers import caller_at
 from ....protocol.revisions import HANDSHAKE
 from ..exchange import RefusedError
@@ -20,8 +20,8 @@ from .verification import REVOKED, Verification
 
 if TYPE_CHECKING:
     from ....identity.audit import AuditLog
+    from ....identity.principals_and_scopes import Scopes
     from ....identity.revocation import Revocation, Revocations
-    from ....identity.scopes import Scopes
 
 _MOST_KEPT = 10_000
 """Maximum cached tokens. Beyond it, the oldest are verified again."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ....identity.principal import owner_of
+from ....identity.principals_and_scopes import owner_of
 from ..exchange import Exchange, RefusedError
 
 if TYPE_CHECKING:

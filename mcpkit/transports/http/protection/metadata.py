@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ....components.component import optional
-from ....identity.scopes import Scopes
+from ....identity.principals_and_scopes import Scopes
 
 _METHODS = "GET, HEAD, OPTIONS"
 _HEADERS = {

@@ -22,9 +22,8 @@ from .arrivals import Arrivals
 
 if TYPE_CHECKING:
     from ....identity.audit import AuditLog
-    from ....identity.principal import Principal
+    from ....identity.principals_and_scopes import Principal, Scopes
     from ....identity.revocation import Revocation, Revocations
-    from ....identity.scopes import Scopes
 
 logger = logging.getLogger(__name__)
 

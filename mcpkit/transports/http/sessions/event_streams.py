@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....engine.changes_between_processes import ChangeQueue
 from ....engine.subscription_filters_and_delivery import ChangeListener, notification
-from ....identity.principal import Change
+from ....identity.principals_and_scopes import Change
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import RequestId
 from ....protocol.message_validation import invalid

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from ...._utils.exceptions import INVALID_REQUEST, PARSE_ERROR, BusyError, ChallengeError, ProtocolError
 from ....engine.message_dispatch import BaseSession
-from ....identity.principal import Change, Principal, owner_of
+from ....identity.principals_and_scopes import Change, Principal, owner_of
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, is_array, is_id, is_object
 from ....protocol.message_validation import invalid

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ...._utils.exceptions import BusyError, ChallengeError, ProtocolError
 from ....execution.coroutines import resume, run_to_first_wait, within
-from ....identity.principal import LIST_NAMES, owner_of
+from ....identity.principals_and_scopes import LIST_NAMES, owner_of
 from ....protocol.revisions import Handshake
 from ....requests.timeouts_and_concurrency import Shares
 from ....storage.encryption_keys import Keys

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from ....identity.principal import ListName
+from ....identity.principals_and_scopes import ListName
 from ....protocol.jsonrpc import Json
 from ....protocol.revisions import Client
 from ....storage.encryption_keys import Keys

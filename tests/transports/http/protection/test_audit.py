@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from mcpkit import Access, Context, HttpOptions, Server
 from mcpkit.auth import AccessToken, AuditEvent, InvalidTokenError, TokenVerifier
-from mcpkit.identity.principal import user
+from mcpkit.identity.principals_and_scopes import user
 from mcpkit.transports.http import run
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import ISSUER, Table, bearer
