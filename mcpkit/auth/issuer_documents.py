@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..identity.audit import fetching
@@ -99,7 +100,7 @@ class IssuerMetadata:
         if cached is None or now >= max(self._fresh_until, self._next_fetch):
             is_paused = now < self._next_fetch and self._fetches.running(None) is None
             if is_paused and self._failure is not None:
-                raise _copy_of(self._failure)
+                raise copy(self._failure)  # raising one object repeatedly would extend its traceback
             try:
                 cached = await self._fetches.run(None, self._fetch)
             except FetchError as error:
@@ -179,15 +180,6 @@ class IssuerMetadata:
         return AuthorizationServerMetadata.read(
             document.members, self._issuer, accepts_http=self._accepts_http
         )
-
-
-def _copy_of(error: FetchError | MetadataError) -> FetchError | MetadataError:
-    """Return a copy of an error, because raising one object repeatedly extends its traceback."""
-    if isinstance(error, MetadataError):
-        return MetadataError(str(error))
-    return FetchError(
-        str(error), status=error.status, may_pass=error.may_pass, is_unreachable=error.is_unreachable
-    )
 
 
 class _CachedKeys(NamedTuple):
