@@ -109,6 +109,7 @@ class StreamRecord(NamedTuple):
     """Stored state of a stream.
 
     Attributes:
+        key: Key of the record: session and name of the stream.
         sent: Number of the latest event.
         is_over: Whether the stream has ended.
         request_id: Id of the request that the stream answers.
@@ -117,6 +118,7 @@ class StreamRecord(NamedTuple):
         version: Version of the record.
     """
 
+    key: str
     sent: int
     is_over: bool
     request_id: RequestId | None
@@ -279,18 +281,15 @@ class EventStore:
         Raises:
             OSError: The storage does not answer.
         """
-        found = await self._get(f"{session_id}/{name}")
+        key = f"{session_id}/{name}"
+        found = await self._get(key)
         if found is None:
             return None
         value, version = found
-        parts = [(first, last) for first, last in value["parts"]]
-        return StreamRecord(
-            value["sent"], value["over"], value["id"], parts, _decode(value["events"]), version
-        )
+        parts, events = [(first, last) for first, last in value["parts"]], _decode(value["events"])
+        return StreamRecord(key, value["sent"], value["over"], value["id"], parts, events, version)
 
-    async def events_after(
-        self, session_id: str, name: str, record: StreamRecord, number: int
-    ) -> list[Event]:
+    async def events_after(self, record: StreamRecord, number: int) -> list[Event]:
         """Return the stored events of a stream after one of them.
 
         Raises:
@@ -298,33 +297,30 @@ class EventStore:
         """
         events: list[Event] = []
         for first, last in record.parts:
-            if last > number and (found := await self._get(f"{session_id}/{name}/{first}")) is not None:
+            if last > number and (found := await self._get(f"{record.key}/{first}")) is not None:
                 events += _decode(found[0]["events"])
         return [each for each in (*events, *record.events) if each[0] > number]
 
-    async def end(self, session_id: str, name: str, record: StreamRecord, message: bytes | None) -> None:
+    async def end(self, record: StreamRecord, message: bytes | None) -> None:
         """End the stream of another process, unless that has sent more meanwhile.
 
         Args:
-            session_id: Its session.
-            name: Its name.
             record: Its record as read.
             message: The last message; None for none.
 
         Raises:
             OSError: The storage does not answer.
         """
-        sent = record.sent + (message is not None)
-        last = [] if message is None else [(sent, message)]
+        last = [] if message is None else [(record.sent + 1, message)]
         value: Json = {
-            "sent": sent,
+            "sent": record.sent + len(last),
             "over": True,
             "id": record.request_id,
             "parts": list(map(list, record.parts)),
             "events": _encode((*record.events, *last)),
             "by": self.bus.process,
         }
-        await self._records.put(f"{session_id}/{name}", value, version=record.version, ttl=self._ttl)
+        await self._records.put(record.key, value, version=record.version, ttl=self._ttl)
 
     async def _get(self, key: str) -> tuple[Json, str] | None:
         from ....storage.encryption_keys import UnreadableRecordError
@@ -441,7 +437,7 @@ class RemoteStream(Source):
 
     async def _new_events(self, record: StreamRecord) -> list[bytes]:
         """Return the events that the client has not received, as they are sent."""
-        events = await self._store.events_after(self._session_id, self.name, record, self._number)
+        events = await self._store.events_after(record, self._number)
         if events:
             self._number = events[-1][0]
         return [event(message, f"{self.name}-{number}") for number, message in events]
@@ -463,7 +459,7 @@ class RemoteStream(Source):
         while record is not None and not record.is_over:
             if self._is_gone() or loop.time() >= deadline:
                 is_complete = False
-                await self._store.end(self._session_id, self.name, record, None)
+                await self._store.end(record, None)
             else:
                 await self._wait(deadline - loop.time())
             record = await self._read()
@@ -489,7 +485,7 @@ class RemoteStream(Source):
                     break
                 if self._is_gone():
                     problem = _error(record, "is lost, as the process that served the request has ended")
-                    await self._store.end(self._session_id, self.name, record, problem)
+                    await self._store.end(record, problem)
                 else:
                     await self._wait(_POLL_INTERVAL)
                 found = await self._read()

@@ -249,3 +249,48 @@ async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None
         await steps.take("two", "end")  # the process lives after all: its response comes too late
         await store.flush()
         assert (await third.listen(after=first.id).messages())[-1] == last
+
+
+async def test_standalone_stream_moves_to_other_process(serve: Serve) -> None:
+    storage = Memory()
+    one, two = (make_server(storage=storage) for _ in range(2))
+    async with serve(one) as client, serve(two) as other:
+        here = await client.initialize()
+        there = here.at(other)
+        await subscribe(here, "oslo", "rome")
+        stream = await open_stream(here)
+        one.notify_resource_updated("towns://oslo")
+        first = await first_event(stream)
+        one.notify_resource_updated("towns://rome")
+        await until(lambda: b"rome" in stream.body)
+        stream.disconnect()
+        await stream.whole()
+        again = there.listen(after=first.id)
+        assert uri_of(await again.message()) == "rome"
+        two.notify_resource_updated("towns://oslo")
+        assert uri_of(await again.message()) == "oslo"
+        await settle()
+        assert again.waiting() == []
+
+
+async def test_client_of_dead_process_is_notified_of_all_subscriptions(serve: Serve) -> None:
+    storage = Memory()
+    one, two = (make_server(storage=storage) for _ in range(2))
+    async with serve(one) as client, serve(two) as other:
+        here = await client.initialize()
+        there = here.at(other)
+        await subscribe(here, "oslo")
+        stream = await open_stream(here)
+        one.notify_resource_updated("towns://oslo")
+        first = await first_event(stream)
+        await loop_state_of(here).event_store.flush()
+        assert (await there.ask("ping").whole()).status == 200
+        process, membership = loop_state_of(here).process, loop_state_of(there).membership
+        membership._changed[process] = membership._polls - MISSED
+        membership._first_poll = min(membership._first_poll, membership._polls - MISSED)
+        again = there.listen(after=first.id)
+        uris: list[str] = []
+        while not uris:
+            message = await again.message()
+            uris += [uri_of(message)] if "params" in message else []
+        assert uris == ["oslo"]

@@ -181,8 +181,8 @@ async def test_large_events_are_written_once_and_removed_with_stream() -> None:
     assert len(storage.ttls) == 4, "the large event, and three times the rest"
     record = await store.read("session", stream.name)
     assert record is not None
-    assert await store.events_after("session", stream.name, record, 0) == stream.events
-    assert await store.events_after("session", stream.name, record, 2) == stream.events[2:]
+    assert await store.events_after(record, 0) == stream.events
+    assert await store.events_after(record, 2) == stream.events[2:]
     store.remove(stream)
     await store.flush()
     assert await store.read("session", stream.name) is None
@@ -199,7 +199,7 @@ async def test_end_of_dead_process_stops_its_late_writes() -> None:
     here.write(stream)
     await here.flush()
     record: Any = await there.read("session", stream.name)
-    await there.end("session", stream.name, record, b"lost")
+    await there.end(record, b"lost")
     stream.sent = 2
     here.write(stream)
     await here.flush()
