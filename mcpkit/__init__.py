@@ -7,7 +7,7 @@ SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lowlevel
 `mcpkit.compat.types` and `mcpkit.compat.agent_sdk`. Everything else is internal, and may change at any time.
 """
 
-from ._utils.start import forget_current_folder
+from ._utils.python_safe_path import forget_current_folder
 
 forget_current_folder()  # before any other import; that of __future__ would be one
 

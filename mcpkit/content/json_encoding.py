@@ -13,7 +13,7 @@ import inspect
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from decimal import Decimal
@@ -24,17 +24,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 from pydantic_core import CoreSchema, SchemaSerializer, core_schema, from_json, to_json, to_jsonable_python
 
-from .._utils.core_schema_traversal import (
-    CHILDREN,
-    Node,
-    Rewrite,
-    instead_of,
-    is_named_tuple,
-    rewritten,
-    serializer,
-)
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError, exception_text
-from ..protocol.jsonrpc import SCALARS, Json, is_object, without
+from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
 from .blocks import (
     ContentError,
     LeaveLoop,
@@ -421,7 +412,7 @@ class _Converter:
         if isinstance(value, type):
             self._refuse("a class; return an instance or the name")
         if (encode := encoder(kind)) is not None:
-            return self._within(value, lambda unknown: self._convert(self._encode(encode, unknown)))
+            return self._within(value, lambda unknown: self._convert(encode(unknown)))
         if not self._has_bytes and isinstance(value, (bytes, bytearray)):
             raise OutputError(
                 f"{self._place}: expected text, got bytes; decode them, or change the type to `bytes`"
@@ -439,12 +430,6 @@ class _Converter:
         elif dataclasses.is_dataclass(value):
             convert = self._dataclass
         return self._last(value, kind) if convert is None else self._within(value, convert)
-
-    def _encode(self, encode: Callable[[Any], Any], value: Any) -> Any:
-        try:
-            return encode(value)
-        except Exception as error:  # noqa: BLE001 - of the author's code, such as an iterator
-            _fail(self._place, error)
 
     def _model(self, value: Any) -> Any:
         cls = cast("Any", type(value))
@@ -525,6 +510,69 @@ def _serializer(cls: Any) -> SchemaSerializer:
     from pydantic import TypeAdapter
 
     return serializer(serializing(TypeAdapter(cls).core_schema))
+
+
+# --- Core schemas of pydantic, rewritten
+
+Node = dict[str, Any]
+Rewrite = Callable[[Node], Any]
+
+CHILDREN = frozenset({
+    "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
+    "choices", "fields", "computed_fields", "definitions", "steps", "return_schema", "arguments_schema",
+    "var_args_schema", "var_kwargs_schema", "json_schema", "python_schema", "strict_schema", "lax_schema"
+})  # fmt: skip
+"""Keys of schemas below which there are schemas that validate."""
+
+
+def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
+    """Return a copy of a core schema with rewritten nodes, from the innermost outwards.
+
+    Args:
+        value: The schema, or several.
+        rewrites: Functions that replace a node, by its type; under "keys", one for each node with keys.
+        children: Keys of nodes with inner schemas.
+    """
+    if isinstance(value, tuple):  # a choice of a union, with its label
+        choice, label = cast("Any", value)
+        return rewritten(choice, rewrites, children), label
+    if is_array(value):
+        return [rewritten(item, rewrites, children) for item in value]
+    if not is_object(value):
+        return value
+    kind = value.get("type")
+    if not isinstance(kind, str):  # a mapping of names to schemas
+        return {name: rewritten(item, rewrites, children) for name, item in value.items()}
+    node = {
+        key: rewritten(item, rewrites, children) if key in children else item for key, item in value.items()
+    }
+    rewrite = rewrites.get(kind)
+    built = node if rewrite is None else rewrite(node)
+    if "keys_schema" in value and "keys" in rewrites:
+        return rewrites["keys"]({"mapping": built, "keys_schema": value["keys_schema"]})
+    return built
+
+
+def instead_of(node: Node, built: Any) -> Any:
+    """Return the replacement of a node with its reference, which is removed from the node."""
+    return {**built, "ref": node.pop("ref")} if "ref" in node else built
+
+
+def is_named_tuple(node: Node) -> bool:
+    """Return True if a call schema is the form of a NamedTuple before pydantic 2.14, which has its own type for it."""
+    cls = node.get("function")
+    return isinstance(cls, type) and issubclass(cls, tuple)
+
+
+def serializer(core: CoreSchema) -> SchemaSerializer:
+    """Return the serializer of a schema.
+
+    Raises:
+        SchemaError: The schema is invalid.
+    """
+    return SchemaSerializer(
+        core, _use_prebuilt=False
+    )  # for the reason at `schema.value_validators.validator`
 
 
 # --- Serializers of pydantic that follow the JSON Schemas of types: its core schemas, rewritten

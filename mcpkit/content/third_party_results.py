@@ -230,12 +230,8 @@ def _numpy_duration(value: Any) -> str | None:
     if unit in ("Y", "M"):
         count = int(value.astype("int64")) * int(step)
         return f"{'-' if count < 0 else ''}P{abs(count)}{unit}"
-    if unit == "generic":
-        raise NoFormError("a timedelta64 without a unit; give it one, such as numpy.timedelta64(5, 's')")
-    if unit in ("ps", "fs", "as"):
-        raise NoFormError(
-            f"a timedelta64 in {unit}, which is finer than nanoseconds; convert it with .astype('timedelta64[ns]')"
-        )
+    if unit in ("generic", "ps", "fs", "as"):  # no unit, or one that is finer
+        raise NoFormError(f"a timedelta64 in {unit} units; convert it with .astype('timedelta64[ns]')")
     return _duration(int(value.astype("timedelta64[ns]").astype("int64")))
 
 
@@ -340,7 +336,6 @@ _ENCODERS: dict[tuple[str, str], Encode] = {
     ("sqlite3", "Row"): lambda row: dict(zip(row.keys(), row, strict=True)),
     ("sqlalchemy", "Row"): lambda row: dict(attrgetter("_mapping")(row)),  # its documented name
     ("fractions", "Fraction"): str,
-    ("ipaddress", "_IPAddressBase"): str,  # unknown to pydantic before 2.13
     ("types", "SimpleNamespace"): vars,
     ("collections", "UserString"): str,
     ("tempfile", "_TemporaryFileWrapper"): read_file,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._utils.exceptions import OutputError, ProcessEndedError, exception_text
 from .._utils.option_checks import check_count
-from .._utils.start import protect_children
+from .._utils.python_safe_path import protect_children
 from .coroutines import collected, finish_awaitable, is_async_iterable, listed
 from .worker_threads import Threads, end_child, loop_safe_error
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json
 
-from .._utils.core_schema_traversal import validator
 from .._utils.exceptions import ArgumentsError, Problem, ProtocolError, RegistrationError, UnresolvedHint
 from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, decode, is_array, is_object, without
@@ -18,6 +17,7 @@ from ..protocol.objects import KEYWORD, MirroredParameter
 from .json_schema import Described, any_of, default_value, identity, published, subschemas
 from .plain_types import describe
 from .signature import Parameter, Signature, empty
+from .value_validators import validator
 
 if TYPE_CHECKING:
     from ..content.blocks import Steps

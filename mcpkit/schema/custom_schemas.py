@@ -14,13 +14,13 @@ from .._utils.exceptions import ArgumentsError, RegistrationError
 from .._utils.package import install_command
 from ..content.blocks import Steps, shown
 from ..content.json_encoding import check_sendable
-from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
+from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import json_schema
 from .arguments import Arguments, mirrored, repaired
-from .json_schema import Described, JsonType, identity, published, replaced, subschemas
+from .json_schema import Described, JsonType, published, subschemas
 from .patterns_and_formats import FORMATS, matches
 from .signature import key_parameters, parameter
-from .validation_errors import Fault, Fits, Reader, holds_secret, kind_of, problems_of
+from .validation_errors import Fault, Reader, holds_secret, kind_of, problems_of
 from .value_validators import refusal
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class JSONSchemaArguments(Arguments):
         """Check the arguments; see `Arguments.validate`. They are returned as JSON values."""
         if self._checked.fits(arguments):
             return arguments
-        reader = self._checked.reader()
+        reader = _AuthorReader(self._checked)
 
         def faults(changed: Json) -> list[Fault]:
             return list(reader.faults(changed, guesses=False))
@@ -83,34 +83,6 @@ class JSONSchemaArguments(Arguments):
 
 _BACKTRACK_LIMIT = 10_000
 """Steps that a pattern with lookarounds may take for a text; a text that needs more does not match."""
-
-
-_ENUM = "mcpkit:enum"
-_MANY_CHOICES = 100
-"""From how many choices on a look-up is faster, although it takes a call of Python."""
-
-
-class _Enum:
-    """An `enum` of arrays and objects, which jsonschema-rs would compare with a value one by one."""
-
-    def __init__(self, parent: Json, values: list[Any], path: list[Any]) -> None:
-        self._known = frozenset(map(identity, values))
-
-    def validate(self, value: Any) -> None:
-        """Raise ValueError for a value that is none of the choices."""
-        if identity(value) not in self._known:
-            raise ValueError("not one of the choices")
-
-
-def _with_lookups(schema: Any) -> Any:
-    """Return a JSON Schema with `_ENUM` in place of long lists of arrays and objects; all parts keep their places."""
-    if not is_object(schema):
-        return schema
-    result = replaced(schema, lambda _, inner: _with_lookups(inner))
-    choices = schema.get("enum")
-    if is_array(choices) and len(choices) >= _MANY_CHOICES and not SCALARS.issuperset(map(type, choices)):
-        result[_ENUM] = result.pop("enum")
-    return result
 
 
 class CheckedSchema:
@@ -134,7 +106,6 @@ class CheckedSchema:
                 f"{name}: checking values against a JSON Schema needs jsonschema-rs. "
                 f"Run: {install_command('jsonschema')}"
             ) from error
-        self._patterns: dict[str, Callable[[Any], bool]] = {}
         try:
             self.fits = self._build(self._library.validator_for, self.schema).is_valid
         except self._library.ValidationError as error:
@@ -143,33 +114,22 @@ class CheckedSchema:
             raise RegistrationError(f"{name}: {error}; use string keys and JSON values") from error
 
     def _build(self, build: Callable[..., Any], schema: Json) -> Any:
-        checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
-        options = {"validate_formats": True, "formats": checks, "keywords": {_ENUM: _Enum}, "offline": True}
-        schema = _with_lookups(schema)
-        try:
-            return build(schema, pattern_options=self._library.RegexOptions(), **options)
-        except (
-            self._library.ValidationError
-        ):  # such as for a lookaround, which the linear engine does not know
-            engine = self._library.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
-            return build(schema, pattern_options=engine, **options)
+        # An engine that knows lookarounds; it matches other patterns in linear time.
+        engine = self._library.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
+        formats = {name: matches(pattern) for name, pattern in FORMATS.items()}
+        return build(schema, pattern_options=engine, validate_formats=True, formats=formats, offline=True)
 
-    def reader(self) -> Reader:
-        """Return the reader that explains why values do not match."""
-        return _AuthorReader(self.schema, self._fits_part, self._matches)
+    def compiled(self, schema: Json) -> Callable[[Any], bool]:
+        """Return the check of another schema of the same dialect."""
+        check: Callable[[Any], bool] = self._build(self._library.validator_for, schema).is_valid
+        return check
 
-    def _fits_part(self, schema: Any, value: Any) -> bool:
+    def fits_part(self, schema: Any, value: Any) -> bool:
+        """Return whether a value matches a part of the schema."""
         if not is_object(schema):
             return schema is not False
         validator = self._validators.get(id(schema))
         return validator is not None and bool(validator.is_valid(value))  # None: no part of the schema
-
-    def _matches(self, pattern: str, text: str) -> bool:
-        is_match = self._patterns.get(pattern)
-        if is_match is None:
-            is_match = self._build(self._library.validator_for, {"pattern": pattern}).is_valid
-            self._patterns[pattern] = is_match
-        return bool(is_match(text))
 
     @cached_property
     def _validators(self) -> dict[int, Any]:
@@ -211,24 +171,19 @@ _READ = frozenset({
 
 
 class _AuthorReader(Reader):
-    """Reads schemas with any keywords; for unknown ones, the message is that the value does not match them.
+    """Reads schemas with any keywords; for unknown ones, the message is that the value does not match them."""
 
-    Args:
-        root: The schema.
-        fits: Returns whether a value matches a part of it.
-        matches: Returns whether a text matches a pattern.
-    """
+    def __init__(self, checked: CheckedSchema) -> None:
+        super().__init__(checked.schema)
+        self._checked = checked
 
-    def __init__(self, root: Json, fits: Fits, matches: Callable[[str, str], bool]) -> None:
-        super().__init__(root, fits)
-        self._matches = matches
+    def compiled(self, schema: Json) -> Callable[[Any], bool]:
+        """Return the check of a schema."""
+        return self._checked.compiled(schema)
 
-    def fits_alone(self, schema: Json, value: Any) -> bool:
-        """Return whether a value matches, ignoring values inside it; patterns are matched as in validation."""
-        pattern = schema.get("pattern")
-        if pattern is not None and isinstance(value, str) and not self._matches(pattern, value):
-            return False
-        return super().fits_alone(without(schema, "pattern"), value)
+    def fits(self, schema: Any, value: Any) -> bool:
+        """Return whether a value matches a part of the schema."""
+        return self._checked.fits_part(schema, value)
 
     def read(self, schema: Any, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         """Yield the faults of the value at `steps`."""
@@ -257,12 +212,13 @@ class _AuthorReader(Reader):
 
     def _in_object(self, schema: Json, value: Json, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         patterns: Json = schema.get("patternProperties", {})
+        checks = {pattern: self.compiled({"pattern": pattern}) for pattern in patterns}
         matched: set[str] = set()
         for name, item in value.items() if patterns else ():
             if self._left <= 0:
                 return
             for pattern, inner in patterns.items():
-                if self._matches(pattern, name):
+                if checks[pattern](name):
                     matched.add(name)
                     yield from self.read(inner, item, (*steps, name), is_hidden)
         matched -= schema.get("properties", {}).keys()
@@ -272,8 +228,8 @@ class _AuthorReader(Reader):
                 yield fault  # matched members are only missing in `rest`
 
 
-def described(option: str, schema: Json) -> Described:
-    """Return a JSON Schema of an author with a validator that leaves values unchanged.
+def described(option: str, schema: Json) -> tuple[Described, Callable[[], Reader]]:
+    """Return a JSON Schema of an author with a validator that leaves values unchanged, and readers for its errors.
 
     Args:
         option: Name of the option, for messages.
@@ -287,13 +243,14 @@ def described(option: str, schema: Json) -> Described:
 
     def check(value: Any) -> Any:
         if not checked.fits(value):
-            for fault in problems_of(checked.reader().faults(value)):
+            for fault in problems_of(_AuthorReader(checked).faults(value)):
                 raise refusal(str(fault))
             raise refusal("it does not match the schema")
         return value
 
     core = core_schema.no_info_plain_validator_function(check)
-    return Described(without(schema, "$defs"), core, definitions=schema.get("$defs", {}))
+    found = Described(without(schema, "$defs"), core, definitions=schema.get("$defs", {}))
+    return found, partial(_AuthorReader, checked)
 
 
 # --- JSON forms of classes
@@ -381,7 +338,7 @@ def _form(cls: type, schema: Any) -> Described:
     """Return schema and validator of the data; see `JsonType`."""
     where = f"json_type({cls.__qualname__}): schema"
     if is_object(schema):
-        found = described(where, schema)
+        found, _ = described(where, schema)
         flat = json_schema.inlined(schema) if "$defs" in schema else schema
     else:
         from .plain_types import describe

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from types import UnionType
@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
-from .._utils.core_schema_traversal import validator
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content.blocks import path
 from ..content.json_encoding import check_sendable
@@ -27,8 +26,10 @@ from . import patterns_and_formats
 from .arguments import Arguments, from_validator
 from .json_schema import inlined, published, target
 from .plain_types import describe
+from .pydantic_validators import validator_of
 from .signature import Parameter, empty, key_parameters, parameter
-from .validation_errors import expected, fits_alone, is_secret, problems
+from .validation_errors import expected, is_secret, problems
+from .value_validators import validator
 
 # --- Fields
 #
@@ -61,6 +62,8 @@ FORMS: dict[str, dict[str, frozenset[str]]] = {
     "2026-07-28": _NEWER,
 }
 """Keywords of form fields, by revision."""
+_WIDEST = "2025-11-25"
+"""The revision with all that any has."""
 
 FORMATS = ("email", "uri", "date", "date-time")
 """The formats of texts, the same in every revision."""
@@ -81,17 +84,19 @@ _INSTEAD = {
 }
 
 
-class UnsupportedFieldError(Exception):
-    """A revision cannot express a field.
+class UnsupportedFormError(ValueError):
+    """A protocol version cannot express a form.
 
     Args:
-        what: The missing feature, as the object of "has no".
+        subject: The protocol version, or "a form" for all of them.
+        place: The field.
+        lack: Missing feature, as the object of "has no".
         instead: Remedy.
     """
 
-    def __init__(self, what: str, instead: str) -> None:
-        super().__init__(f"{what}; {instead}")
-        self.what = what
+    def __init__(self, subject: str, place: str, lack: str, instead: str) -> None:
+        super().__init__(f"{place} is not possible: {subject} has no {lack}; {instead}")
+        self.lack = f"{subject} has no {lack}"
 
 
 class Choice(NamedTuple):
@@ -110,6 +115,7 @@ class Field(NamedTuple):
     """One field of a form.
 
     Args:
+        place: The field, for messages.
         kind: A key in the tables of `FORMS`.
         schema: Schema of its value, without null.
         keywords: Keywords besides type and choices.
@@ -118,6 +124,7 @@ class Field(NamedTuple):
         may_be_null: Whether None stands for no input.
     """
 
+    place: str
     kind: str
     schema: Json
     keywords: Json
@@ -137,14 +144,14 @@ class Field(NamedTuple):
         Raises:
             RegistrationError: No form has such a field.
         """
-        parts = [part for annotation in annotations for part in _parts(annotation)]
+        titles = {value: title for each in annotations for value, title in _titles(each).items()}
         schema, may_be_null = _without_null(schema)
         if is_secret(schema):
             raise RegistrationError(
                 f"{where} is a secret, which a form must not contain; use an elicitation by URL"
             )
         form = _without_local(published(schema))
-        kind, choices, source = _kind(where, form, _titles(parts))
+        kind, choices, source = _kind(where, form, titles)
         notes = {key: source[key] for key in ("title", "description") if key in source}
         keywords = notes | without(form, *_CHOICE)
         default = keywords.get("default")
@@ -156,27 +163,33 @@ class Field(NamedTuple):
             )
         if kind == "integer":
             _include_limits(keywords)
-        return cls(kind, schema, keywords, tuple(choices), "enumNames" in schema, may_be_null)
+        return cls(where, kind, schema, keywords, tuple(choices), "enumNames" in schema, may_be_null)
 
-    def render(self, revision: str) -> Json:
+    def render(self, revision: str, subject: str) -> Json:
         """Return the schema of the field in a revision of `FORMS`.
 
+        Args:
+            revision: The revision.
+            subject: Its name in messages.
+
         Raises:
-            UnsupportedFieldError: The revision cannot express it.
+            UnsupportedFormError: The revision cannot express it.
         """
         known = FORMS[revision].get(self.kind)
         if known is None:
-            raise UnsupportedFieldError(_NAMES[self.kind].removeprefix("a "), _INSTEAD[self.kind])
+            lack = _NAMES[self.kind].removeprefix("a ")
+            raise UnsupportedFormError(subject, self.place, lack, _INSTEAD[self.kind])
         keywords = self.keywords
         if "default" in keywords and "default" not in known:
             # It only fills the field in; an omitted field gets it when the answer is read.
             keywords = without(keywords, "default")
         for keyword, value in keywords.items():
             if keyword == "format" and keyword in known and value not in FORMATS:
-                raise UnsupportedFieldError(f"format {value!r}", _INSTEAD["format"])
+                raise UnsupportedFormError(subject, self.place, f"format {value!r}", _INSTEAD["format"])
             if keyword not in known and keyword not in ("title", "description"):
                 instead = _INSTEAD.get(keyword, "leave it out")
-                raise UnsupportedFieldError(f"`{keyword}` for {_NAMES[self.kind]}", instead)
+                lack = f"`{keyword}` for {_NAMES[self.kind]}"
+                raise UnsupportedFormError(subject, self.place, lack, instead)
         return {"type": _TYPES.get(self.kind, self.kind), **keywords, **self._render_choices(known)}
 
     def _render_choices(self, known: frozenset[str]) -> Json:
@@ -196,43 +209,30 @@ class Field(NamedTuple):
         return {"enum": values, "enumNames": titles}
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the parts of an annotation: classes, metadata, and choices with their titles."""
+def _titles(annotation: Any, *, is_branch: bool = False) -> dict[Any, str]:
+    """Return the titles of choices by their values: the `label`s of Enums, and `Annotated[Literal["s"], "Small"]`.
+
+    Args:
+        annotation: The type.
+        is_branch: Whether it is a branch of a union; elsewhere such a text is a description.
+    """
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        yield from annotation.__metadata__
-        yield from _parts(annotation.__origin__)
-    elif origin is None:
-        yield annotation
-    elif origin is not Literal:
-        if origin in (Union, UnionType):
-            yield from _titled_choices(arguments)
-        for argument in arguments:
-            yield from _parts(argument)
-
-
-def _titled_choices(branches: Iterable[Any]) -> Iterator[Choice]:
-    """Yield the choices that are written as `Annotated[Literal["s"], "Small"]`."""
-    for branch in branches:
-        if get_origin(branch) is Annotated and get_origin(branch.__origin__) is Literal:
-            values = get_args(branch.__origin__)
-            titles = [item for item in branch.__metadata__ if isinstance(item, str)]
-            if len(values) == 1 and titles:
-                yield Choice(values[0], titles[-1])
-
-
-def _titles(parts: Iterable[Any]) -> dict[Any, str]:
-    """Return the titles of choices by their values: those beside a `Literal`, and the `label`s of Enums."""
     titles: dict[Any, str] = {}
-    for part in parts:
-        if isinstance(part, Choice) and part.title is not None:
-            titles[part.value] = part.title
-        elif isinstance(part, type) and issubclass(part, enum.Enum):
-            members: Iterable[enum.Enum] = part
-            for member in members:
-                label = getattr(member, "label", None)
-                if isinstance(label, str) and isinstance(member.value, str):
-                    titles[member.value] = label
+    if origin is None and isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        members: Iterable[enum.Enum] = annotation
+        for member in members:
+            label = getattr(member, "label", None)
+            if isinstance(label, str) and isinstance(member.value, str):
+                titles[member.value] = label
+    elif origin is Annotated:
+        inner, *metadata = arguments
+        texts = [item for item in metadata if isinstance(item, str)]
+        if is_branch and texts and get_origin(inner) is Literal and len(get_args(inner)) == 1:
+            titles[get_args(inner)[0]] = texts[-1]
+        titles |= _titles(inner)
+    elif origin is not Literal:
+        for argument in arguments:
+            titles |= _titles(argument, is_branch=origin in (Union, UnionType))
     return titles
 
 
@@ -325,21 +325,8 @@ def _include_limits(keywords: Json) -> None:
 # --- Forms
 
 
-class UnsupportedFormError(ValueError):
-    """A protocol version cannot express a form.
-
-    Args:
-        why: Reason and remedy, for the author.
-        lack: Missing capability, for the user.
-    """
-
-    def __init__(self, why: str, lack: str) -> None:
-        super().__init__(why)
-        self.lack = lack
-
-
-class _Source(NamedTuple):
-    """A type as the source of a form.
+class Form:
+    """A form; `Form.of` makes one.
 
     Args:
         name: Name of the type, for messages; empty for a JSON Schema.
@@ -347,41 +334,34 @@ class _Source(NamedTuple):
         annotations: The types of its fields with their metadata, as far as they are known.
         convert: Makes the value of a content; raises ArgumentsError or ValueError.
         has_fields: Whether the author wrote the fields, so that messages name them.
+
+    Raises:
+        RegistrationError: No protocol version can express it.
     """
 
-    name: str
-    schema: Json
-    annotations: Mapping[str, Sequence[Any]]
-    convert: Callable[[Json], Any]
-    has_fields: bool = True
-
-    def place(self, field: str) -> str:
-        """Return a field as messages name it."""
-        if not self.has_fields:
-            return self.name
-        return f"{self.name}: the field {field!r}" if self.name else f"the field {field!r}"
-
-
-class Form:
-    """A form; `Form.of` makes one."""
-
-    def __init__(self, source: _Source) -> None:
-        schema = source.schema
+    def __init__(
+        self,
+        name: str,
+        schema: Json,
+        annotations: Mapping[str, Sequence[Any]],
+        convert: Callable[[Json], Any],
+        *,
+        has_fields: bool = True,
+    ) -> None:
+        self._convert = convert
+        self._fields: dict[str, Field] = {}
+        for field, inner in schema.get("properties", {}).items():
+            place = f"{name}{name and ': '}the field {field!r}" if has_fields else name
+            self._fields[field] = Field.of(place, inner, annotations.get(field, ()))
         required: list[str] = schema.get("required", [])
-        self._source = source
-        self._fields = {
-            name: Field.of(source.place(name), inner, source.annotations.get(name, ()))
-            for name, inner in schema.get("properties", {}).items()
-        }
         self._required = [name for name in required if not self._fields[name].may_be_null]
         # Values that Python needs and a user may leave out.
         self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
         self._expected = self._object({name: field.schema for name, field in self._fields.items()})
-        self._schemas = {
-            revision: self._render(revision, f"protocol version {revision}") for revision in FORMS
-        }
-        if not any(map(is_object, self._schemas.values())):
-            raise RegistrationError(str(self._render(max(FORMS), "a form")))
+        try:
+            self._render(_WIDEST, "a form")
+        except UnsupportedFormError as error:
+            raise RegistrationError(str(error)) from None
 
     @classmethod
     def of(cls, annotation: Any) -> Form:
@@ -400,16 +380,16 @@ class Form:
             UnresolvedHint: A type hint needs a name that is not defined yet.
         """
         if is_object(annotation):
-            return Form(_explicit(annotation))
+            return _of_json_schema(annotation)
         _refuse_values(annotation)
         if get_origin(annotation) is Annotated and _is_structure(annotation.__origin__):
             annotation = annotation.__origin__
         if isinstance(annotation, type) and get_origin(annotation) is None:
             return _of_class(annotation)
-        return Form(_source(annotation))
+        return _of_type(annotation)
 
     def schema(self, revision: str) -> Json:
-        """Return the `requestedSchema` for a protocol version; do not change it.
+        """Return the `requestedSchema` for a protocol version.
 
         Args:
             revision: Protocol version of the client.
@@ -418,13 +398,10 @@ class Form:
             UnsupportedFormError: The version cannot express it. The message has the field and the remedy.
             ValueError: The version has no forms.
         """
-        if revision not in self._schemas:
+        if revision not in FORMS:
             first = min(FORMS)
             raise ValueError(f"protocol version {revision} has no elicitation by form; {first} introduced it")
-        schema = self._schemas[revision]
-        if isinstance(schema, UnsupportedFormError):
-            raise schema.with_traceback(None)
-        return schema
+        return self._render(revision, f"protocol version {revision}")
 
     def read(self, content: Any) -> Any:
         """Return the value of an accepted form.
@@ -464,32 +441,24 @@ class Form:
         if found := problems(self._expected, answers):
             raise ArgumentsError(found)
         try:
-            return self._source.convert({**self._unanswered, **content})
+            return self._convert({**self._unanswered, **content})
         except ValidationError as error:
             raise ArgumentsError(from_validator(error, content, self._expected)) from None
         except ValueError as error:
             raise ArgumentsError([Problem("", str(error))]) from error
 
+    def _render(self, revision: str, subject: str) -> Json:
+        return self._object({name: field.render(revision, subject) for name, field in self._fields.items()})
+
     def _object(self, properties: Json) -> Json:
         required = {"required": self._required} if self._required else {}
         return {"type": "object", "properties": properties, **required}
-
-    def _render(self, revision: str, subject: str) -> Json | UnsupportedFormError:
-        """Return the schema of a revision, or the reason why it has none."""
-        properties: Json = {}
-        for name, field in self._fields.items():
-            try:
-                properties[name] = field.render(revision)
-            except UnsupportedFieldError as error:
-                why = f"{self._source.place(name)} is not possible: {subject} has no {error}"
-                return UnsupportedFormError(why, f"{subject} has no {error.what}")
-        return self._object(properties)
 
 
 @functools.lru_cache(maxsize=256)
 def _of_class(cls: type) -> Form:
     # Only forms of classes are cached: equal `Literal`s may have their choices in different orders.
-    return Form(_source(cls))
+    return _of_type(cls)
 
 
 # --- Types
@@ -528,7 +497,7 @@ def _is_structure(annotation: object) -> bool:
     return is_data or is_typeddict(annotation) or _is_pydantic(annotation) or is_struct(annotation)
 
 
-def _source(annotation: Any) -> _Source:
+def _of_type(annotation: Any) -> Form:
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
     if not _is_structure(annotation):
         return _of_parameters(name, [parameter(_VALUE, annotation)], itemgetter(_VALUE), has_fields=False)
@@ -563,17 +532,17 @@ def _argument(cls: Any, written: inspect.Parameter, hint: Any) -> Parameter:
 
 def _of_parameters(
     name: str, parameters: Sequence[Parameter], build: Callable[[Json], Any], *, has_fields: bool = True
-) -> _Source:
+) -> Form:
     arguments = Arguments.of_parameters(name, parameters, drops_unknown=True)
     annotations = {each.name: (each.annotation,) for each in parameters}
 
     def convert(content: Json) -> Any:
         return build(arguments.validate(content))
 
-    return _Source(name, arguments.schema, annotations, convert, has_fields)
+    return Form(name, arguments.schema, annotations, convert, has_fields=has_fields)
 
 
-def _of_model(cls: Any, name: str) -> _Source:
+def _of_model(cls: Any, name: str) -> Form:
     described = describe(cls)
     schema = described.schema
     check_sendable("", "schema", schema)
@@ -591,7 +560,7 @@ def _of_model(cls: Any, name: str) -> _Source:
             aliases: list[Any] = getattr(field.validation_alias, "choices", [field.validation_alias])
             published = next((alias for alias in aliases if isinstance(alias, str)), own)
             annotations[published] = (field.annotation, *field.metadata)
-    return _Source(name, schema, annotations, partial(validate, by_alias=True, by_name=False))
+    return Form(name, schema, annotations, partial(validate, by_alias=True, by_name=False))
 
 
 # --- JSON Schemas of the author: an object of flat fields (client/elicitation, "Requested Schema")
@@ -612,7 +581,7 @@ _RULES: dict[str, Json] = {
 """The schema of each keyword's value."""
 
 
-def _explicit(schema: Json) -> _Source:
+def _of_json_schema(schema: Json) -> Form:
     """Return the form of a JSON Schema.
 
     Raises:
@@ -643,7 +612,7 @@ def _explicit(schema: Json) -> _Source:
         answers = {**defaults, **content}
         return {name: answers[name] for name in properties if name in answers}
 
-    return _Source("", {key: value for key, value in schema.items() if key in _ROOT}, {}, convert)
+    return Form("", {key: value for key, value in schema.items() if key in _ROOT}, {}, convert)
 
 
 def _check_field(where: str, field: Any) -> None:
@@ -651,7 +620,7 @@ def _check_field(where: str, field: Any) -> None:
         raise RegistrationError(f"{where} is not a JSON Schema; write it as a dict")
     for keyword, value in field.items():
         rule = _RULES.get(keyword)
-        if rule is not None and not fits_alone(rule, value):
+        if rule is not None and not validator_of(rule).isinstance_python(value):
             raise RegistrationError(f"{where}: `{keyword}` must be {expected(rule, {})}, got {value!r}")
         if keyword == "pattern":
             try:

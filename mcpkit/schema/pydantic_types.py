@@ -19,14 +19,21 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import PydanticSerializationError, SchemaError
 from pydantic_core import core_schema as cs
 
-from .._utils.core_schema_traversal import copied, is_named_tuple, nodes
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
-from ..content.json_encoding import serializing
-from ..content.third_party_results import is_struct
-from ..protocol.jsonrpc import Json, is_object
+from ..content.json_encoding import is_named_tuple, member_name, serializing
+from ..protocol.jsonrpc import Json
 from . import json_schema, patterns_and_formats, third_party_types
 from .json_schema import Described, Mode
-from .pydantic_validators import TEMPORAL, decimal_pattern, encoding, key_schema, scheme_pattern, validating
+from .pydantic_validators import (
+    INTEGER_KEY,
+    NUMBER_KEY,
+    TEMPORAL,
+    decimal_pattern,
+    encoding,
+    nodes,
+    scheme_pattern,
+    validating,
+)
 from .signature import check_copied, hints_of, last_text
 
 # Subscribed with what is only known at run time, which no type checker follows.
@@ -158,30 +165,7 @@ def _core(annotation: Any) -> Any:
 def _described_node(node: Any) -> Described | None:
     """Return schema and validator of a node for a class that pydantic does not know; None for other nodes."""
     mode = json_schema.mode.get()
-    found = third_party_types.described_node(node, lambda annotation: describe(annotation, mode))
-    if found is not None or node.get("type") != "is-instance" or not is_struct(node["cls"]):
-        return found
-    # A class of attrs or msgspec in a model of pydantic that was defined before the class was known here.
-    found = describe(node["cls"], mode)
-    if found.definitions:
-        raise RegistrationError(
-            f"{node['cls'].__qualname__} contains itself, which is not supported within a pydantic model; make the "
-            "model a dataclass"
-        )
-    return Described(found.schema, _inlined(found.core, {}), found.output)
-
-
-def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a core schema without definitions, of which each may be in a schema only once."""
-    kind = core.get("type") if is_object(core) else None
-    if kind == "definitions":
-        return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
-    if kind == "definition-ref":
-        return _inlined(definitions[core["schema_ref"]], definitions)
-    inlined = copied(core, lambda inner: _inlined(inner, definitions), ("metadata", "config", "cls"))
-    if isinstance(kind, str):  # else it is fields by name
-        inlined.pop("ref", None)
-    return inlined
+    return third_party_types.described_node(node, lambda annotation: describe(annotation, mode))
 
 
 def named(annotation: Any) -> str:
@@ -238,6 +222,30 @@ def _named_tuple(cls: Any, schema: JsonSchemaValue) -> JsonSchemaValue:
     return schema
 
 
+_KEY_SCHEMAS: dict[str, Json] = {
+    "integer": {"type": "string", "pattern": INTEGER_KEY},
+    "number": {"type": "string", "pattern": NUMBER_KEY},
+    "boolean": {"type": "string", "enum": ["true", "false"]},
+    "null": {"type": "string", "enum": ["None"]},
+}
+
+
+def _key_schema(schema: Json) -> Json | None:
+    """Return the JSON Schema of the names that stand for values of a schema; None if some values cannot be keys."""
+    if "anyOf" in schema:
+        branches = [_key_schema(branch) for branch in schema["anyOf"]]
+        known = [branch for branch in branches if branch is not None]
+        if len(known) < len(branches):
+            return None
+        return {"type": "string"} if {"type": "string"} in known else json_schema.any_of(known)
+    if "enum" in schema:
+        if any(isinstance(value, (list, dict)) for value in schema["enum"]):
+            return None
+        return {"type": "string", "enum": list(dict.fromkeys(map(member_name, schema["enum"])))}
+    kind = schema.get("type", "string")
+    return schema if kind == "string" else _KEY_SCHEMAS.get(kind)
+
+
 class _Generator(GenerateJsonSchema):
     """JSON Schema generator without generated titles, and with the JSON forms of types."""
 
@@ -285,12 +293,7 @@ class _Generator(GenerateJsonSchema):
         return self._fields(super().model_schema(schema), schema)
 
     def dataclass_schema(self, schema: cs.DataclassSchema) -> JsonSchemaValue:
-        result = self._fields(super().dataclass_schema(schema), schema)
-        text = inspect.cleandoc(schema["cls"].__doc__ or "")
-        # pydantic 2.12.0 drops docstrings of dataclasses; the decorator writes "Name(...)" where there is none.
-        if text and "description" not in result and not text.startswith(f"{schema['cls'].__name__}("):
-            result["description"] = text
-        return result
+        return self._fields(super().dataclass_schema(schema), schema)
 
     def typed_dict_schema(self, schema: cs.TypedDictSchema) -> JsonSchemaValue:
         return self._fields(super().typed_dict_schema(schema), schema)
@@ -315,7 +318,7 @@ class _Generator(GenerateJsonSchema):
         inner = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
         result: JsonSchemaValue = {"type": "object", "additionalProperties": inner or True}
         if "keys_schema" in schema:
-            keys = key_schema(self.resolve_ref_schema(self.generate_inner(schema["keys_schema"])))
+            keys = _key_schema(self.resolve_ref_schema(self.generate_inner(schema["keys_schema"])))
             if keys is None:
                 self.handle_invalid_for_json_schema(schema, "a dict with keys that are not strings")
             elif names := {key: value for key, value in keys.items() if (key, value) != ("type", "string")}:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
@@ -18,21 +18,53 @@ from typing import Any, Literal, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, ValidationError, core_schema
 
-from .._utils.core_schema_traversal import (
-    Node,
-    Rewrite,
-    choices_of,
-    copied,
-    instead_of,
-    is_named_tuple,
-    nodes,
-    rewritten,
-)
 from ..content.blocks import shown
-from ..content.json_encoding import member_name
+from ..content.json_encoding import Node, Rewrite, instead_of, is_named_tuple, member_name, rewritten
 from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import json_schema, patterns_and_formats, value_validators
-from .json_schema import Described, any_of
+from .json_schema import Described
+
+# --- Traversal
+
+
+def nodes(core: object, skipped: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield a core schema and those that are written within it.
+
+    Args:
+        core: The schema, or several.
+        skipped: Keys of schemas below which nothing is looked for.
+    """
+    if is_object(core):
+        is_node = isinstance(core.get("type"), str)  # else these are fields by name, or a default value
+        if is_node:
+            yield core
+        for key, inner in core.items():
+            if not (is_node and key in skipped):
+                yield from nodes(inner, skipped)
+    elif isinstance(core, (list, tuple)):
+        for inner in cast("Iterable[object]", core):
+            yield from nodes(inner, skipped)
+
+
+def copied(core: Any, change: Callable[[Any], Any], unchanged: Collection[str] = ()) -> Any:
+    """Return a copy of a core schema with changed inner values.
+
+    Args:
+        core: The schema, or several.
+        change: Returns the replacement of an inner value.
+        unchanged: Keys of schemas with unchanged values.
+    """
+    if is_object(core):
+        unchanged = unchanged if isinstance(core.get("type"), str) else ()
+        return {key: inner if key in unchanged else change(inner) for key, inner in core.items()}
+    # A default value may be of a class derived from these.
+    return type(core)(map(change, core)) if type(core) in (list, tuple) else core
+
+
+def choices_of(union: Node) -> list[Node]:
+    """Return the choices of a union, without their labels."""
+    return [choice[0] if isinstance(choice, tuple) else choice for choice in union["choices"]]
+
 
 # --- Core schemas of types
 
@@ -224,30 +256,8 @@ _REWRITES: dict[str, Rewrite] = {
 #
 # The names of a JSON object are strings, whatever Python's keys are. An `int` is written `"5"`, a `bool` `"true"`.
 
-_INTEGER = "^-?[0-9]+$"
-_NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-_KEY_SCHEMAS: dict[str, Json] = {
-    "integer": {"type": "string", "pattern": _INTEGER},
-    "number": {"type": "string", "pattern": _NUMBER},
-    "boolean": {"type": "string", "enum": ["true", "false"]},
-    "null": {"type": "string", "enum": ["None"]},
-}
-
-
-def key_schema(schema: Json) -> Json | None:
-    """Return the JSON Schema of the names that stand for values of a schema; None if some values cannot be keys."""
-    if "anyOf" in schema:
-        branches = [key_schema(branch) for branch in schema["anyOf"]]
-        known = [branch for branch in branches if branch is not None]
-        if len(known) < len(branches):
-            return None
-        return {"type": "string"} if {"type": "string"} in known else any_of(known)
-    if "enum" in schema:
-        if any(isinstance(value, (list, dict)) for value in schema["enum"]):
-            return None
-        return {"type": "string", "enum": list(dict.fromkeys(map(member_name, schema["enum"])))}
-    kind = schema.get("type", "string")
-    return schema if kind == "string" else _KEY_SCHEMAS.get(kind)
+INTEGER_KEY = "^-?[0-9]+$"
+NUMBER_KEY = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 
 
 def _converted_key(pattern: str, node: Node) -> CoreSchema:
@@ -265,8 +275,8 @@ def _key_union(choices: list[Any]) -> CoreSchema:
 
 
 _KEY_REWRITES: dict[str, Rewrite] = {
-    "int": partial(_converted_key, _INTEGER),
-    "float": lambda node: _converted_key(_NUMBER, {**node, "allow_inf_nan": False}),
+    "int": partial(_converted_key, INTEGER_KEY),
+    "float": lambda node: _converted_key(NUMBER_KEY, {**node, "allow_inf_nan": False}),
     "bool": lambda _: _key_choice([(True, True), (False, False)]),
     "none": lambda _: _key_choice([(None, None)]),
     "enum": lambda node: _key_choice(json_schema.members(node["cls"])),
@@ -476,15 +486,12 @@ def bounded(core: CoreSchema) -> CoreSchema:
         for node in nodes(core, (*_NO_VALUES, "function"))
         if not (node["type"] == "function-plain" and node["function"]["function"] is int)  # of integers
     )
-    alike: dict[Any, _Selection] = {}
     selections: dict[int, _Selection] = {}
     for union in unions:
         choices = [
             (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
         ]
-        selection = _Selection(choices, among, has_checks=has_checks)
-        # Unions of one meaning share their outcomes, so that each value is tried once by all of them.
-        selections[id(union)] = alike.setdefault(_meaning(union), selection)
+        selections[id(union)] = _Selection(choices, among, has_checks=has_checks)
 
     def replace(value: Any) -> Any:
         copy = copied(value, replace, _NO_VALUES)
@@ -497,16 +504,6 @@ def bounded(core: CoreSchema) -> CoreSchema:
         return instead_of(copy, core_schema.no_info_wrap_validator_function(selection, tagged))
 
     return cast("CoreSchema", replace(core))
-
-
-def _meaning(core: Any) -> Any:
-    """Return a hashable object that is equal for core schemas of the same meaning."""
-    if is_object(core):
-        ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
-        return frozenset((key, _meaning(inner)) for key, inner in core.items() if key not in ignored)
-    if isinstance(core, (list, tuple)):
-        return tuple(map(_meaning, cast("Iterable[Any]", core)))
-    return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 
 def _branches_out(union: Node, definitions: Mapping[str, Node]) -> bool:

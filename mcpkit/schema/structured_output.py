@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import collections.abc
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Literal, NoReturn, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
-from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, from_json, to_json
+from pydantic_core import SchemaSerializer, SchemaValidator, ValidationError, from_json, to_json
 from typing_extensions import Never, is_typeddict
 
-from .._utils.core_schema_traversal import serializer, validator
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
-from ..content.blocks import may_block
-from ..content.json_encoding import check_sendable, is_json, json_value
+from ..content.blocks import may_block, path
+from ..content.json_encoding import (
+    check_sendable,
+    checked_json,
+    infinite_places,
+    is_json,
+    json_value,
+    json_without_bytes,
+    serialized,
+    serializer,
+    unrolled,
+)
 from ..content.third_party_results import has_own_renderer, renderer
 from ..protocol.jsonrpc import Json, is_object, without
 from . import json_schema
 from .json_schema import Described, published
 from .plain_types import describe
 from .signature import empty, is_bare
+from .value_validators import validator
+
+if TYPE_CHECKING:
+    from .validation_errors import Reader
 
 _MAX_LINES = 5
 
@@ -32,12 +45,13 @@ class Output:
 
     Args:
         described: The return type.
-        is_explicit: Whether the author wrote the schema. The type's validator then leaves values unchanged.
+        reader: Returns the reader that explains errors, if the author wrote the schema. The validator then leaves
+            values unchanged.
     """
 
-    def __init__(self, described: Described, *, is_explicit: bool = False) -> None:
+    def __init__(self, described: Described, reader: Callable[[], Reader] | None = None) -> None:
         self._described = described
-        self._is_explicit = is_explicit
+        self._reader = reader
         schema = described.schema
         if schema.get("$ref", "").removeprefix("#/$defs/") in described.definitions:
             # Clients would not see that a root that is a reference is an object.
@@ -106,7 +120,7 @@ class Output:
             return found
         from . import custom_schemas
 
-        found = cls(custom_schemas.described("output_schema", schema), is_explicit=True)
+        found = cls(*custom_schemas.described("output_schema", schema))
         references = (node.get("$ref") for node in json_schema.nodes(schema))
         local = (each for each in references if isinstance(each, str) and each.startswith("#"))
         outside = next((each for each in local if not each.startswith("#/$defs/")), None)
@@ -149,23 +163,12 @@ class Output:
                 pass  # It may still become JSON: a tuple an array, NaN null.
             else:
                 return checked if self._may_contain_numbers and not is_json(value) else value
-        sure, to_json_of = self._sure
-        if type(value) is sure:
-            try:
-                data = from_json(to_json_of(value, by_alias=True, warnings=False))
-            except Exception:  # noqa: BLE001 - of pydantic; written again to find the place
-                data = self._serialize(value)
-        else:
-            if self._is_array and type(value) not in (list, tuple):
-                from ..content.json_encoding import unrolled
-
-                value = unrolled(value)
-            data = self._serialize(value)
+        if self.schema.get("type") == "array" and type(value) not in (list, tuple):
+            value = unrolled(value)
+        data = self._serialize(value)
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
-            from ..content.json_encoding import checked_json
-
             may_block()  # as each value is read now
             data = checked_json(data)  # JSON already, but perhaps not its numbers and strings
             if self._validator.isinstance_python(data):
@@ -177,32 +180,12 @@ class Output:
     def _validator(self) -> SchemaValidator:
         from .pydantic_validators import validator_of
 
-        return validator(self._described.core) if self._is_explicit else validator_of(self._whole)
+        return validator_of(self._whole) if self._reader is None else validator(self._described.core)
 
     @cached_property
     def _may_contain_numbers(self) -> bool:
         # The validator accepts numbers that `float` accepts, those of numpy among them.
         return b'"number"' in to_json(self.schema)
-
-    @cached_property
-    def _is_array(self) -> bool:
-        return self.schema.get("type") == "array"
-
-    @cached_property
-    def _sure(self) -> tuple[Any, Any]:
-        """A class of which all instances are valid, and its serializer; None if there is none."""
-        from .._utils.core_schema_traversal import nodes
-
-        core: Any = self._described.output or {}
-        # The serializer of a model is a union (content/json_encoding.py).
-        choice: Any = core["choices"][0] if core.get("type") == "union" else None
-        if (
-            not is_object(choice)
-            or choice.get("type") != "model"
-            or not all(node["type"] in _SETTLED for node in nodes(choice, ("metadata", "config")))
-        ):
-            return None, None
-        return choice["cls"], serializer(cast("CoreSchema", choice)).to_json
 
     @cached_property
     def _serializer(self) -> SchemaSerializer | None:
@@ -211,14 +194,10 @@ class Output:
 
     def _serialize(self, value: Any) -> Any:
         if self._described.is_plain:
-            from ..content.json_encoding import json_without_bytes
-
             return json_without_bytes(value)
         if self._serializer is None:
             return json_value(value)
         try:
-            from ..content.json_encoding import serialized
-
             return from_json(
                 serialized(self._serializer, value)
             )  # strict: a value of another type is an error
@@ -236,13 +215,12 @@ class Output:
 
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Return the error with the places at which a result does not match its schema."""
-        from ..content.blocks import path
-        from ..content.json_encoding import infinite_places
         from .arguments import from_validator
         from .validation_errors import Reader, problems_of
 
         infinite = infinite_places(value)
-        found = list(Reader(self.schema).faults(data))
+        reader = Reader(self.schema) if self._reader is None else self._reader()
+        found = list(reader.faults(data))
         for fault in found:
             if (number := infinite.get(fault.steps)) is not None:
                 return OutputError(
@@ -257,15 +235,6 @@ class Output:
         return OutputError(
             f"{'; '.join(lines)}{more}; return a value of the declared type, or change the type"
         )
-
-
-_SETTLED = frozenset({
-    "model", "model-fields", "model-field", "dataclass", "dataclass-args", "dataclass-field", "typed-dict",
-    "typed-dict-field", "str", "int", "float", "bool", "none", "literal", "enum", "decimal", "date", "time",
-    "datetime", "timedelta", "uuid", "url", "bytes", "list", "tuple", "set", "frozenset", "nullable",
-    "union", "default"
-})  # fmt: skip
-"""Core schemas that guarantee the JSON form of a checked value: no mapping with keys that collide, and no iterator."""
 
 
 # --- Annotations

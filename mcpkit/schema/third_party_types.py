@@ -21,13 +21,12 @@ import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import NotRequired, is_typeddict
 
-from .._utils.core_schema_traversal import copied
 from .._utils.exceptions import RegistrationError
 from ..content.third_party_results import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import Json, is_array, is_object
 from . import patterns_and_formats
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
-from .pydantic_validators import core_of
+from .pydantic_validators import copied, core_of
 from .signature import classes_of, fields_of, hints_of, last_text
 
 _Convert = Callable[[Any], Any]
@@ -43,16 +42,11 @@ _UNION: Any = Union
 
 # --- Annotations
 
-_ITERATORS = frozenset({collections.abc.Iterator, collections.abc.Generator})
-_ASYNCHRONOUS = frozenset(
+_ITERATORS: frozenset[Any] = frozenset({collections.abc.Iterator, collections.abc.Generator})
+_ASYNCHRONOUS: frozenset[Any] = frozenset(
     {collections.abc.AsyncIterator, collections.abc.AsyncGenerator, collections.abc.AsyncIterable}
 )
-_EMPTY: dict[Any, Any] = {}
-_PAIRS = frozenset({collections.abc.ItemsView, type(_EMPTY.items())})
-_VIEWS = frozenset({
-    collections.abc.Iterable, collections.abc.Reversible, collections.abc.KeysView, collections.abc.ValuesView,
-    type(_EMPTY.keys()), type(_EMPTY.values())
-})  # fmt: skip
+_VIEWS: frozenset[Any] = frozenset({collections.abc.Iterable, collections.abc.Reversible})
 _LITERAL_STRINGS = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
 
 ANNOTATION = "mcpkit"
@@ -126,8 +120,6 @@ def _iterated(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | Non
     """Return the type of the items of an iterable, and whether it is an iterator; None for other types."""
     if origin in _ASYNCHRONOUS and is_incoming():
         raise RegistrationError("an async iterable cannot be an argument; use a list")
-    if origin in _PAIRS:
-        return (_TUPLE[arguments] if arguments else list), False
     if origin not in _ITERATORS | _ASYNCHRONOUS | _VIEWS:
         return None
     return (arguments[0] if arguments else Any), origin in _ITERATORS

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from operator import ge, gt, le, lt
 from typing import Any, NamedTuple
 
 from pydantic_core import SchemaError
@@ -16,10 +15,12 @@ from .._utils.exceptions import Problem
 from .._utils.option_checks import nearest
 from ..content.blocks import Steps, path, shown
 from ..protocol.jsonrpc import Json, is_array, is_object
-from . import json_schema, patterns_and_formats, value_validators
+from . import patterns_and_formats
 from .json_schema import identity, nodes, target
+from .pydantic_validators import validator_of
+from .value_validators import CONSTRAINTS
 
-# --- Keywords of a value itself
+# --- Kinds of values
 
 
 def _is_number(value: Any) -> bool:
@@ -36,58 +37,11 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "object": is_object,
 }
 
-
-def _is_encoded(text: str, encoding: str) -> bool:
-    if encoding == "base64":
-        try:
-            value_validators.decode_base64(text)
-        except ValueError:
-            return False
-    return True
-
-
-_KEYWORDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ("number", ge),
-    "maximum": ("number", le),
-    "exclusiveMinimum": ("number", gt),
-    "exclusiveMaximum": ("number", lt),
-    "multipleOf": ("number", lambda value, step: value % step == 0),
-    "minLength": ("string", lambda value, limit: len(value) >= limit),
-    "maxLength": ("string", lambda value, limit: len(value) <= limit),
-    "pattern": ("string", lambda value, pattern: patterns_and_formats.matches(pattern)(value)),
-    "format": (
-        "string",
-        lambda value, name: (
-            name not in patterns_and_formats.FORMATS
-            or patterns_and_formats.matches(patterns_and_formats.FORMATS[name])(value)
-        ),
-    ),
-    "contentEncoding": ("string", _is_encoded),
-    "minItems": ("array", lambda value, limit: len(value) >= limit),
-    "maxItems": ("array", lambda value, limit: len(value) <= limit),
-    "uniqueItems": ("array", lambda value, is_required: not is_required or json_schema.is_unique(value)),
-    "minProperties": ("object", lambda value, limit: len(value) >= limit),
-    "maxProperties": ("object", lambda value, limit: len(value) <= limit),
+_KIND_OF_KEYWORD = {"format": "string", "contentEncoding": "string", "uniqueItems": "array"} | {
+    keyword: str(kind) for kind, keywords in CONSTRAINTS.items() for keyword in keywords.values()
 }
-"""Keywords that concern a value itself, each with the type of the values and the check."""
-
-
-def fits_alone(schema: Json, value: Any) -> bool:
-    """Return whether a value matches a schema, ignoring values inside it."""
-    kinds = schema.get("type")
-    if kinds is not None:
-        allowed = [kinds] if isinstance(kinds, str) else kinds
-        if not any(KINDS[kind](value) for kind in allowed):
-            return False
-    if "enum" in schema and identity(value) not in map(identity, schema["enum"]):
-        return False
-    if "const" in schema and identity(value) != identity(schema["const"]):
-        return False
-    return all(
-        check(value, schema[keyword])
-        for keyword, (kind, check) in _KEYWORDS.items()
-        if keyword in schema and KINDS[kind](value)
-    )
+"""Keywords that concern a value itself, each with the type of the values."""
+_ALONE = {"type", "enum", "const", *_KIND_OF_KEYWORD}
 
 
 # --- Descriptions of expected and actual values
@@ -158,7 +112,7 @@ def expected(schema: Json, root: Json) -> str:
         *others, last = choices or ["nothing"]
         return f"{', '.join(others)} or {last}" if others else last
     kinds = schema.get("type") or list(
-        dict.fromkeys(kind for key, (kind, _) in _KEYWORDS.items() if key in schema)
+        dict.fromkeys(kind for key, kind in _KIND_OF_KEYWORD.items() if key in schema)
     )
     named = [_expected_kind(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     return " or ".join(named) or "a value"
@@ -213,9 +167,6 @@ _SLICE = 256
 """How many of them are validated at once, as most calls find nothing."""
 _LARGEST_TEXT = 10**1_000
 """Integers from here on are not read as text, which takes time that grows with the square of their length."""
-
-Fits = Callable[[Json, Any], bool]
-"""Whether a value matches a part of the current schema. It never rejects a value that matches."""
 
 
 class Fault(NamedTuple):
@@ -281,15 +232,13 @@ class Reader:
 
     Args:
         root: Schema with `$defs`.
-        fits: Returns which of many items match; None builds it from `root`.
     """
 
-    def __init__(self, root: Json, fits: Fits | None = None) -> None:
+    def __init__(self, root: Json) -> None:
         self.root = root
-        self.fits = self._fits if fits is None else fits
         self._has_secrets = holds_secret(root, root)
         self._left = _MAX_VALUES
-        self._validators: dict[int, Callable[[Any], bool]] = {}
+        self._checks: dict[tuple[int, bool], tuple[Json, Callable[[Any], bool]]] = {}
         self._made: dict[tuple[int, str], Json] = {}
         self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
 
@@ -332,22 +281,30 @@ class Reader:
         elif is_array(value):
             yield from self._in_array(schema, value, steps, is_hidden)
 
+    def fits(self, schema: Json, value: Any) -> bool:
+        """Return whether a value matches a part of the schema. It never rejects a value that matches."""
+        return self._check(schema, is_alone=False)(value)
+
     def fits_alone(self, schema: Json, value: Any) -> bool:
         """Return whether a value matches, ignoring values inside it."""
-        return fits_alone(schema, value)
+        return self._check(schema, is_alone=True)(value)
 
-    def _fits(self, schema: Json, value: Any) -> bool:
-        is_valid = self._validators.get(id(schema))
-        if is_valid is None:
-            from .pydantic_validators import validator_of
+    def _check(self, schema: Json, *, is_alone: bool) -> Callable[[Any], bool]:
+        key = id(schema), is_alone
+        if key not in self._checks:
+            part = {**schema, "$defs": self.root.get("$defs", {})}
+            if is_alone:
+                part = {keyword: value for keyword, value in schema.items() if keyword in _ALONE}
+            # With the schema, so that no other one gets its place in memory.
+            self._checks[key] = schema, self.compiled(part)
+        return self._checks[key][1]
 
-            try:
-                part = {**schema, "$defs": self.root.get("$defs", {})}
-                is_valid = validator_of(part).isinstance_python
-            except (KeyError, TypeError, SchemaError):  # keywords of the author's own
-                is_valid = _nothing_fits  # nothing is known of the value
-            self._validators[id(schema)] = is_valid
-        return bool(is_valid(value))
+    def compiled(self, schema: Json) -> Callable[[Any], bool]:
+        """Return the check of a schema."""
+        try:
+            return validator_of(schema).isinstance_python
+        except (KeyError, TypeError, SchemaError):  # keywords of the author's own
+            return lambda _: False  # nothing is known of the value
 
     def _text(self, schema: Json, value: Any) -> str | None:
         """Return an integer as text if the schema accepts that; None for other values."""
@@ -500,7 +457,3 @@ def _unknown_member(name: str, known: list[str], steps: Steps) -> Fault:
     else:
         hint = f"there are no {kinds}"
     return Fault((*steps, name), None, f"unknown {kind}; {hint}")
-
-
-def _nothing_fits(_: Any) -> bool:
-    return False

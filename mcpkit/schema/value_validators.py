@@ -15,11 +15,25 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, cast
 
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, core_schema
 
 from ..protocol.jsonrpc import is_array
 from .json_schema import identity, is_unique
 from .patterns_and_formats import BASE64URL_PATTERN, FORMATS, format_pattern, linear_pattern
+
+# For a pydantic model or dataclass, pydantic-core uses the validator and serializer that the class has already, and not
+# the schema that it is given. That validator reads "5" as an integer, which JSON Schema forbids. Only the private
+# `_use_prebuilt` turns this off. The public way, `cls.model_construct` on the fields' validator, takes 4 times as long
+# (44 against 11 µs for a model of 5 fields), and skips an `__init__` of the author.
+
+
+def validator(core: CoreSchema) -> SchemaValidator:
+    """Return the validator of a schema.
+
+    Raises:
+        SchemaError: The schema is invalid.
+    """
+    return SchemaValidator(core, _use_prebuilt=False)
 
 
 def refusal(reason: str) -> PydanticCustomError:

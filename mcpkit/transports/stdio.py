@@ -275,7 +275,7 @@ def _description(engine: Engine) -> str:
 
 def _command() -> list[str]:
     """Return the command that started this process, for use from any directory; empty if unknown."""
-    from .._utils.start import mcpkit_command, module_command
+    from .._utils.python_safe_path import mcpkit_command, module_command
 
     main: Any = sys.modules["__main__"]
     file = getattr(main, "__file__", None)

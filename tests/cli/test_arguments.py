@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit._utils.start import mcpkit_command
+from mcpkit._utils.python_safe_path import mcpkit_command
 from mcpkit.cli.asking.values import arguments_of
 from mcpkit.cli.output.files import decoded, saved
 from mcpkit.cli.output.written import printable

@@ -10,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from mcpkit import Client, ClientGroup
-from mcpkit._utils import start
+from mcpkit._utils import python_safe_path
 from mcpkit.cli.app import mcpkit as mcpkit_command
 from mcpkit.cli.configurations.places import file_of
 from mcpkit.cli.configurations.reading import Document
@@ -43,7 +43,8 @@ async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, projec
     for name in ("shop", "goose:shop", "codex:shop", *files):
         target = target_of(name)
         assert isinstance(target, dict)
-        assert [target["command"], *target["args"]] == start.mcpkit_command("run", str(project / "server.py"))
+        command = python_safe_path.mcpkit_command("run", str(project / "server.py"))
+        assert [target["command"], *target["args"]] == command
     async with Client(target_of("goose:shop")) as client:
         assert (await client.call_tool("price", {"item": "tea"})).text == "3.5"
 

@@ -13,7 +13,7 @@ import pytest
 import tomlkit
 from ruamel.yaml import YAML
 
-from mcpkit._utils.start import mcpkit_command
+from mcpkit._utils.python_safe_path import mcpkit_command
 from mcpkit.cli.configurations import jsonc_text, places
 from mcpkit.cli.configurations.reading import entries_in
 from mcpkit.cli.configurations.table import HOSTS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
-from mcpkit._utils.start import module_command
+from mcpkit._utils.python_safe_path import module_command
 from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads

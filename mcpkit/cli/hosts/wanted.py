@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from ..._utils.start import mcpkit_command
+from ..._utils.python_safe_path import mcpkit_command
 from ...client.client import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote

@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final
 
-from ..._utils.start import protect_children
+from ..._utils.python_safe_path import protect_children
 from ...options import Timeouts
 from ..serving.http import Address, app_of
 from ..serving.script import given

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..._utils.package import install_command
-from ..._utils.start import mcpkit_command
+from ..._utils.python_safe_path import mcpkit_command
 from ...storage.base import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,

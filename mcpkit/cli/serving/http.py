@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ..._utils.start import protect_children
+from ..._utils.python_safe_path import protect_children
 from ..statuses import CommandError
 from ..targets.served import found
 

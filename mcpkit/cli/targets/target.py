@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ..._utils.start import mcpkit_command
+from ..._utils.python_safe_path import mcpkit_command
 from ...client.targets.meant import Target
 from ..statuses import CommandError, Status
 from .configured import configured, is_at_host

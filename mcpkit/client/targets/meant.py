@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
 
-from ..._utils.start import module_command
+from ..._utils.python_safe_path import module_command
 from ...content.blocks import described
 from ..link.transport import Transport
 from .existing import existing

@@ -8,12 +8,12 @@ from typing import Any, Final, get_origin
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..._utils.core_schema_traversal import validator
 from ..._utils.exceptions import ArgumentsError, ToolError
 from ...protocol.jsonrpc import Json, is_object
 from ...schema.arguments import from_validator
 from ...schema.plain_types import describe
 from ...schema.validation_errors import problems
+from ...schema.value_validators import validator
 from ..link.errors import InvalidResultError
 from ..link.results import CallResult
 

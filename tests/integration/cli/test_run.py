@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client
-from mcpkit._utils.start import mcpkit_command, module_command
+from mcpkit._utils.python_safe_path import mcpkit_command, module_command
 from mcpkit.cli.hosts.wanted import server_at
 from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.served import found

@@ -5,8 +5,8 @@ open project would execute a `queue.py` of that project in place of Python's own
 
 Run as a script, this file does what `-m` and `-c` do, without that folder:
 
-    python .../mcpkit/_utils/start.py MODULE [ARGUMENTS]
-    python .../mcpkit/_utils/start.py -c PROGRAM [ARGUMENTS]
+    python .../mcpkit/_utils/python_safe_path.py MODULE [ARGUMENTS]
+    python .../mcpkit/_utils/python_safe_path.py -c PROGRAM [ARGUMENTS]
 """
 
 import sys
