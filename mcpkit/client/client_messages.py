@@ -9,7 +9,7 @@ from typing import Any, Final, TypeGuard
 from .._utils.exceptions import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, ProtocolError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, RequestId, is_array, is_id, is_object, whole_number
-from ..protocol.message_validation import (
+from ..protocol.jsonrpc_validation import (
     id_of_answer,
     id_of_unreadable,
     is_call,

@@ -294,6 +294,23 @@ class Listed(Component):
             revision: Protocol version.
         """
 
+    def _entry(self, first: Json, **members: Any) -> Json:
+        """Return an entry of the members that are not None, with those that all lists have.
+
+        Args:
+            first: Members at the beginning, such as the name.
+            members: Other members of this list.
+        """
+        members = {
+            **first,
+            "title": self.title,
+            "description": self.description,
+            **members,
+            "icons": self.icons,
+            "_meta": self.meta,
+        }
+        return optional(**members)
+
 
 def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
     """Return the list entry of a component; for a tool of a protected server, with `securitySchemes` in its `_meta`.

@@ -82,14 +82,7 @@ class Prompt(Completable):
             )
             for name, definition in schema["properties"].items()
         ]
-        return optional(
-            name=self.key,
-            title=self.title,
-            description=self.description,
-            arguments=arguments or None,
-            icons=self.icons,
-            _meta=self.meta,
-        )
+        return self._entry({"name": self.key}, arguments=arguments or None)
 
     async def get(self, arguments: Mapping[str, str], call: Call) -> Json:
         """Parse the arguments, run the function and return the messages.

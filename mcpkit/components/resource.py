@@ -93,16 +93,8 @@ class AnyResource(FunctionComponent, Listed):
         self.listed_mime_type = self.mime_type or _mime_type_of(self.signature.returns)
 
     def _described(self, **own: Any) -> Json:
-        return optional(
-            **own,
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            mimeType=self.listed_mime_type,
-            annotations=self.annotations,
-            icons=self.icons,
-            _meta=self.meta,
-        )
+        first = {**own, "name": self.name}
+        return self._entry(first, mimeType=self.listed_mime_type, annotations=self.annotations)
 
 
 class Resource(AnyResource):

@@ -30,7 +30,6 @@ from .component import (
     check_importable,
     check_members,
     function_name,
-    optional,
 )
 
 _CREDENTIALS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
@@ -210,16 +209,12 @@ class AnyTool(Listed):
         execution: Json | None = None
         if self.task is not None and revision == TASKS_IN_CORE:
             execution = {"taskSupport": "required" if self.task.required else "optional"}
-        return optional(
-            name=self.key,
-            title=self.title,
-            description=self.description,
+        return self._entry(
+            {"name": self.key},
             inputSchema=input_schema,
             outputSchema=output_schema,
             annotations=annotations,
             execution=execution,
-            icons=self.icons,
-            _meta=self.meta,
         )
 
 

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError, TooLongError
 from ..identity.principals_and_scopes import ANYONE, ListName, Principal
 from ..protocol import jsonrpc
-from ..protocol import message_validation as messages
+from ..protocol import jsonrpc_validation as messages
 from ..protocol.jsonrpc import Json, RequestId, is_array, is_id, is_object
-from ..protocol.message_validation import (
+from ..protocol.jsonrpc_validation import (
     Notification,
     Request,
     Response,
@@ -391,7 +391,7 @@ class Connection(BaseSession):
 
         If it is a response, the request to the client fails.
         """
-        from ..protocol.message_validation import id_of_answer, id_of_unreadable, is_call, looks_like_message
+        from ..protocol.jsonrpc_validation import id_of_answer, id_of_unreadable, is_call, looks_like_message
 
         if len(self.questions) and looks_like_message(message) and not is_call(message):
             self.questions.fail(id_of_answer(message, message), problem)

@@ -25,7 +25,7 @@ from ..content.third_party_results import is_iterator, take_items
 from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..execution.worker_threads import StopCallback, call_stop_callbacks
 from ..protocol.jsonrpc import Json, Outcome, RequestId, encode
-from ..protocol.message_validation import Request
+from ..protocol.jsonrpc_validation import Request
 from ..protocol.revisions import CacheHint, Client, Envelope, Handshake, Identity, knows
 from .progress_and_logging import Reports
 from .requests_to_client import DERIVED, Channel, Question, check_key, type_text

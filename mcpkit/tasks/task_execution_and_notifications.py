@@ -19,7 +19,7 @@ from ..execution.coroutines import see_through
 from ..identity.principals_and_scopes import Audience, Principal
 from ..identity.principals_and_scopes import Change as TaskChange
 from ..protocol.jsonrpc import Outcome
-from ..protocol.message_validation import Request
+from ..protocol.jsonrpc_validation import Request
 from ..protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless
 from ..requests.error_responses import tool_error
 from ..requests.request_record import Call

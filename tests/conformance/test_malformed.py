@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server, ServerOptions
-from mcpkit.protocol.message_validation import id_of_unreadable
+from mcpkit.protocol.jsonrpc_validation import id_of_unreadable
 from mcpkit.transports import Framing
 from tests.conformance.conftest import Wire
 from tests.helpers.pipe import HANDSHAKE, message

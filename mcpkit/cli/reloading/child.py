@@ -14,7 +14,7 @@ from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...client.client_messages import OutgoingMessage
 from ...client.transports.processes.stdio import StdioTransport
 from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object
-from ...protocol.message_validation import id_of_answer, is_call
+from ...protocol.jsonrpc_validation import id_of_answer, is_call
 
 GRACE: Final = 1.0
 """Seconds to wait for a process to exit, and again after SIGTERM; its requests have ended before."""

@@ -14,7 +14,7 @@ from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolErro
 from ...engine.message_dispatch import BaseSession
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Json, Outcome, Ready, is_array, is_object
-from ...protocol.message_validation import Request, invalid, is_initialize
+from ...protocol.jsonrpc_validation import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake
 from ...requests.requests_to_client import Channel, OpenQuestions
 from ...requests.running_requests import Calls, Reply
@@ -115,7 +115,7 @@ async def fail_question(service: Service, exchange: Exchange, body: bytes, probl
     Raises:
         BusyError: The shared store does not respond.
     """
-    from ...protocol.message_validation import id_of_answer, is_call
+    from ...protocol.jsonrpc_validation import id_of_answer, is_call
 
     if _SESSION_ID not in exchange.request_headers or is_call(body):
         return

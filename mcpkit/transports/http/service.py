@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..._utils.exceptions import ChallengeError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
-from ...protocol.message_validation import Request
+from ...protocol.jsonrpc_validation import Request
 from ...requests.error_responses import error_response
 from ...requests.request_record import Call
 from ...requests.running_requests import OVER, Calls, Reply, server_ended

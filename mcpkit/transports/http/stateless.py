@@ -9,7 +9,7 @@ from ..._utils.exceptions import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.http_headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import Json, RequestId, is_object
-from ...protocol.message_validation import (
+from ...protocol.jsonrpc_validation import (
     Notification,
     Refusal,
     Request,

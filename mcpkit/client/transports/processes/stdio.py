@@ -17,7 +17,7 @@ from typing import Final
 
 from ...._utils.exceptions import TooLongError, TransportError
 from ...._utils.option_checks import check_count, check_seconds
-from ....protocol.message_validation import id_of_answer, is_call, looks_like_message
+from ....protocol.jsonrpc_validation import id_of_answer, is_call, looks_like_message
 from ....transports.pipes import MAX_LINE, Framing, PipeInput, PipeOutput
 from ...client_messages import OutgoingMessage
 from ...link.transport import TransportListener

@@ -16,7 +16,7 @@ from ....engine.subscription_filters_and_delivery import ChangeListener, notific
 from ....identity.principals_and_scopes import Change
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import RequestId
-from ....protocol.message_validation import invalid
+from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import Handshake
 from ....requests.requests_to_client import OpenQuestions
 from ..exchange import Exchange, Source, event

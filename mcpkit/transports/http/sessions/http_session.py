@@ -17,7 +17,7 @@ from ....engine.message_dispatch import BaseSession
 from ....identity.principals_and_scopes import Change, Principal, owner_of
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, is_array, is_id, is_object
-from ....protocol.message_validation import invalid
+from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY, Envelope, Handshake
 from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
 from ....requests.running_requests import Calls, Reply, server_ended
