@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.auth import UpstreamProvider
-from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamUnavailableError
+from mcpkit.auth.upstream.upstream_client import UpstreamRefusedError, UpstreamUnavailableError
 from tests.helpers.fake_idp import CLIENT, UpstreamLogin
 from tests.helpers.signed_tokens import Signer
 from tests.helpers.tables import each_row

@@ -29,8 +29,7 @@ from starlette.routing import Route
 
 from mcpkit.auth import InvalidTokenError, Jwt, UpstreamProvider, VerifierUnavailableError
 from mcpkit.auth.jws import base64url_encode
-from mcpkit.auth.upstream.token_response import UpstreamTokens
-from mcpkit.auth.upstream.upstream_client import Identity
+from mcpkit.auth.upstream.upstream_client import Identity, UpstreamTokens
 from tests.helpers.serving import in_thread
 from tests.helpers.signed_tokens import AUDIENCE, Signer
 

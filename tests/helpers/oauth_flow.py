@@ -32,8 +32,12 @@ from mcpkit.auth import (
 )
 from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
 from mcpkit.auth.authorization_server.dev_auth import DevServer
-from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
-from mcpkit.auth.upstream.upstream_client import Identity
+from mcpkit.auth.upstream.upstream_client import (
+    Identity,
+    UpstreamRefusedError,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+)
 from mcpkit.client import LocalCallbackServer, MemoryTokens, OAuth
 from mcpkit.identity.principals_and_scopes import Scopes
 from mcpkit.storage.encryption_keys import Keys

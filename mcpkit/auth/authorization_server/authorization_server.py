@@ -44,8 +44,6 @@ from .oauth_requests import (
 CACHE_LIFETIME = 30.0
 """Seconds for which a verified token is cached, so that a revoked token stays valid no longer."""
 
-_STORE_FAILED = "the server cannot read its store now; try again later"
-
 TokenScope = tuple[tuple[str, ...], tuple[str, ...]]
 """Scopes and resources of an access token."""
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -146,42 +144,29 @@ class AuthorizationServer(ABC):
         endpoints: list[tuple[str, Endpoint, str]] = [
             *((each, self._metadata_endpoint, "GET") for each in metadata),
             (f"{path}/authorize", self._authorization_endpoint, "GET"),
-            (f"{path}/authorize", self.page_endpoint(self.answer_login), "POST"),
-            (f"{path}/token", self._client_endpoint(self._token_endpoint), "POST"),
-            (f"{path}/register", self._client_endpoint(self._registration_endpoint), "POST"),
-            (f"{path}/revoke", self._client_endpoint(self._revocation_endpoint), "POST"),
+            (f"{path}/authorize", self.endpoint(self.answer_login, for_browsers=True), "POST"),
+            (f"{path}/token", self.endpoint(self._token_endpoint), "POST"),
+            (f"{path}/register", self.endpoint(self._registration_endpoint), "POST"),
+            (f"{path}/revoke", self.endpoint(self._revocation_endpoint), "POST"),
             (f"{path}/jwks.json", self._key_endpoint, "GET"),
         ]
         return [Route(each, endpoint, methods=[method]) for each, endpoint, method in endpoints]
 
-    def page_endpoint(self, respond: Endpoint) -> Endpoint:
-        """Return an endpoint for browsers: errors become HTML pages."""
+    def endpoint(self, respond: Endpoint, *, for_browsers: bool = False) -> Endpoint:
+        """Return an endpoint whose errors become JSON responses for clients, or HTML pages for browsers."""
 
         async def endpoint(request: Request) -> Response:
             try:
                 return await respond(request)
-            except OAuthError as error:
+            except OAuthError as refusal:
+                error = refusal
                 self.audit_refusal(request, str(error), error.status)
+            except (OSError, UnreadableRecordError):
+                text, retry = "the server cannot read its store now; try again later", {"Retry-After": "5"}
+                error = OAuthError("temporarily_unavailable", text, status=503, headers=retry)
+            if for_browsers:
                 return error_page(error.description, error.status, branding=self.branding)
-            except (OSError, UnreadableRecordError):
-                return error_page(_STORE_FAILED, 503, branding=self.branding)
-
-        return endpoint
-
-    def _client_endpoint(self, respond: Endpoint) -> Endpoint:
-        """Return an endpoint for clients: errors become JSON responses."""
-
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await respond(request)
-            except OAuthError as error:
-                self.audit_refusal(request, str(error), error.status)
-                return error.response()
-            except (OSError, UnreadableRecordError):
-                retry = {"Retry-After": "5"}
-                return OAuthError(
-                    "temporarily_unavailable", _STORE_FAILED, status=503, headers=retry
-                ).response()
+            return error.response()
 
         return endpoint
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import unicodedata
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -15,7 +13,7 @@ from ...protocol.jsonrpc import is_array
 from ...storage.encryption_keys import Keys
 from ..jws import base64url_decode, base64url_encode
 from ..urls import is_loopback, split_url
-from .oauth_requests import Clock, OAuthError
+from .oauth_requests import Clock, OAuthError, seal, unseal
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 AUTH_METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
@@ -268,8 +266,7 @@ class Registration:
                 "application_type must be native for a client with loopback or private-use redirect URIs",
             )
         content = {"n": client.name, "r": client.redirect_uris, "m": method, "f": client.uses_refresh_tokens}
-        encrypted = self._keys.encrypt(_PURPOSE, zlib.compress(json.dumps(content).encode()))
-        client_id = _ID_PREFIX + base64url_encode(encrypted)
+        client_id = _ID_PREFIX + seal(self._keys, _PURPOSE, content)
         response: dict[str, object] = {
             "client_id": client_id,
             "client_id_issued_at": int(self._clock()),
@@ -291,17 +288,15 @@ class Registration:
         Raises:
             OAuthError: The client ID is unknown.
         """
-        encrypted = (
-            base64url_decode(client_id.removeprefix(_ID_PREFIX)) if is_registration(client_id) else None
-        )
-        data = None if encrypted is None else self._keys.decrypt(_PURPOSE, encrypted)
-        if data is None:
+        content = None
+        if is_registration(client_id):
+            content = unseal(self._keys, _PURPOSE, client_id.removeprefix(_ID_PREFIX))
+        if content is None:
             raise OAuthError(
                 "invalid_client",
                 "client_id is unknown, or the secret of the server has changed. Register the client again",
                 status=401,
             )
-        content = json.loads(zlib.decompress(data))
         uris, refreshes = tuple(content["r"]), content["f"]
         return Client(client_id, content["n"], uris, content["m"], uses_refresh_tokens=refreshes)
 

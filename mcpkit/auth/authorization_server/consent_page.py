@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 import time
@@ -17,11 +16,19 @@ from starlette.responses import Response
 
 from ...identity.principals_and_scopes import Principal, Scopes
 from ...protocol import http_headers
-from ..jws import base64url_decode, base64url_encode
 from ..verifier import ProtectedResource
 from .client_registration import Client, host_of, is_local, is_registration, is_web
 from .html_pages import LOGIN_LIFETIME, Branding, LoginCookies, new_login_id, page
-from .oauth_requests import Clock, OAuthError, Parameters, read_form, requested_resources, requested_scopes
+from .oauth_requests import (
+    Clock,
+    OAuthError,
+    Parameters,
+    read_form,
+    requested_resources,
+    requested_scopes,
+    seal,
+    unseal,
+)
 
 DENY = "Do not allow it"
 """Label of the button to deny."""
@@ -193,8 +200,8 @@ class ConsentPage:
 
     def hidden_field(self, authorization: AuthorizationRequest) -> str:
         """Return the hidden form field that identifies the request, as HTML."""
-        encrypted = self._resource.keys.encrypt(_PURPOSE, json.dumps(asdict(authorization)).encode())
-        return f'<input type="hidden" name="request" value="{base64url_encode(encrypted)}">'
+        value = seal(self._resource.keys, _PURPOSE, asdict(authorization))
+        return f'<input type="hidden" name="request" value="{value}">'
 
     def form(self, authorization: AuthorizationRequest, fields: str) -> str:
         """Return a form with the field `answer`, which is `allow` or `deny`.
@@ -223,9 +230,8 @@ class ConsentPage:
                 status=403,
             )
         form = await read_form(request)
-        encrypted = base64url_decode(form.require("request"))
-        data = None if encrypted is None else self._resource.keys.decrypt(_PURPOSE, encrypted)
-        authorization = None if data is None else AuthorizationRequest(**json.loads(data))
+        members = unseal(self._resource.keys, _PURPOSE, form.require("request"))
+        authorization = None if members is None else AuthorizationRequest(**members)
         if authorization is None or self._clock() >= authorization.expires:
             raise OAuthError(
                 "invalid_request",

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _VISIBLE = re.compile(r"[!-~]{1,200}")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_REFUSAL = "DevAuth only serves this machine: "
 _FORWARDING_HEADERS = frozenset(
     {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-host", b"x-proxyuser-ip"}
     | {b"x-rewrite-url", b"client-ip", b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"cdn-loop"}
@@ -377,15 +378,12 @@ def _refusal(headers: Mapping[bytes, bytes]) -> str | None:
     """Return the reason to refuse a request that names another host or came through a proxy; else None."""
     host = http_headers.host(headers.get(b"host", b"").decode("latin-1"))
     if host is None or not is_loopback(host.name.strip("[]")):
-        return (
-            "DevAuth only serves this machine: the Host header is not localhost, 127.0.0.1 or [::1]. "
-            "Use one of these in the URL"
-        )
+        return f"{_REFUSAL}the Host header is not localhost, 127.0.0.1 or [::1]. Use one of these in the URL"
     for header in headers:
         if header in _FORWARDING_HEADERS or header.startswith(_FORWARDING_PREFIXES):
             return (
-                f"DevAuth only serves this machine: the request has the header {header.decode('latin-1')}, so a proxy "
-                "or tunnel forwarded it. Connect without one, or use a real authorization server"
+                f"{_REFUSAL}the request has the header {header.decode('latin-1')}, so a proxy or tunnel forwarded it. "
+                "Connect without one, or use a real authorization server"
             )
     return None
 
@@ -401,13 +399,12 @@ class _LoopbackOnly:
         peer = scope.get("client")
         if reason is None and peer is not None and not is_loopback(peer[0]):
             reason = (
-                "DevAuth only serves this machine: the request comes from another machine. "
-                "Use a real authorization server for it"
+                f"{_REFUSAL}the request comes from another machine. Use a real authorization server for it"
             )
         if reason is None and scope.get("http_version") == "1.0":
             # By default nginx adds no header, names this machine as the host, and uses HTTP/1.0.
             reason = (
-                "DevAuth only serves this machine: this request came through a proxy (HTTP/1.0). "
+                f"{_REFUSAL}this request came through a proxy (HTTP/1.0). "
                 "Use a real authorization server behind a proxy"
             )
         app = self._app if reason is None else PlainTextResponse(reason, 403)

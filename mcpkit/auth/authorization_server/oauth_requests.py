@@ -1,9 +1,12 @@
-"""Requests to OAuth endpoints: parameters, scopes, resources, the address of the sender, and error responses."""
+"""Requests to OAuth endpoints: parameters, scopes, resources, encrypted values, senders, and error responses."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
@@ -13,6 +16,8 @@ from starlette.types import Scope as AsgiScope
 
 from ...identity.principals_and_scopes import Scopes, check_name
 from ...protocol import http_headers
+from ...storage.encryption_keys import Keys
+from ..jws import base64url_decode, base64url_encode
 from ..token_requests import error_text
 from ..urls import MetadataError, canonical
 
@@ -204,6 +209,33 @@ def requested_resources(requested: Iterable[str], allowed: tuple[str, ...]) -> t
             raise OAuthError("invalid_target", f"resource must be one of: {' '.join(allowed)}")
         found[resource] = None
     return tuple(found) or allowed
+
+
+# Values that clients and browsers carry
+
+
+def seal(keys: Keys, purpose: str, value: object, place: str = "") -> str:
+    """Return a JSON value, compressed and encrypted, as text.
+
+    Args:
+        keys: Keys of the server.
+        purpose: Purpose of the value, which has keys of its own.
+        value: The value.
+        place: Name of the place that the value is bound to.
+    """
+    data = zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 9)
+    return base64url_encode(keys.encrypt(purpose, data, _encode_place(place)))
+
+
+def unseal(keys: Keys, purpose: str, text: str, place: str = "") -> Any:
+    """Return the value of `seal`; None if this server has not sealed the text for this purpose and place."""
+    encrypted = base64url_decode(text)
+    data = keys.decrypt(purpose, encrypted, _encode_place(place)) if encrypted else None
+    return None if data is None else json.loads(zlib.decompress(data))
+
+
+def _encode_place(place: str) -> bytes | None:
+    return place.encode("utf-8", "surrogatepass") if place else None
 
 
 # The address of the sender

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
@@ -30,8 +29,7 @@ from ...identity.revocation import Revocations
 from ..authorization_server.client_registration import is_local, is_registration, is_web
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.html_pages import set_cookie
-from ..authorization_server.oauth_requests import Clock
-from ..jws import base64url_decode, base64url_encode
+from ..authorization_server.oauth_requests import Clock, seal, unseal
 from ..verifier import ProtectedResource
 
 FIELD = "remember"
@@ -82,7 +80,7 @@ class ConsentCookie:
     def __init__(
         self, issuer: str, user_issuer: str, resource: ProtectedResource, clock: Clock = time.time
     ) -> None:
-        self._place = issuer.encode("utf-8", "surrogatepass")
+        self._issuer = issuer
         self._user_issuer = user_issuer
         self._scopes = resource.scopes
         self._keys = resource.keys
@@ -157,7 +155,7 @@ class ConsentCookie:
         )
         others = [each for each in self._read(request) if each.target != new.target]
         consents = [new, *others][:MAX_CONSENTS]
-        while len(self._encrypt(consents)) > MAX_COOKIE:
+        while consents and len(self._seal(consents)) > MAX_COOKIE:
             consents.pop()
         if consents:
             self._write(consents, response)
@@ -180,12 +178,9 @@ class ConsentCookie:
 
     def _read(self, request: Request) -> list[_Consent]:
         """Return the consents in the cookie of a request, the newest first."""
-        data = base64url_decode(request.cookies.get(self._cookie, ""))
-        text = None if not data else self._keys.decrypt(_PURPOSE, data, self._place)
-        if text is None:
-            return []
+        members = unseal(self._keys, _PURPOSE, request.cookies.get(self._cookie, ""), self._issuer)
         try:
-            consents = [_Consent(**members) for members in json.loads(zlib.decompress(text))]
+            consents = [_Consent(**each) for each in members or ()]
         except TypeError:  # another version of mcpkit wrote other members
             return []
         now = self._clock()
@@ -193,13 +188,11 @@ class ConsentCookie:
 
     def _write(self, consents: list[_Consent], response: Response) -> None:
         """Set the cookie, or delete it if there is no consent."""
-        set_cookie(response, self._cookie, self._encrypt(consents), LIFETIME, is_secure=self._is_secure)
+        value = self._seal(consents) if consents else ""
+        set_cookie(response, self._cookie, value, LIFETIME, is_secure=self._is_secure)
 
-    def _encrypt(self, consents: list[_Consent]) -> str:
-        if not consents:
-            return ""
-        text = json.dumps([asdict(each) for each in consents], separators=(",", ":"))
-        return base64url_encode(self._keys.encrypt(_PURPOSE, zlib.compress(text.encode(), 9), self._place))
+    def _seal(self, consents: list[_Consent]) -> str:
+        return seal(self._keys, _PURPOSE, [asdict(each) for each in consents], self._issuer)
 
 
 def _digest(text: str) -> str:

@@ -190,7 +190,7 @@ class OAuthProxy(TokenVerifier):
             ProviderUnavailableError: The provider does not respond.
             OSError: The storage does not respond.
         """
-        from ..upstream.token_response import UpstreamUnavailableError
+        from ..upstream.upstream_client import UpstreamUnavailableError
         from .upstream_logins import LoginEndedError, UpstreamLogin
 
         logins, title = self._logins(context), self._upstream.title

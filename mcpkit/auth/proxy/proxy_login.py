@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import secrets
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -34,10 +32,14 @@ from ..authorization_server.html_pages import (
     LoginCookies,
     new_login_id,
 )
-from ..authorization_server.oauth_requests import NO_STORE, Clock, OAuthError, Parameters
-from ..jws import base64url_decode, base64url_encode
-from ..upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
-from ..upstream.upstream_client import Identity
+from ..authorization_server.oauth_requests import NO_STORE, Clock, OAuthError, Parameters, seal, unseal
+from ..jws import base64url_encode
+from ..upstream.upstream_client import (
+    Identity,
+    UpstreamRefusedError,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+)
 from ..verifier import ProtectedResource
 from .consent_cookie import FIELD, ConsentCookie
 from .upstream_logins import LoginEndedError, UpstreamLogin, UpstreamLogins
@@ -147,7 +149,10 @@ class ProxyServer(AuthorizationServer):
     def routes(self) -> list[Route]:
         """Return the endpoints, and the callback for the provider, with paths from the root of the origin."""
         path = urlsplit(self.callback_url).path
-        return [*super().routes(), Route(path, self.page_endpoint(self._callback), methods=["GET"])]
+        return [
+            *super().routes(),
+            Route(path, self.endpoint(self._callback, for_browsers=True), methods=["GET"]),
+        ]
 
     # Consent
 
@@ -206,11 +211,7 @@ class ProxyServer(AuthorizationServer):
             url = await asyncio.wait_for(prepare, _UPSTREAM_TIMEOUT)
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
             return self._unavailable(authorization, error)
-        text = json.dumps(asdict(transaction), separators=(",", ":"))
-        encrypted = self.resource.keys.encrypt(
-            _PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id)
-        )
-        cookie = base64url_encode(encrypted)
+        cookie = seal(self.resource.keys, _PURPOSE, asdict(transaction), self._place(transaction.id))
         if len(cookie) > MAX_COOKIES:
             return self.refuse(authorization, "invalid_request", "state or redirect_uri is too long")
         response = RedirectResponse(url, 303, headers={**NO_STORE, "Referrer-Policy": "no-referrer"})
@@ -239,11 +240,9 @@ class ProxyServer(AuthorizationServer):
         return response
 
     def _find_transaction(self, request: Request, state: str) -> LoginTransaction:
-        data = base64url_decode(self._cookies.get(state, request))
-        text = None if not data else self.resource.keys.decrypt(_PURPOSE, data, self._place(state))
+        members = unseal(self.resource.keys, _PURPOSE, self._cookies.get(state, request), self._place(state))
         transaction = None
-        if text is not None:
-            members = json.loads(zlib.decompress(text))
+        if members is not None:
             try:
                 authorization = AuthorizationRequest(**members.pop("authorization"))
                 transaction = LoginTransaction(authorization=authorization, **members)
@@ -257,8 +256,8 @@ class ProxyServer(AuthorizationServer):
             )
         return transaction
 
-    def _place(self, id_: str) -> bytes:
-        return f"{self.issuer}\n{id_}".encode("utf-8", "surrogatepass")
+    def _place(self, id_: str) -> str:
+        return f"{self.issuer}\n{id_}"
 
     async def _complete(
         self, transaction: LoginTransaction, answer: Mapping[str, str], request: Request

@@ -8,8 +8,15 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from ..urls import check_url
-from .token_response import UpstreamRefusedError, UpstreamTokens, unexpected_status
-from .upstream_client import Endpoints, Identity, OAuthClient, UpstreamSettings
+from .upstream_client import (
+    Endpoints,
+    Identity,
+    OAuthClient,
+    UpstreamRefusedError,
+    UpstreamSettings,
+    UpstreamTokens,
+    unexpected_status,
+)
 
 _GITHUB: Final = "https://github.com"
 _HEADERS: Final = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}

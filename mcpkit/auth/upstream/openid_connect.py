@@ -16,8 +16,15 @@ from ..jwt import EXPIRED, INVALID_TIMES, NOT_YET_VALID, check_times, read_audie
 from ..token_requests import Authentication
 from ..urls import MetadataError
 from ..verifier import InvalidTokenError, VerifierUnavailableError
-from .token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
-from .upstream_client import Endpoints, Identity, UpstreamClient, UpstreamSettings
+from .upstream_client import (
+    Endpoints,
+    Identity,
+    UpstreamClient,
+    UpstreamRefusedError,
+    UpstreamSettings,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+)
 
 logger = logging.getLogger(__name__)
 

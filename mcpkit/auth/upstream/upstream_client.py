@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,17 +16,9 @@ from ..._utils.option_checks import check_seconds
 from ...identity.principals_and_scopes import check_text
 from ..http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, HttpResponse
 from ..jwt import ID_TOKEN_CLAIMS, LEEWAY, MAX_NAME, select_claims
-from ..token_requests import Authentication, ClientSecret, check_authentication
+from ..token_requests import Authentication, ClientSecret, TokenResponse, check_authentication, read_error
 from ..urls import check_url
 from ..verifier import check_auth_extra, string_list
-from .token_response import (
-    UpstreamRefusedError,
-    UpstreamTokens,
-    UpstreamUnavailableError,
-    read_token_response,
-    refusal_of,
-    unexpected_status,
-)
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,6 +28,14 @@ MAX_CODE: Final = 8 * 1024
 MAX_CLAIMS: Final = 32 * 1024
 """Maximum characters of all claims of a user, as JSON."""
 
+_CLIENT_ERRORS: Final = frozenset(
+    {"invalid_client", "unauthorized_client", "unsupported_grant_type"}
+    | {"incorrect_client_credentials"}  # GitHub
+)
+"""Errors about this client, which the operator must fix. They do not end the login of a user."""
+_TEMPORARY_ERRORS: Final = frozenset(
+    {"temporarily_unavailable", "server_error", "slow_down", "too_many_requests"}
+)
 _LOGIN_ENDED: Final = frozenset(
     {"consent_required", "interaction_required", "login_required"}
     | {"bad_refresh_token"}  # the last is GitHub's
@@ -49,6 +49,50 @@ _RESERVED_PARAMETERS: Final = frozenset(
     | {"request", "request_uri", "response_mode", "response_type", "scope", "state"}
 )
 """Parameters of an authorization request that `parameters=` must not set."""
+
+
+class UpstreamRefusedError(Exception):
+    """The provider refused the request. A retry would have the same result.
+
+    Args:
+        error: Error code (RFC 6749, sections 4.1.2.1 and 5.2), such as `access_denied` or `invalid_grant`.
+        description: The reason: bounded, visible ASCII without quotes and backslashes, and no part of the request.
+
+    Attributes:
+        error: The error code.
+        description: The reason.
+    """
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(f"{error}: {description}" if description else error)
+        self.error = error
+        self.description = description
+
+
+class UpstreamUnavailableError(Exception):
+    """The provider does not respond, sent an invalid response, or rejected this client. The login is not affected.
+
+    The message is for the log. It contains the cause and what to change, and no secret.
+    """
+
+
+@dataclass(frozen=True)
+class UpstreamTokens:
+    """Tokens of one user at a provider. `asdict` converts them for JSON.
+
+    Attributes:
+        access_token: The access token for the APIs of the provider.
+        refresh_token: The refresh token; None if the provider issued none.
+        expires: Unix time in seconds at which the access token expires; None if unknown or never.
+        scopes: Granted scopes, which can be fewer than requested.
+        id_token_claims: Verified claims of the last ID token; empty if there are none.
+    """
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(default=None, repr=False)
+    expires: float | None = None
+    scopes: tuple[str, ...] = ()
+    id_token_claims: Mapping[str, object] = field(default_factory=dict[str, object], repr=False, hash=False)
 
 
 class Identity(NamedTuple):
@@ -423,11 +467,52 @@ class UpstreamClient(ABC):
     async def _request_tokens(
         self, endpoints: Endpoints, form: Mapping[str, str], scopes: Collection[str]
     ) -> tuple[UpstreamTokens, Mapping[str, object]]:
+        """Send a token request (OAuth 2.1, section 3.2), and return the tokens and the response.
+
+        Args:
+            endpoints: Endpoints of the provider.
+            form: The request.
+            scopes: The requested scopes, which are granted if the response has no `scope`.
+
+        Raises:
+            UpstreamRefusedError: The provider refused the request.
+            UpstreamUnavailableError: The response is not valid, or the provider rejected this client for any user.
+        """
         url, method = endpoints.token, endpoints.authentication
         answer = await self._post(url, "the token endpoint", form, method, repeats=False)
-        secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
-        secrets += self.settings.client.encodings()
-        return read_token_response(answer, scopes, secrets, self.settings.clock(), self.scope_separators)
+        source = f"{answer.name} ({answer.url})"
+        if answer.status >= 500 or answer.status in {408, 425, 429}:
+            raise unexpected_status(answer)
+        try:
+            members = answer.members()
+        except FetchError as error:
+            status = "" if answer.status == 200 else f" (HTTP {answer.status})"
+            raise UpstreamUnavailableError(f"{error}{status}") from None
+        if members.get("error") is not None:  # some providers, such as GitHub, send errors with status 200
+            secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
+            refusal = refusal_of(members, [*secrets, *self.settings.client.encodings()])
+            if refusal.error in _CLIENT_ERRORS:
+                raise UpstreamUnavailableError(
+                    f"{source} rejected this client ({refusal}). Check client_id, client_secret and authentication, "
+                    "and the settings of the client at the provider"
+                )
+            if refusal.error in _TEMPORARY_ERRORS:
+                raise UpstreamUnavailableError(f"{source} is temporarily unavailable ({refusal})")
+            raise refusal
+        if answer.status != 200:
+            raise unexpected_status(answer)
+        try:
+            tokens = TokenResponse.read(members, self.scope_separators)
+        except ValueError as error:
+            raise UpstreamUnavailableError(f"{source} responded with {error}") from None
+        problems = tokens.problems
+        if tokens.token_type != "bearer":
+            problems = ("a token that is not a bearer token (token_type)",)
+        if problems:
+            raise UpstreamUnavailableError(f"{source} responded with {problems[0]}")
+        expires = None if tokens.lifetime is None else self.settings.clock() + tokens.lifetime
+        granted = tuple(scopes) if tokens.scopes is None else tokens.scopes
+        return UpstreamTokens(tokens.access_token, tokens.refresh_token, expires, granted), members
 
     async def _post(
         self, url: str, name: str, form: Mapping[str, str], method: Authentication, *, repeats: bool = True
@@ -441,6 +526,22 @@ class UpstreamClient(ABC):
             )
         except FetchError as error:
             raise UpstreamUnavailableError(str(error)) from None
+
+
+def refusal_of(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
+    """Return the error in a response.
+
+    Args:
+        members: The response, or the parameters of a callback.
+        secrets: Secrets of the request, to remove from the description.
+    """
+    error, description = read_error(members, secrets)
+    return UpstreamRefusedError(error or "server_error", description)
+
+
+def unexpected_status(answer: HttpResponse) -> UpstreamUnavailableError:
+    """Return the error for a response with another HTTP status than expected."""
+    return UpstreamUnavailableError(f"{answer.name} ({answer.url}) responded with HTTP {answer.status}")
 
 
 class OAuthClient(UpstreamClient):

@@ -11,7 +11,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.http_client import MAX_DOCUMENT
-from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
+from mcpkit.auth.upstream.upstream_client import (
+    UpstreamRefusedError,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+)
 from tests.helpers.fake_idp import CLIENT, KEYS, OPENID, TOKEN, USERINFO, UpstreamLogin
 from tests.helpers.tables import each_row
 

@@ -17,7 +17,11 @@ from starlette.responses import JSONResponse
 
 from mcpkit.auth import UpstreamProvider
 from mcpkit.auth.jws import base64url_encode
-from mcpkit.auth.upstream.token_response import UpstreamRefusedError, UpstreamTokens, UpstreamUnavailableError
+from mcpkit.auth.upstream.upstream_client import (
+    UpstreamRefusedError,
+    UpstreamTokens,
+    UpstreamUnavailableError,
+)
 from tests.helpers.fake_idp import CALLBACK, CLIENT, USERINFO, GitHubSite, UpstreamLogin, github, openid
 from tests.helpers.signed_tokens import Signer, encoded
 from tests.helpers.tables import each_row
