@@ -72,12 +72,9 @@ def test_resource_metadata_invalid_raises(document, wrong):
 
 def server(**changes: object) -> dict[str, object]:
     return {
-        "issuer": ISSUER,
-        "authorization_endpoint": f"{ISSUER}/authorize",
-        "token_endpoint": f"{ISSUER}/token",
-        "code_challenge_methods_supported": ["plain", "S256"],
-        **changes,
-    }
+        "issuer": ISSUER, "authorization_endpoint": f"{ISSUER}/authorize",
+        "token_endpoint": f"{ISSUER}/token", "code_challenge_methods_supported": ["plain", "S256"], **changes,
+    }  # fmt: skip
 
 
 def test_server_metadata_is_read():

@@ -74,10 +74,7 @@ async def test_body_of_an_unread_status_is_not_bounded():
     assert (caught.value.status, caught.value.may_pass) == (404, False)
 
 
-@each_row(
-    ("error", "is_unreachable"),
-    [(httpx2.ConnectError("no"), True), (httpx2.ReadTimeout("no"), False)],
-)
+@each_row(("error", "is_unreachable"), [(httpx2.ConnectError("no"), True), (httpx2.ReadTimeout("no"), False)])
 async def test_failed_connection_makes_the_server_unreachable(error, is_unreachable):
     client, _ = responding(error)
     with pytest.raises(FetchError) as caught:

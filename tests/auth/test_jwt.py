@@ -52,15 +52,13 @@ async def test_jwt_each_algorithm_returns_principal_and_times(algorithm):
 @each_row(
     ("keys", "problem"),
     [
-        ({"keys": []}, "no key that can verify"),
-        ([], "contains no key"),
-        ("text", "not a PEM public key"),
+        ({"keys": []}, "no key that can verify"), ([], "contains no key"), ("text", "not a PEM public key"),
         (ES.key.as_pem(private=True), "private key"),
         ({"keys": [{**ES.key.as_dict(private=True)}]}, "private or secret key"),
         ({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0"}, "private or secret key"),
         ({"keys": [ES.public()] * 101}, "more than 100 keys"),
     ],
-)
+)  # fmt: skip
 def test_jwt_keys_missing_or_private_raise_value_error(keys, problem):
     with pytest.raises(ValueError, match=problem):
         verifier(keys=keys)
@@ -227,15 +225,12 @@ async def test_jwt_user_named_like_client_has_another_id():
 @each_row(
     ("claims", "scopes"),
     [
-        ({"scope": "a b"}, {"a", "b"}),
-        ({"scope": ["a", "b"]}, {"a", "b"}),
-        ({"scope": None, "scp": ["a"]}, {"a"}),
-        ({"scope": "a", "scp": "b"}, {"a", "b"}),
-        *(({"scope": value}, set()) for value in ("", None)),
-        ({"scope": " a  b "}, {"a", "b"}),
+        ({"scope": "a b"}, {"a", "b"}), ({"scope": ["a", "b"]}, {"a", "b"}),
+        ({"scope": None, "scp": ["a"]}, {"a"}), ({"scope": "a", "scp": "b"}, {"a", "b"}),
+        *(({"scope": value}, set()) for value in ("", None)), ({"scope": " a  b "}, {"a", "b"}),
         ({"scope": "a\nb"}, {"a\nb"}),
     ],
-)
+)  # fmt: skip
 async def test_jwt_scope_claims_are_read(claims, scopes):
     assert (await verify(ES.token(**claims))).principal.scopes == scopes
 

@@ -65,18 +65,15 @@ class Net:
         id_token = SIGNER.token({**claims, "iat": now, "exp": now + 60}, {"typ": "JWT"})
         documents: dict[str, dict[str, Any]] = {
             "/openid-configuration": {
-                "issuer": self.issuer,
-                "authorization_endpoint": f"{origin}/authorize",
-                "token_endpoint": f"{origin}/token",
-                "userinfo_endpoint": f"{origin}/userinfo",
-                "jwks_uri": f"{origin}/keys",
-                "scopes_supported": ["openid", "offline_access"],
+                "issuer": self.issuer, "authorization_endpoint": f"{origin}/authorize",
+                "token_endpoint": f"{origin}/token", "userinfo_endpoint": f"{origin}/userinfo",
+                "jwks_uri": f"{origin}/keys", "scopes_supported": ["openid", "offline_access"],
                 "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
             },
             "/keys": {"keys": [SIGNER.public()]},
             "/userinfo": {"sub": "ada", "email": "ada@example.com"},
             "/token": {"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": id_token},
-        }
+        }  # fmt: skip
         path = "/" + request.url.path.rpartition("/")[2]
         if path not in documents:
             return httpx2.Response(404)

@@ -17,6 +17,8 @@ from mcpkit.cli.packing.files import ProjectFiles
 from mcpkit.cli.packing.imports import undeclared
 from mcpkit.cli.reloading.watching import Project, roots_of
 from mcpkit.cli.statuses import CommandError
+from mcpkit.cli.targets.inline import inline_of
+from tests.helpers.tables import each_row
 
 PATTERNS = (
     *("*.csv", "/a.txt", "data/", "raw", "!a.csv", "!b.csv", "data/*", "**/a.csv", "src/**", "docs/a.*"),
@@ -103,14 +105,12 @@ def test_undeclared_finds_required_imports_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("helper", "import helper\n"),
-        ("helper", "from helper import *\n"),
-        ("helper", "def f():\n    import helper\n"),
-        ("shop__parts__helper", "from .parts import helper\n"),
+        ("helper", "import helper\n"), ("helper", "from helper import *\n"),
+        ("helper", "def f():\n    import helper\n"), ("shop__parts__helper", "from .parts import helper\n"),
         ("shop__parts__helper", "from shop.parts.helper import x\n"),
         ("shop__parts__helper", "import shop.parts.helper\n"),
     ],
-)
+)  # fmt: skip
 def test_undeclared_follows_imports_within_the_project(tmp_path: Path, name: str, text: str) -> None:
     entry = "server" if name == "helper" else "shop__server"
     texts = {name: "import redis\n", "unused": "import hypothesis\n"}
@@ -180,3 +180,36 @@ def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.Mon
     assert roots_of(str(inner / "server.py")) == [inner.parent]
     with pytest.raises(CommandError, match="the server must be"):
         roots_of("npx")
+
+
+# Dependencies that a script declares
+
+
+@each_row(
+    ("block", "problem"),
+    [
+        ("dependencies = [", "invalid `# /// script` block: "), ("dependencies = 5", "a list of strings"),
+        ("dependencies = [5]", "a list of strings"), ('dependencies = ["a b"]', "invalid `# /// script` block: "),
+        ("requires-python = 3", "requires-python must be a string"),
+        ('requires-python = "three"', "invalid `# /// script` block: "),
+        ("# ///\n# /// script", "has 2 `# /// script`"),
+    ],
+)  # fmt: skip
+def test_script_block_invalid_is_refused(block: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "tea.py").write_text(f"# /// script\n# {block}\n# ///\n")
+    with pytest.raises(CommandError, match=problem):
+        inline_of(tmp_path / "tea.py")
+
+
+def test_script_block_ends_with_its_comment(tmp_path: Path) -> None:
+    file = tmp_path / "tea.py"
+    file.write_text('# /// script\n#\n# dependencies = ["a>=1"]\n# ///\n# ///\nimport a\n')
+    with pytest.raises(CommandError, match="invalid"):  # the last such line of the comment ends the block
+        inline_of(file)
+    file.write_text('#!/bin/python\n# /// script\n# dependencies = ["a>=1"]\n# ///\nimport a\n')
+    found = inline_of(file)
+    assert found is not None
+    assert (found.dependencies, found.python) == (("a>=1",), None)
+    for text in ("import a\n", "# /// script\n# dependencies = []\nimport a\n"):
+        file.write_text(text)
+        assert inline_of(file) is None

@@ -108,6 +108,7 @@ WIDER_CHANGES: list[Pair] = [
     ("enum within bounds", {"enum": [1, 5]}, {**INT, "minimum": 1, "maximum": 5}),
     ("minimum moves", {**INT, "minimum": 1}, {**INT, "minimum": 0}),
     ("above zero is at least zero", {**NUM, "exclusiveMinimum": 0}, {**NUM, "minimum": 0}),
+    ("maximum of less", {**INT, "maximum": 10}, {**NUM, "maximum": 10}),
     ("maximum moves", {**NUM, "maximum": 10}, {**NUM, "maximum": 10.5}),
     ("multiples of six are of three", {**INT, "multipleOf": 6}, {**INT, "multipleOf": 3}),
     ("cents", {**NUM, "multipleOf": 0.05}, {**NUM, "multipleOf": 0.01}),
@@ -166,11 +167,9 @@ def test_verdict_obstacle_names_path() -> None:
 
 
 @each_row(("old", "new"), [
-    ({"required": [[]]}, {"type": []}),
-    ({"required": [5, None, {}]}, {"type": "string"}),
+    ({"required": [[]]}, {"type": []}), ({"required": [5, None, {}]}, {"type": "string"}),
     ({"type": "string", "format": []}, {"type": "string", "format": {}}),
-    ({"minLength": -1}, {"type": "string"}),
-    ({"minItems": -1}, {"items": False}),
+    ({"minLength": -1}, {"type": "string"}), ({"minItems": -1}, {"items": False}),
 ])  # fmt: skip
 def test_verdict_of_malformed_schema_is_no_exception(old: dict[str, Any], new: dict[str, Any]) -> None:
     for verdict in (of_input(old, new), of_output(new, old)):

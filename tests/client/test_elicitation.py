@@ -329,6 +329,11 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
     page = {"mode": "url", "elicitationId": "e1", "url": "https://example.com/1", "message": "Sign in"}
     calls: list[Message] = []
     seen: list[UrlRequest] = []
+    completed: list[str] = []
+
+    def complete(transport: ScriptedTransport, id_: str) -> None:
+        completed.append(id_)
+        transport.deliver({"method": "notifications/elicitation/complete", "params": {"elicitationId": id_}})
 
     def script(transport: ScriptedTransport, message: Message) -> list[Message]:
         if message["method"] == "initialize":
@@ -337,10 +342,9 @@ async def test_url_elicitation_required_repeats_call_after_completion() -> None:
             return []
         calls.append(message)
         if len(calls) == 2:
-            return [text_result(message, "done")]
-        for id_ in ("other", "e1"):
-            completion = {"method": "notifications/elicitation/complete", "params": {"elicitationId": id_}}
-            asyncio.get_running_loop().call_soon(transport.deliver, completion)
+            return [text_result(message, "done" if completed == ["other", "e1"] else "too early")]
+        for number, id_ in enumerate(("other", "e1")):
+            asyncio.get_running_loop().call_later(number / 1000, complete, transport, id_)
         return [error_result(message, -32042, "sign in first", {"elicitations": [page]})]
 
     async def visit(page: UrlRequest) -> bool:

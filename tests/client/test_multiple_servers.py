@@ -80,6 +80,26 @@ async def test_tools_are_prefixed_by_server_and_resources_keep_their_uris(
         assert await client.complete("weather://{city}", "city", "Os") == ["Oslo"]
 
 
+async def test_group_settings_apply_to_all_servers(make: Callable[..., Client]) -> None:
+    async with make(two_servers(), roots=[]) as client:
+        assert client.instructions == "weather: Ask for a city."
+        client.roots = ["/srv"]
+        assert client.roots == client.servers["maps"].roots == ["/srv"]
+        await client.set_log_level("error")
+        await client.notify("notifications/com.example/read")
+        assert await client.complete("weather://{city}", "city", "Od") == ["Odda"]
+        assert await client.complete("weather_report", "city", "O") == []
+        with pytest.raises(ValueError, match="servers"):
+            await client.request("ping")
+
+
+async def test_group_of_one_server_has_its_names(make: Callable[..., Client]) -> None:
+    async with make({"mcpServers": {"weather": weather}}) as client:
+        assert client.instructions == "Ask for a city."
+        assert "tools" in client.server_capabilities
+        assert await client.complete("weather://{city}", "city", "Os") == ["Oslo"]
+
+
 async def test_unknown_name_is_error_with_suggestion(make: Callable[..., Client]) -> None:
     async with make(two_servers()) as client:
         await client.list_tools()

@@ -110,11 +110,9 @@ async def test_cached_result_is_copied_for_each_caller() -> None:
 
 
 @each_row(("notification", "stale"), [
-    (LIST_CHANGED, ["tools/list"]),
-    ("notifications/prompts/list_changed", ["prompts/list"]),
+    (LIST_CHANGED, ["tools/list"]), ("notifications/prompts/list_changed", ["prompts/list"]),
     ("notifications/resources/list_changed", ["resources/list", "resources/templates/list"]),
-    ("notifications/message", []),
-    (UPDATED, []),
+    ("notifications/message", []), (UPDATED, []),
 ])  # fmt: skip
 async def test_list_changed_invalidates_its_lists(notification: str, stale: list[str]) -> None:
     server = CountingServer()
@@ -233,11 +231,8 @@ async def test_client_without_cache_sends_every_request(options: dict[str, Any])
 
 
 @each_row(("options", "requests"), [
-    ({}, 1),
-    ({"token": "one"}, 1),
-    ({"auth": ("user", "password")}, 1),
-    ({"token": lambda: "of the current user"}, 2),
-    ({"auth": lambda request: request}, 2),
+    ({}, 1), ({"token": "one"}, 1), ({"auth": ("user", "password")}, 1),
+    ({"token": lambda: "of the current user"}, 2), ({"auth": lambda request: request}, 2),
 ])  # fmt: skip
 async def test_client_caches_private_results_under_constant_authorization(
     options: dict[str, Any], requests: int
@@ -291,10 +286,8 @@ async def test_all_pages_invalid_cursor_starts_over() -> None:
 
 
 @each_row(("malformed", "expected"), [
-    ({}, "an array of objects as tools"),
-    ({"tools": None}, "an array of objects as tools"),
-    ({"tools": [1]}, "an array of objects as tools"),
-    ({"tools": {"a": 1}}, "an array of objects as tools"),
+    ({}, "an array of objects as tools"), ({"tools": None}, "an array of objects as tools"),
+    ({"tools": [1]}, "an array of objects as tools"), ({"tools": {"a": 1}}, "an array of objects as tools"),
     ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
 ])  # fmt: skip
 async def test_all_pages_malformed_page_is_error(malformed: dict[str, Any], expected: str) -> None:

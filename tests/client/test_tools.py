@@ -338,6 +338,14 @@ USER = {"role": "user", "content": ONE}
     ("prompts/get", {"messages": [{"role": "user", "content": {"text": "bread"}}]}, [USER]),
     ("resources/read", {"contents": "bread"}, [{"uri": "note://1", "text": "bread"}]),
     ("resources/read", {"contents": [{"text": "bread"}]}, [{"uri": "note://1", "text": "bread"}]),
+    ("prompts/get", {"messages": ["bread", {"role": "user"}]},
+     [USER, {"role": "user", "content": {"type": "text", "text": ""}}]),
+    ("resources/read", {"contents": [{"uri": "note://1", "text": ["bread", "butter"]}]},
+     [{"uri": "note://1", "text": "bread"}, {"uri": "note://1", "text": "butter"}]),
+    ("resources/read", {"contents": [{"text": "b", "blob": "Yg=="}]}, [{"uri": "note://1", "text": "b"}]),
+    ("resources/read", {"contents": [{"blob": "data:image/png;base64,AA=="}]},
+     [{"mimeType": "image/png", "uri": "note://1", "blob": "AA=="}]),
+    ("resources/read", {"contents": [{"text": None}]}, [{"uri": "note://1", "text": ""}]),
 ])  # fmt: skip
 async def test_prompt_or_resource_with_one_reading_is_read(method: str, result: Message, read: Any) -> None:
     async with Client(answering({method: result})) as client:
@@ -378,6 +386,7 @@ async def test_tool_error_text_comes_from_server(result: Message, output: str) -
     ("tools/call", {"content": [ONE], "isError": "perhaps"}, "isError"),
     ("tools/call", {"content": [ONE], "_meta": "x"}, "_meta"),
     ("prompts/get", {"messages": [{"content": ONE}]}, r"messages\[0\].role"),
+    ("prompts/get", {"messages": [{"role": "", "content": ONE}]}, r"messages\[0\].role"),
     ("prompts/get", {"messages": [{"role": "user", "text": "bread"}]}, r"messages\[0\].content"),
     ("resources/read", {"contents": [{"text": "a", "blob": "Yg=="}]}, r"contents\[0\], not both"),
     ("resources/read", {"contents": [{"content": "bread"}]}, r"text or blob in contents\[0\]"),

@@ -145,14 +145,11 @@ async def test_http_app_has_own_routes_and_middleware():
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "auth": (object(), "Server(auth=...)"),
-    "middleware": ([object()], "@server.middleware"),
-    "providers": ([object()], "server.include"),
-    "transforms": ([object()], "names and arguments"),
-    "include_tags": ({"a"}, "visible="),
-    "tasks": (True, "task=True"),
+    "auth": (object(), "Server(auth=...)"), "middleware": ([object()], "@server.middleware"),
+    "providers": ([object()], "server.include"), "transforms": ([object()], "names and arguments"),
+    "include_tags": ({"a"}, "visible="), "tasks": (True, "task=True"),
     "resource_security": (object(), "outside the folder"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("option", REFUSED)
@@ -177,17 +174,14 @@ async def names_after(mount: Any) -> list[str]:
 @pytest.mark.parametrize(
     "mount",
     [
-        lambda main, sub: main.mount(sub, "x"),
-        lambda main, sub: main.mount("x", sub),
-        lambda main, sub: main.mount(sub, prefix="x"),
-        lambda main, sub: main.mount(prefix="x", server=sub),
+        lambda main, sub: main.mount(sub, "x"), lambda main, sub: main.mount("x", sub),
+        lambda main, sub: main.mount(sub, prefix="x"), lambda main, sub: main.mount(prefix="x", server=sub),
         lambda main, sub: main.mount(sub, "x", False),
         lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
-        lambda main, sub: main.import_server("x", sub),
-        lambda main, sub: main.import_server(sub, "x"),
+        lambda main, sub: main.import_server("x", sub), lambda main, sub: main.import_server(sub, "x"),
         lambda main, sub: main.import_server(server=sub, prefix="x"),
     ],
-)
+)  # fmt: skip
 async def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
     assert await names_after(mount) == ["x_add"]
 

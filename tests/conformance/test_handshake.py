@@ -86,6 +86,7 @@ async def test_before_initialize_only_ping_is_answered(server: Server, wire: Wir
         for method in ("tools/list", "tools/call", "logging/setLevel", "server/discover", "unknown/method"):
             error = await pipe.error(method)
             assert (error["code"], "initialize" in error["message"]) == (-32600, True), method
+            assert error["message"].endswith("of revision 2026-07-28")
         assert await pipe.result("ping") == {}
         pipe.notify("notifications/initialized")
         pipe.notify("notifications/cancelled", {"requestId": 1})

@@ -227,6 +227,15 @@ NON_JSON: list[Any] = [
 ]
 
 
+@each_row("levels", [1, 2, 3, 190])
+def test_is_json_limits_levels(levels: int) -> None:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    assert is_json(value, levels)
+    assert not is_json([value], levels)
+
+
 @given(JSON, st.sampled_from(NON_JSON), st.integers(0, 30))
 def test_is_json_finds_other_values_anywhere(value: Any, odd: Any, place: int) -> None:
     rows: list[Any] = [{"a": [value], "b": {"c": 1}} for _ in range(31)]

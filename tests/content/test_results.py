@@ -71,8 +71,7 @@ def circle() -> Any:
     return {"top": inner}
 
 
-def deep(levels: int) -> Any:
-    value: Any = 1
+def deep(levels: int, value: Any = 1) -> Any:
     for _ in range(levels):
         value = [value]
     return value
@@ -138,6 +137,7 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: deep(191), f"{NOT_JSON} more than 190 levels of arrays and objects"),
     (lambda: deep(3000), f"{NOT_JSON} more than 190 levels of arrays and objects"),
     (gallery, "result cannot be sent: it contains itself, or more than 190 levels of lists"),
+    (lambda: deep(191, Image(data=PNG)), "result cannot be sent: it contains itself, or more than 190 levels"),
     (lambda: {"n": 10**400}, f"result.n {NOT_JSON} an integer of 1,329 bits"),
     (fetch, f"result {NOT_AWAITED}; write `return await ...`"),
     (lambda: [fetch(), fetch()], f"result[0] {NOT_AWAITED}; await it first"),

@@ -193,3 +193,16 @@ async def test_http_middleware_state_after_the_lifespan_wait_is_503(schema_dir: 
     await until(lambda: tables.has_yielded)
     assert text_of(await client.call_tool("early").response()) == "x"
     await client.aclose()
+
+
+async def test_http_request_waits_for_the_components_of_the_lifespan(schema_dir: Path) -> None:
+    tables = Tables()
+    client = Client(tables.server.asgi(), schema_dir)
+    wanted = {"notifications": {"toolsListChanged": True}}
+    call, stream = client.call_tool("orders"), client.ask("subscriptions/listen", wanted)
+    await settle()
+    assert (call.status, stream.status) == (None, None)
+    tables.gate.set()
+    assert text_of(await call.response()) == "orders of shop"
+    assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+    await client.aclose()

@@ -100,14 +100,11 @@ _RESOURCE: Document = {
     "bearer_methods_supported": ["header"],
 }
 _ENDPOINTS: Document = {
-    "authorization_endpoint": "{origin}/authorize",
-    "token_endpoint": "{origin}/token",
-    "registration_endpoint": "{origin}/register",
-    "response_types_supported": ["code"],
-    "code_challenge_methods_supported": ["S256"],
-    "token_endpoint_auth_methods_supported": ["none"],
+    "authorization_endpoint": "{origin}/authorize", "token_endpoint": "{origin}/token",
+    "registration_endpoint": "{origin}/register", "response_types_supported": ["code"],
+    "code_challenge_methods_supported": ["S256"], "token_endpoint_auth_methods_supported": ["none"],
     "authorization_response_iss_parameter_supported": True,
-}
+}  # fmt: skip
 _ISSUER: Document = {
     "issuer": "{origin}",
     **_ENDPOINTS,

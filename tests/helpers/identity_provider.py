@@ -26,23 +26,18 @@ PUBLIC = "public"
 """A client without a secret that is known beforehand; it redirects to `http://127.0.0.1/callback`, with any port."""
 CLIENTS: list[dict[str, object]] = [
     {
-        "client_id": client_id,
-        "client_secret": secret,
-        "grant_types": grants,
-        "response_types": [],
+        "client_id": client_id, "client_secret": secret, "grant_types": grants, "response_types": [],
         "redirect_uris": [],
     }
     for (client_id, secret), grants in ((RESOURCE_SERVER, []), (SERVICE, ["client_credentials"]))
-]
+]  # fmt: skip
 CLIENTS.append(
     {
-        "client_id": PUBLIC,
-        "application_type": "native",
+        "client_id": PUBLIC, "application_type": "native",
         "grant_types": ["authorization_code", "refresh_token"],
-        "redirect_uris": ["http://127.0.0.1/callback"],
-        "token_endpoint_auth_method": "none",
+        "redirect_uris": ["http://127.0.0.1/callback"], "token_endpoint_auth_method": "none",
     }
-)
+)  # fmt: skip
 
 CONFIDENTIAL = ("confidential", "the secret of the confidential client")
 """The id of the client of `confidential`, and its secret."""
@@ -51,12 +46,9 @@ CONFIDENTIAL = ("confidential", "the secret of the confidential client")
 def confidential(redirect_uri: str) -> dict[str, object]:
     """Return the metadata of a client with a secret, as providers without registration have one put in by hand."""
     return {
-        "client_id": CONFIDENTIAL[0],
-        "client_secret": CONFIDENTIAL[1],
-        "client_name": "The one client",
-        "grant_types": ["authorization_code", "refresh_token"],
-        "redirect_uris": [redirect_uri],
-    }
+        "client_id": CONFIDENTIAL[0], "client_secret": CONFIDENTIAL[1], "client_name": "The one client",
+        "grant_types": ["authorization_code", "refresh_token"], "redirect_uris": [redirect_uri],
+    }  # fmt: skip
 
 
 class ProviderRequest(NamedTuple):

@@ -82,12 +82,9 @@ def site(
 def registration(**more: Any) -> dict[str, Any]:
     """Return the metadata with which a client registers."""
     return {
-        "client_name": "A client",
-        "redirect_uris": [CALLBACK],
-        "token_endpoint_auth_method": "none",
-        "grant_types": ["authorization_code", "refresh_token"],
-        **more,
-    }
+        "client_name": "A client", "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token"], **more,
+    }  # fmt: skip
 
 
 class PageForms(HTMLParser):

@@ -75,12 +75,9 @@ class Provider(UpstreamSite):
         self.users = {"ada": self.person}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         endpoints = {
-            "authorization_endpoint": AUTHORIZE,
-            "token_endpoint": TOKEN,
-            "userinfo_endpoint": USERINFO,
-            "revocation_endpoint": REVOKE,
-            "jwks_uri": KEYS,
-        }
+            "authorization_endpoint": AUTHORIZE, "token_endpoint": TOKEN, "userinfo_endpoint": USERINFO,
+            "revocation_endpoint": REVOKE, "jwks_uri": KEYS,
+        }  # fmt: skip
         self._paths = {self.recorded.get(name): path for name, path in endpoints.items()} | self.urls
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

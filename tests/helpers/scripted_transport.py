@@ -74,12 +74,9 @@ def discovered(message: Message, **members: Any) -> Message:
     """Return a server's answer to `server/discover`."""
     info = {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
     result = {
-        "resultType": "complete",
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}},
-        "_meta": info,
-        **members,
-    }
+        "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+        "_meta": info, **members,
+    }  # fmt: skip
     return {"id": message["id"], "result": result}
 
 

@@ -67,14 +67,11 @@ async def run(model: str, home: str, tools: list[str]) -> dict[str, Any]:
         allowed_tools=tools,
         cwd=home,
         env={
-            "HOME": home,
-            "ANTHROPIC_BASE_URL": model,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
+            "HOME": home, "ANTHROPIC_BASE_URL": model, "ANTHROPIC_API_KEY": "none",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
             "ENABLE_TOOL_SEARCH": "false",
         },
-    )
+    )  # fmt: skip
     listed: list[str] = []
     results: list[dict[str, Any]] = []
     for _ in range(2):  # the same servers for one agent, and then for another

@@ -132,14 +132,12 @@ CLAUDE_CODE = "https://claude.ai/oauth/claude-code-client-metadata"
 
 DOCUMENTS = {
     CLAUDE_CODE: {
-        "client_id": CLAUDE_CODE,
-        "client_name": "Claude Code",
-        "application_type": "native",
+        "client_id": CLAUDE_CODE, "client_name": "Claude Code", "application_type": "native",
         "grant_types": ["authorization_code", "refresh_token"],
         "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"],
         "token_endpoint_auth_method": "none",
     }
-}
+}  # fmt: skip
 
 
 """What hosts publish of themselves, as far as they need it here."""

@@ -62,11 +62,8 @@ HOSTS = [
         ask=["--auth-type", "openai", "--yolo", "--prompt", "Who am I?"],
         # It opens a browser only where it takes there to be a display.
         settings={
-            "OPENAI_BASE_URL": "{model}/v1",
-            "OPENAI_API_KEY": "none",
-            "OPENAI_MODEL": "scripted",
-            "DISPLAY": ":0",
-            "TERM": "xterm",
+            "OPENAI_BASE_URL": "{model}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": "scripted",
+            "DISPLAY": ":0", "TERM": "xterm",
         },
     ),
     Host(
@@ -85,7 +82,7 @@ HOSTS = [
             "TERM": "xterm",
         },
     ),
-]
+]  # fmt: skip
 
 
 LOGINS = [("login", at_a_provider), ("proxy", by_a_proxy)]

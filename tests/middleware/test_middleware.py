@@ -10,6 +10,7 @@ import pytest
 
 from mcpkit import ProtocolError, RegistrationError, Server, ToolError
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
+from mcpkit.middleware.base import is_handle
 from mcpkit.testing import connect
 from tests.helpers.servers.middleware import REVISIONS, Recorder, make_failing_server, make_server
 from tests.helpers.tables import each_row
@@ -263,3 +264,9 @@ async def test_middleware_result_has_the_exception_of_the_tool(tool: str, error:
     assert results[0].exception is error
     assert text == ("no" if results[0].ref is None else f"Internal error (ref {results[0].ref})")
     assert (results[0].ref is None) == isinstance(error, ToolError)
+
+
+def test_is_handle_reads_members() -> None:
+    assert is_handle({"task": {}})
+    for other in ({}, {"task": {}, "content": []}, {"task": {}, "resultType": "task"}):
+        assert not is_handle(other)

@@ -143,6 +143,7 @@ async def test_telemetry_spans_distinguish_failures(server: Server, exported: Ex
     assert {span.status.status_code for span in exported.spans} == {StatusCode.ERROR}
     assert [len(span.events) for span in exported.spans[:3]] == [0, 0, 1]
     assert attributes[2]["mcp.resource.uri"] == "observed://broken"
+    assert ["mcpkit.error.ref" in each for each in attributes[:3]] == [False, False, True]
     assert len(attributes[3]["mcp.resource.uri"]) == 2048
 
 

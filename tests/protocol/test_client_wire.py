@@ -14,6 +14,7 @@ from mcpkit.client.client_messages import (
     ErrorReceived,
     InvalidMessageReceived,
     InvalidRequestReceived,
+    NotificationReceived,
     ResultReceived,
 )
 from mcpkit.protocol.revisions import ALL
@@ -41,6 +42,20 @@ def test_cancel_removes_pending_request_and_ignores_late_answer() -> None:
     opening = client.request("initialize", {})
     assert client.cancel(opening.id, "never") is None  # the protocol forbids it
     assert opening.id not in client.pending
+
+
+@each_row(
+    ("method", "params"),
+    [
+        ("notifications/progress", None), ("notifications/progress", {"progressToken": 9, "progress": 1}),
+        ("notifications/message", {"progressToken": 1, "progress": 1}),
+    ],
+)  # fmt: skip
+def test_receive_notification_without_progress_of_a_request_is_plain(method: str, params: Any) -> None:
+    client = wire()
+    client.request("ping", reports_progress=True)
+    (event,) = client.receive(line(method=method, **({} if params is None else {"params": params})))
+    assert event == NotificationReceived(method, params)
 
 
 @each_row(

@@ -333,3 +333,18 @@ async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
     for shop in (first, second):
         assert await refusal(shop.round(state=state)) == (-32602, USED)
     assert (first.sold, second.sold) == ([], [7])
+
+
+async def test_request_state_of_exactly_its_limit_is_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = login_server()
+    async with connect(server, protocol_version="2026-07-28", capabilities={"elicitation": {}}) as client:
+        params = {"name": "long", "arguments": {"size": 100}}
+        state = (await client.request("tools/call", params))["requestState"]
+        monkeypatch.setattr("mcpkit.requests.multi_round_trip.MAX_STATE", len(state))
+        assert len((await client.request("tools/call", params))["requestState"]) == len(state)
+        monkeypatch.setattr("mcpkit.requests.multi_round_trip.MAX_STATE", len(state) - 1)
+        with pytest.raises(ProtocolError, match="Internal error"):
+            await client.request("tools/call", params)
+    assert "requestState would contain" in caplog.text

@@ -176,6 +176,14 @@ def test_output_dump_wrong_value_is_refused(annotation: Any, value: Any, message
         output_of(annotation).dump(value)
 
 
+class Day(BaseModel):
+    high: float = Field(alias="highCelsius")
+
+
+def test_output_dump_has_aliases_of_fields() -> None:
+    assert output_of(Day).dump(Day(highCelsius=21.5)) == {"highCelsius": 21.5}
+
+
 class Thing(BaseModel):
     type: str
     cls: int = 1

@@ -100,12 +100,9 @@ async def state() -> dict[str, int]:
     memory, _ = tracemalloc.get_traced_memory()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {
-        "memory": memory,
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "tasks": len(asyncio.all_tasks()),
-        "threads": threading.active_count(),
-        "processes": len(children),
-    }
+        "memory": memory, "descriptors": len(os.listdir("/proc/self/fd")), "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(), "processes": len(children),
+    }  # fmt: skip
 
 
 @server.resource("soak://text")

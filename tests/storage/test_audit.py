@@ -163,16 +163,13 @@ def test_reduced_is_the_smallest_equivalent_list(implied: dict[str, list[str]], 
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        ({"a b": "x"}, "visible ASCII"),
-        ({"": "x"}, "visible ASCII"),
-        ({'a"': "x"}, "visible ASCII"),
+        ({"a b": "x"}, "visible ASCII"), ({"": "x"}, "visible ASCII"), ({'a"': "x"}, "visible ASCII"),
         ({"offline_access": "x"}, "cannot use the scope offline_access"),
         ({"notes:write": Scope("x", implies=["note:read"])}, "implies 'note:read'"),
-        ({1: "x"}, "a scope must be a string"),
-        (["a"], "a mapping such as"),
+        ({1: "x"}, "a scope must be a string"), (["a"], "a mapping such as"),
         ({"a": 1}, "description of a Scope must be a string"),
     ],
-)
+)  # fmt: skip
 def test_invalid_scope_table_is_refused(table: object, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         Scopes(table)  # type: ignore[arg-type]

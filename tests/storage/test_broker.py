@@ -146,6 +146,16 @@ def take_token(engine: Engine, every: float = 2, burst: int = 3) -> float:
     return done(engine.take_tokens("a", every=every, burst=burst, cost=1))
 
 
+def test_items_are_those_with_the_prefix(engine):
+    async def keys(prefix: str) -> list[str]:
+        return sorted([key async for key, _ in engine.items(prefix)])
+
+    for key in ("a", "a/1", "a/2", "b/1"):
+        put(engine, key)
+    assert done(keys("a/")) == ["a/1", "a/2"]
+    assert done(keys("")) == ["a", "a/1", "a/2", "b/1"]
+
+
 def test_rate_limit_allows_burst_then_rate(engine, clock: Clock):
     assert [take_token(engine) for _ in range(3)] == [0.0] * 3
     assert take_token(engine) == pytest.approx(2, abs=0.01)

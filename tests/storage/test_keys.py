@@ -145,15 +145,13 @@ async def test_put_stores_no_plain_text(store: Memory) -> None:
     [
         ("notes/sealed/grants/b", None, {}, "b"),
         ("notes/sealed/clients/a", None, {"prefix": "clients"}, "a"),
-        ("other/sealed/grants/a", None, {"name": "other"}, "a"),
-        (None, None, {"secret": OLD}, "a"),
+        ("other/sealed/grants/a", None, {"name": "other"}, "a"), (None, None, {"secret": OLD}, "a"),
         (None, lambda value: value[:-1] + bytes([value[-1] ^ 1]), {}, "a"),
         (None, lambda value: value[:9] + b"\x7f" + value[10:], {}, "a"),
-        (None, lambda value: value[:12], {}, "a"),
-        (None, lambda value: b"", {}, "a"),
+        (None, lambda value: value[:12], {}, "a"), (None, lambda value: b"", {}, "a"),
     ],
     ids=["key", "prefix", "server", "secret", "bit", "expiry", "cut", "empty"],
-)
+)  # fmt: skip
 async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(
     store: Memory, place: str | None, change: Any, reader: dict[str, str], key: str
 ) -> None:

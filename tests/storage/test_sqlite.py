@@ -16,8 +16,9 @@ from unittest.mock import Mock
 import pytest
 
 from mcpkit.storage import Sqlite, sqlite, sqlite_database
-from tests.helpers.engines import LINE, add, done, eventually
-from tests.helpers.waiting import DEFAULT_TIMEOUT, until
+from mcpkit.storage.sqlite import _delete_expired
+from tests.helpers.engines import LINE, add, done, eventually, put
+from tests.helpers.waiting import DEFAULT_TIMEOUT, Clock, until
 
 VALUE = bytes(range(256)) * 4096
 
@@ -185,6 +186,17 @@ async def test_unusable_file_raises_and_is_left_unchanged(make, words, shared, p
         await shared.publish("t", "messages")
         await asyncio.sleep(0.01)
     leave()
+
+
+def test_clean_up_reports_whether_more_has_expired(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpkit.storage.sqlite._CLEAN_UP_BATCH", 2)
+    clock = Clock()
+    with closing(Sqlite(path, clock=clock)) as shared:
+        for key in "abc":
+            put(shared, key)
+        clock.now += 100
+        found = [done(shared._database.run(lambda each: _delete_expired(each, clock()))) for _ in range(3)]
+    assert found == [True, False, False]
 
 
 # Network disks and durability

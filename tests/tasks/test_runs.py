@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -282,3 +282,18 @@ async def test_revoke_cancels_waiting_tasks_and_allows_later_ones(engine: Any) -
             await until(ada, task, "cancelled")
             await until(ada, await begin(ada, "work", {"label": "later"}), "completed")
     assert back.begun == ["later"]
+
+
+async def test_run_has_the_headers_that_its_tool_reads() -> None:
+    server = Server("lab")
+
+    @server.tool(task=True)
+    async def work(
+        tenant: Annotated[str | None, FromHeader("X-Tenant")],
+        other: Annotated[str | None, FromHeader("X-Other")],
+    ) -> str:
+        return f"{tenant} {other}"
+
+    async with connect(server, capabilities=KNOWS_TASKS, headers={"X-Tenant": "a"}) as client:
+        done = await until(client, await begin(client, "work"), "completed")
+        assert done["result"]["content"][0]["text"] == "a None"

@@ -30,12 +30,9 @@ async def test_register_returns_metadata(server):
         "application_type": "native",
     }  # fmt: skip
     sent = {
-        **expected,
-        "redirect_uris": [CALLBACK, CALLBACK],
-        "client_name": "Some  editor",
-        "grant_types": ["authorization_code", "refresh_token", "implicit"],
-        "contacts": ["a@b.example"],
-    }
+        **expected, "redirect_uris": [CALLBACK, CALLBACK], "client_name": "Some  editor",
+        "grant_types": ["authorization_code", "refresh_token", "implicit"], "contacts": ["a@b.example"],
+    }  # fmt: skip
     response = await register(server, sent)
     assert response.status_code == 201
     found = response.json()

@@ -150,11 +150,9 @@ async def test_link_without_consent_gives_nothing(proxy, flow):
         {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
         {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
         {"Origin": "https://evil.example.com", "Sec-Fetch-Site": "same-site"},
-        {"Origin": "https://mcp.example.com.evil.example"},
-        {"Origin": "https://mcp.example.com:8443"},
-        {},
+        {"Origin": "https://mcp.example.com.evil.example"}, {"Origin": "https://mcp.example.com:8443"}, {},
     ],
-)
+)  # fmt: skip
 async def test_consent_form_from_another_site_is_rejected(proxy, attacker, headers):
     """CSRF: the attacker fetches the page for themselves, and has the victim's browser send its form."""
     form, victim = form_of(await attacker.page()), proxy.flow()

@@ -80,13 +80,11 @@ def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
 @each_row(
     ("options", "problem"),
     [
-        ({"allow": {"ada"}}, "allow= must be a function"),
-        ({"token_lifetime": 0}, "above 0"),
-        ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"),
-        ({"title": ""}, "title"),
+        ({"allow": {"ada"}}, "allow= must be a function"), ({"token_lifetime": 0}, "above 0"),
+        ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"), ({"title": ""}, "title"),
         ({"picture": b"no picture"}, "picture"),
     ],
-)
+)  # fmt: skip
 def test_proxy_options_invalid_raise(options, problem):
     with pytest.raises((TypeError, ValueError), match=problem):
         make_proxy(**options)

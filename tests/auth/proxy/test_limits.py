@@ -50,13 +50,11 @@ async def statuses(
 @pytest.mark.parametrize(
     ("method", "path", "options", "burst", "status"),
     [
-        (*REGISTER, REGISTRATIONS.burst, 201),
-        ("GET", "/authorize", {}, PAGES.burst, 400),
-        ("POST", "/authorize", {}, PAGES.burst, 400),
-        ("POST", "/token", {}, TOKENS.burst, 400),
+        (*REGISTER, REGISTRATIONS.burst, 201), ("GET", "/authorize", {}, PAGES.burst, 400),
+        ("POST", "/authorize", {}, PAGES.burst, 400), ("POST", "/token", {}, TOKENS.burst, 400),
         ("POST", "/revoke", {}, TOKENS.burst, 400),
     ],
-)
+)  # fmt: skip
 async def test_limit_of_one_address_returns_429(proxy, method, path, options, burst, status):
     assert await statuses(proxy, burst, method, path, options) == [status] * burst
     async with client_at(proxy) as client:

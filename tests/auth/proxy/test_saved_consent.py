@@ -133,14 +133,11 @@ async def test_saved_consent_needs_top_level_navigation(program, headers):
 @each_row(
     "change",
     [
-        *({"redirect_uri": uri} for uri in OTHER_URIS),
-        {"scope": "notes:read notes:write"},
-        {"scope": "notes:write"},
-        {"resource": f"{PROXY_ORIGIN}/sse"},
-        {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]},
-        {"resource": None},
+        *({"redirect_uri": uri} for uri in OTHER_URIS), {"scope": "notes:read notes:write"},
+        {"scope": "notes:write"}, {"resource": f"{PROXY_ORIGIN}/sse"},
+        {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]}, {"resource": None},
     ],
-)
+)  # fmt: skip
 async def test_saved_consent_needs_same_request(program, change):
     assert shows_page(await program.open(**change))
     assert not shows_page(await program.open())

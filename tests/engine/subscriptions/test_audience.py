@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import pytest
@@ -13,6 +14,7 @@ from mcpkit import Access, Limits, Principal, RegistrationError, Server
 from mcpkit.storage import Memory
 from mcpkit.testing import TestClient, connect
 from tests.helpers.pipe import settle
+from tests.helpers.raw_client import serving
 from tests.helpers.tables import each_row
 from tests.helpers.watched import listen, subscribed
 
@@ -40,19 +42,24 @@ async def updates(client: TestClient) -> list[str]:
     return uris
 
 
+async def test_subscription_over_http_of_an_open_server_needs_no_login(schema_dir: Path) -> None:
+    server = Server("mail")
+    server.resource(INBOX, access=Access(visible=lambda who: True))(read)
+    async with serving(server, schema_dir) as client:
+        session = await client.initialize()
+        assert (await session.ask("resources/subscribe", {"uri": INBOX}).response())["result"] == {}
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 @each_row(
     ("to", "names"),
     [
-        (Principal("ada"), ["ada"]),
-        (Principal("ada", {"other", "scopes"}), ["ada"]),
-        (lambda who: "admin" in who.scopes, ["root"]),
-        (lambda who: who.id in {"ada", "bob"}, ["ada", "bob"]),
-        (lambda who: False, []),
-        (None, ["ada", "bob", "root"]),
+        (Principal("ada"), ["ada"]), (Principal("ada", {"other", "scopes"}), ["ada"]),
+        (lambda who: "admin" in who.scopes, ["root"]), (lambda who: who.id in {"ada", "bob"}, ["ada", "bob"]),
+        (lambda who: False, []), (None, ["ada", "bob", "root"]),
     ],
-)
+)  # fmt: skip
 async def test_update_is_sent_to_its_audience(
     revision: str, is_elsewhere: bool, to: Any, names: list[str]
 ) -> None:

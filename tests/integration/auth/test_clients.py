@@ -103,17 +103,15 @@ def mcpkit_client(url: str, account: Any, revision: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "client", "arguments", "revision"),
     [
-        ("dev_auth", python, ("legacy",), HANDSHAKE),
-        ("jwt", python, ("auto",), STATELESS),
+        ("dev_auth", python, ("legacy",), HANDSHAKE), ("jwt", python, ("auto",), STATELESS),
         ("dev_auth", typescript, (SDK_1,), HANDSHAKE),
         ("dev_auth", typescript, (CLIENT_2, "legacy"), HANDSHAKE),
         ("proxy", typescript, (CLIENT_2, "auto"), STATELESS),
         ("dev_auth", mcpkit_client, ("2025-03-26",), "2025-03-26"),
-        ("jwt", mcpkit_client, (HANDSHAKE,), HANDSHAKE),
-        ("proxy", mcpkit_client, (STATELESS,), STATELESS),
+        ("jwt", mcpkit_client, (HANDSHAKE,), HANDSHAKE), ("proxy", mcpkit_client, (STATELESS,), STATELESS),
     ],
     ids=lambda value: getattr(value, "__name__", None) or str(value),
-)
+)  # fmt: skip
 def test_client_logs_in_and_steps_up(server, account, client, arguments, revision):
     assert client(server.url, account, *arguments) == {
         "revision": revision,

@@ -29,14 +29,11 @@ from tests.integration.auth.servers import make_server, tool_call
 @pytest.mark.parametrize(
     ("path", "places"),
     [
-        ("", [METADATA]),
-        ("", [METADATA, OPENID]),
-        ("/", [METADATA]),
-        ("/tenant", [METADATA + "/tenant"]),
+        ("", [METADATA]), ("", [METADATA, OPENID]), ("/", [METADATA]), ("/tenant", [METADATA + "/tenant"]),
         ("/tenant", [METADATA + "/tenant", OPENID + "/tenant"]),
         ("/tenant", [METADATA + "/tenant", OPENID + "/tenant", "/tenant" + OPENID]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("other_status", [404, 500])
 async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, places, other_status):
     url = issuer.url + path
@@ -56,13 +53,10 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, pl
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("max-age=600", 600),
-        ("max-age=15", MIN_KEYS_AGE),
-        ("no-store", MIN_KEYS_AGE),
-        ("max-age=99999999", MAX_KEYS_AGE),
-        ("", HOUR),
+        ("max-age=600", 600), ("max-age=15", MIN_KEYS_AGE), ("no-store", MIN_KEYS_AGE),
+        ("max-age=99999999", MAX_KEYS_AGE), ("", HOUR),
     ],
-)
+)  # fmt: skip
 async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, seconds):
     issuer.headers = {"Cache-Control": header}
     assert await is_verified(jwt, token(issuer))

@@ -47,12 +47,9 @@ async def authorization_query(login: UpstreamLogin) -> dict[str, str]:
 
 
 QUERY = {
-    "response_type": "code",
-    "client_id": "proxy",
-    "redirect_uri": CALLBACK,
-    "state": "the-state",
+    "response_type": "code", "client_id": "proxy", "redirect_uri": CALLBACK, "state": "the-state",
     "code_challenge_method": "S256",
-}
+}  # fmt: skip
 
 
 async def test_openid_login_returns_identity_and_tokens(provider, login):

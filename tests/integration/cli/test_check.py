@@ -166,24 +166,19 @@ PLANTED: dict[str, list[Looked]] = {
 """Each rule's faults; those of `blocks-the-loop`, which are in files, are below."""
 
 BLOCKING = [
-    ("time.sleep(1)", "import time"),
-    ("pause(1)", "from time import sleep as pause"),
-    ("requests.get(item)", "import requests"),
-    ("r.post(item)", "import requests as r"),
-    ("subprocess.run(['ls'])", "import subprocess"),
-    ("return open(item).read()", ""),
+    ("time.sleep(1)", "import time"), ("pause(1)", "from time import sleep as pause"),
+    ("requests.get(item)", "import requests"), ("r.post(item)", "import requests as r"),
+    ("subprocess.run(['ls'])", "import subprocess"), ("return open(item).read()", ""),
     ("with open(item) as file: return file.read()", ""),
     ("for _ in range(3): urllib.request.urlopen(item)", "import urllib.request"),
     ("return input('who?')", ""),
-]
+]  # fmt: skip
 NOT_BLOCKING = [
     ("await asyncio.sleep(1)", "import asyncio"),
     ("await asyncio.to_thread(time.sleep, 1)", "import asyncio, time"),
-    ("def later(): time.sleep(1)", "import time"),
-    ("sleep(1)", "from trio import sleep"),
-    ("return item.read()", ""),
-    ("requests = item; requests.get(1)", ""),
-]
+    ("def later(): time.sleep(1)", "import time"), ("sleep(1)", "from trio import sleep"),
+    ("return item.read()", ""), ("requests = item; requests.get(1)", ""),
+]  # fmt: skip
 
 
 def test_findings_of_clean_server_are_empty() -> None:

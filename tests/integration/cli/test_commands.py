@@ -49,9 +49,7 @@ def test_command_has_an_example_and_a_page(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ((), 1, ""),
-        (("--help",), 0, ""),
-        (("list", "--help"), 0, ""),
+        ((), 1, ""), (("--help",), 0, ""), (("list", "--help"), 0, ""),
         (("lits", "server.py"), 1, "no such command: lits; did you mean list?"),
         (("list",), 1, "Missing argument 'TARGET'"),
         (("list", "absent.py"), 2, "absent.py does not exist in "),
@@ -60,7 +58,7 @@ def test_command_has_an_example_and_a_page(name: str) -> None:
         (("list", "http://127.0.0.1:1/mcp"), 4, "cannot connect to http://127.0.0.1:1"),
         (("list", str(ROOT / "examples" / "weather" / "server.py")), 0, ""),
     ],
-)
+)  # fmt: skip
 def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status: int, message: str) -> None:
     ended = run_process(*arguments)
     assert ended.returncode == status, ended.stderr
@@ -126,6 +124,25 @@ def test_read_prints_and_saves_resources(mcpkit: Run, url: str, tmp_path: Path) 
     assert path.read_bytes() == PIXEL
     status, _, err = mcpkit(*picture, str(path))
     assert (status, err) == (1, f"mcpkit: {path} exists already. Choose another name for --out\n")
+
+
+def test_prompt_prints_messages_and_unknown_prompt_has_hint(mcpkit: Run, url: str) -> None:
+    text = "Greet Ada in a cold tone"
+    status, out, err = mcpkit("prompt", url, "greet", "name=Ada", "tone=cold")
+    assert (status, out, err) == (0, f"user:\n{text}\n", "")
+    messages = json.loads(mcpkit("prompt", url, "greet", "name=Ada", "tone=cold", "--json")[1])["messages"]
+    assert messages == [{"role": "user", "content": {"type": "text", "text": text}}]
+    for name, hint in (("gret", "did you mean greet?"), ("other", "the server has greet")):
+        assert mcpkit("prompt", url, name) == (2, "", f"mcpkit: no such prompt: {name}; {hint}\n")
+    status, _, err = mcpkit("prompt", url, "greet")
+    assert (status, "name" in err) == (5, True)
+
+
+def test_complete_prints_values(mcpkit: Run, url: str) -> None:
+    assert mcpkit("complete", url, "greet", "tone=w", "name=Ada") == (0, "warm\n", "")
+    assert json.loads(mcpkit("complete", url, "greet", "tone=", "--json")[1]) == {"values": ["warm", "cold"]}
+    status, out, err = mcpkit("complete", url, "greet", "tone:=1")
+    assert (status, out, "Write key=value instead of key:=JSON" in err) == (1, "", True)
 
 
 def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from mcpkit import SyncClient
 from mcpkit.cli.app import run
 from tests.helpers.node import node_search_path
+from tests.helpers.tables import each_row
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -154,6 +155,30 @@ def test_bundle_registry_writes_server_json(folder: Path, mcpkit: Run) -> None:
         "packages": [pypi | started, mcpb | started],
         "remotes": [{"type": "streamable-http", "url": "https://example.com/mcp"}],
     }
+
+
+@each_row(
+    ("options", "message"),
+    [
+        (("--setting", "1x=2"), "'1x' is not a valid name of an environment variable"),
+        (("--secret", "API_KEY=abc"), "--secret cannot have a default"),
+        (("--pypi", "tea-shop"), "--pypi, --download and --remote need --registry"),
+    ],
+)  # fmt: skip
+def test_bundle_invalid_options_are_rejected(
+    options: tuple[str, ...], message: str, folder, mcpkit: Run
+) -> None:
+    status, out, err = mcpkit("bundle", "server.py", *options)
+    assert (status, out, message in err) == (1, "", True)
+    assert not list(folder.glob("*.mcpb"))
+
+
+def test_bundle_registry_of_download_needs_no_description(folder: Path, mcpkit: Run) -> None:
+    registry = ("--registry", "io.github.ada/tea", "--download", "https://example.com/tea.mcpb")
+    assert mcpkit("bundle", "server.py", "--setting", "REGION=eu", *registry)[0] == 0
+    [package] = json.loads(Path("server.json").read_text())["packages"]
+    assert (package["registryType"], package["identifier"]) == ("mcpb", registry[-1])
+    assert package["environmentVariables"][0]["default"] == "eu"
 
 
 def test_bundle_file_that_cannot_be_imported_is_rejected(folder: Path, mcpkit: Run) -> None:

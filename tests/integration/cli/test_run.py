@@ -349,16 +349,13 @@ def bundled(author: Path) -> Sequence[str]:
 @pytest.mark.parametrize(
     "command",
     [
-        installed,
-        lambda author: installed(author, is_reloading=True),
-        lambda author: module_command("mcpkit", "run", str(author / "server.py")),
-        of_a_package,
-        bundled,
+        installed, lambda author: installed(author, is_reloading=True),
+        lambda author: module_command("mcpkit", "run", str(author / "server.py")), of_a_package, bundled,
         lambda author: mcpkit_command("run", "--compat", str(author / "other.py")),
         lambda author: module_command("mcpkit.compat", str(author / "other.py")),
     ],
     ids=["installed", "reloading", "without-a-script", "package", "bundle", "compat", "compat-module"],
-)
+)  # fmt: skip
 async def test_process_for_host_executes_no_code_of_current_folder(
     command: Callable[[Path], Sequence[str]], author: Path, hostile: Path
 ) -> None:

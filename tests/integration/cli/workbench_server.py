@@ -71,14 +71,11 @@ def fail(kind: str = "tool") -> str:
 def draw() -> list[object]:
     """Draw a pixel, and more."""
     return [
-        "here:",
-        Image(data=PIXEL),
-        Image(data=PIXEL),
-        Audio(data=b"RIFF\0\0\0\0WAVE", mime_type="audio/wav"),
+        "here:", Image(data=PIXEL), Image(data=PIXEL), Audio(data=b"RIFF\0\0\0\0WAVE", mime_type="audio/wav"),
         EmbeddedResource("note://hello", text="a note"),
         EmbeddedResource("file:///nested/../data.bin", blob=b"\0\1\2", mime_type="application/octet-stream"),
         ResourceLink("https://example.com/report", "report", mime_type="text/html"),
-    ]
+    ]  # fmt: skip
 
 
 @server.tool

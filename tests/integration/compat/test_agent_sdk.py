@@ -109,15 +109,12 @@ async def mixed(args: dict[str, Any]) -> Any:
     link = {"type": "resource_link", "name": "doc", "uri": "file:///doc", "description": "A document"}
     return {
         "content": [
-            {"type": "image", "data": "aGk=", "mimeType": "image/png"},
-            link,
-            {"type": "resource_link"},
+            {"type": "image", "data": "aGk=", "mimeType": "image/png"}, link, {"type": "resource_link"},
             {"type": "resource", "resource": {"uri": "file:///x", "text": "inside"}},
             {"type": "resource", "resource": {"uri": "file:///x", "blob": "aGk="}},
-            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
-            {"type": "text", "text": "last"},
+            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, {"type": "text", "text": "last"},
         ]
-    }
+    }  # fmt: skip
 
 
 async def torn(args: dict[str, Any]) -> Any:

@@ -49,15 +49,12 @@ def test_repr_and_home_hide_credentials(url: str, shown: str) -> None:
     "url",
     [
         *(
-            "",
-            "hushhush",
-            "http://user:hushhush@host",
-            "redis://user:hushhush@",
+            "", "hushhush", "http://user:hushhush@host", "redis://user:hushhush@",
             "redis://user:hush/hush@host",
         ),
         *("redis://user:hush#hush@host", "redis://host/hushhush", "redis://host?password=hushhush"),
     ],
-)
+)  # fmt: skip
 def test_invalid_url_is_refused_without_being_quoted(url: str) -> None:
     with pytest.raises(ValueError, match="the Redis URL") as error:
         Redis(url)

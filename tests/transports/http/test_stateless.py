@@ -276,17 +276,14 @@ async def ask_extension(
 @each_row(
     ("method", "params", "name", "status", "code"),
     [
-        ("thing/other", {}, None, 404, -32601),
-        ("thing/secret", {"id": "a"}, None, 404, -32601),
-        ("thing/get", {}, None, 400, -32602),
-        ("thing/get", {"id": 7}, None, 400, -32602),
+        ("thing/other", {}, None, 404, -32601), ("thing/secret", {"id": "a"}, None, 404, -32601),
+        ("thing/get", {}, None, 400, -32602), ("thing/get", {"id": 7}, None, 400, -32602),
         ("thing/get", {"id": "unknown"}, "unknown", 200, -32602),
-        ("thing/get", {"id": "broken"}, "broken", 200, -32603),
-        ("thing/get", {"id": "a"}, None, 400, -32020),
+        ("thing/get", {"id": "broken"}, "broken", 200, -32603), ("thing/get", {"id": "a"}, None, 400, -32020),
         ("thing/get", {"id": "a"}, "=?base64?Yg==?=", 400, -32020),
         ("thing/free", {"count": "many"}, None, 400, -32602),
     ],
-)
+)  # fmt: skip
 async def test_extension_errors_have_protocol_statuses(
     method: str,
     params: dict[str, Any],

@@ -109,12 +109,10 @@ LONG_URIS = [f"it://{number:02d}" + "x" * (2048 - 7) for number in range(32)]
     [
         ([f"it://{number}" for number in range(MAX_URIS)], True),
         ([f"it://{number}" for number in range(MAX_URIS + 1)], False),
-        (["it://" + "x" * (MAX_URI_LENGTH - 5)], True),
-        (["it://" + "x" * (MAX_URI_LENGTH - 4)], False),
-        (LONG_URIS, True),
-        ([*LONG_URIS, "i"], False),
+        (["it://" + "x" * (MAX_URI_LENGTH - 5)], True), (["it://" + "x" * (MAX_URI_LENGTH - 4)], False),
+        (LONG_URIS, True), ([*LONG_URIS, "i"], False),
     ],
-)
+)  # fmt: skip
 async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
     uris: list[str], is_valid: bool
 ) -> None:

@@ -86,13 +86,10 @@ async def test_issuer_metadata_unusable_is_refused(
 
 
 @pytest.mark.parametrize(("advertised", "changes", "problem"), [
-    (True, {"iss": None}, "has no `iss`"),
-    (True, {"iss": ELSEWHERE}, "has `iss` 'https://evil.example'"),
+    (True, {"iss": None}, "has no `iss`"), (True, {"iss": ELSEWHERE}, "has `iss` 'https://evil.example'"),
     (None, {"iss": ELSEWHERE}, "has `iss` 'https://evil.example'"),
-    (True, {"iss": "{origin}/"}, "but the login was at"),
-    (None, {"iss": "{upper}"}, "but the login was at"),
-    (True, {"state": None}, "wrong `state`"),
-    (True, {"state": "another"}, "wrong `state`"),
+    (True, {"iss": "{origin}/"}, "but the login was at"), (None, {"iss": "{upper}"}, "but the login was at"),
+    (True, {"state": None}, "wrong `state`"), (True, {"state": "another"}, "wrong `state`"),
 ])  # fmt: skip
 async def test_authorization_response_of_other_issuer_or_state_is_refused(
     server: Granting, advertised: bool | None, changes: dict[str, str | None], problem: str

@@ -91,13 +91,11 @@ async def test_http_secrets_are_not_shown() -> None:
 
 
 @each_row(("method", "params", "name"), [
-    ("tools/list", {}, None),
-    ("prompts/get", {"name": "a prompt"}, "a prompt"),
+    ("tools/list", {}, None), ("prompts/get", {"name": "a prompt"}, "a prompt"),
     ("resources/read", {"uri": "file:///a%20b.txt"}, "file:///a%20b.txt"),
     ("tools/call", {"name": "værktøj"}, "=?base64?dsOmcmt0w7hq?="),
     ("tools/call", {"name": "a\r\nX-Other: 1"}, "=?base64?YQ0KWC1PdGhlcjogMQ==?="),
-    ("tools/call", {"name": ""}, ""),
-    ("tools/call", {"name": 5}, None),
+    ("tools/call", {"name": ""}, ""), ("tools/call", {"name": 5}, None),
     ("completion/complete", {"name": "x", "uri": "y"}, None),
 ])  # fmt: skip
 async def test_stateless_request_has_method_and_name_headers(

@@ -20,28 +20,19 @@ from types import ModuleType
 import pydantic
 
 REAL = {
-    "types": "mcp.types",
-    "func_metadata": "mcp.server.fastmcp.utilities.func_metadata",
-    "base": "mcp.server.fastmcp.tools",
-    "media": "mcp.server.fastmcp.utilities.types",
-    "exceptions": "mcp.server.fastmcp.exceptions",
-    "context": "mcp.server.fastmcp",
-}
+    "types": "mcp.types", "func_metadata": "mcp.server.fastmcp.utilities.func_metadata",
+    "base": "mcp.server.fastmcp.tools", "media": "mcp.server.fastmcp.utilities.types",
+    "exceptions": "mcp.server.fastmcp.exceptions", "context": "mcp.server.fastmcp",
+}  # fmt: skip
 OURS = {
-    "types": "mcpkit.compat.types",
-    "func_metadata": "mcpkit.compat.fastmcp.signatures",
-    "base": "mcpkit.compat.fastmcp.tools",
-    "media": "mcpkit.compat.fastmcp.media",
-    "exceptions": "mcpkit.compat.fastmcp.exceptions",
-    "context": "mcpkit.compat.fastmcp",
-}
+    "types": "mcpkit.compat.types", "func_metadata": "mcpkit.compat.fastmcp.signatures",
+    "base": "mcpkit.compat.fastmcp.tools", "media": "mcpkit.compat.fastmcp.media",
+    "exceptions": "mcpkit.compat.fastmcp.exceptions", "context": "mcpkit.compat.fastmcp",
+}  # fmt: skip
 NAMES = {
-    "func_metadata": ("func_metadata", "FuncMetadata", "ArgModelBase"),
-    "base": ("Tool", "ToolManager"),
-    "media": ("Image", "Audio"),
-    "exceptions": ("ToolError", "InvalidSignature"),
-    "context": ("Context",),
-}
+    "func_metadata": ("func_metadata", "FuncMetadata", "ArgModelBase"), "base": ("Tool", "ToolManager"),
+    "media": ("Image", "Audio"), "exceptions": ("ToolError", "InvalidSignature"), "context": ("Context",),
+}  # fmt: skip
 
 
 def judged(homes, cases):

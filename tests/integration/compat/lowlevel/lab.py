@@ -64,12 +64,10 @@ async def greet(arguments: dict[str, Any]) -> Any:
 
 async def add(arguments: dict[str, Any]) -> Any:
     answers = {
-        "dict": {"sum": 3},
-        "wrong": {"sum": "3"},
-        "none": [text("no structure")],
+        "dict": {"sum": 3}, "wrong": {"sum": "3"}, "none": [text("no structure")],
         "both": ([text("three")], {"sum": 3, "more": None}),
         "result": types.CallToolResult(content=[text("3")], structuredContent={"sum": "x"}, _meta={"m": 1}),
-    }
+    }  # fmt: skip
     return answers[arguments["b"]]
 
 
@@ -166,12 +164,10 @@ async def asks(arguments: dict[str, Any]) -> Any:
         "form": lambda: session.elicit_form("Where?", FORM),
         "old form": lambda: session.elicit(message="Where?", requestedSchema=FORM),
         "page": lambda: session.elicit_url("Log in", "https://example.com/", "e2"),
-        "roots": session.list_roots,
-        "ping": session.send_ping,
-        "own": lambda: session.send_request(roots, types.ListRootsResult),
-        "sample": sample,
+        "roots": session.list_roots, "ping": session.send_ping,
+        "own": lambda: session.send_request(roots, types.ListRootsResult), "sample": sample,
         "sample with tools": lambda: sample(tools=tools),
-    }[arguments["kind"]]()
+    }[arguments["kind"]]()  # fmt: skip
     return [text(answer.model_dump_json())]
 
 

@@ -99,14 +99,11 @@ async def test_stateless_option_log_level_is_per_post(server: Server, serve: Ser
 @each_row(
     ("negotiated", "named", "status"),
     [
-        *((revision, revision, 200) for revision in HANDSHAKE),
-        ("2025-11-25", None, 200),
-        ("2025-11-25", "2024-11-05", 200),
-        ("2025-03-26", "2025-11-25", 200),
-        ("2025-11-25", "1999-01-01", 400),
-        ("2025-11-25", "", 400),
+        *((revision, revision, 200) for revision in HANDSHAKE), ("2025-11-25", None, 200),
+        ("2025-11-25", "2024-11-05", 200), ("2025-03-26", "2025-11-25", 200),
+        ("2025-11-25", "1999-01-01", 400), ("2025-11-25", "", 400),
     ],
-)
+)  # fmt: skip
 async def test_session_keeps_negotiated_version(
     negotiated: str, named: str | None, status: int, client: Client
 ) -> None:

@@ -73,15 +73,13 @@ async def speak(text: str, ctx: Context, times: int = 1) -> str:
 async def ids(ctx: Context[ServerSession, App]) -> dict[str, Any]:
     context = ctx.request_context
     return {
-        "request": ctx.request_id,
-        "client": ctx.client_id,
+        "request": ctx.request_id, "client": ctx.client_id,
         "meta": context.meta.model_dump() if context.meta else None,
-        "lifespan": context.lifespan_context.name,
-        "path": context.request and context.request.url.path,
+        "lifespan": context.lifespan_context.name, "path": context.request and context.request.url.path,
         "server": ctx.fastmcp.name,
         "same": mcp.get_context().request_id == ctx.request_id and ctx.session is context.session,
         "client_name": ctx.session.client_params.clientInfo.name,
-    }
+    }  # fmt: skip
 
 
 @mcp.tool()
