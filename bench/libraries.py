@@ -25,7 +25,7 @@ from library_work import add, awaits, prints, raises, waits_for_a_child
 
 from mcpkit.execution.worker_processes import Processes
 from mcpkit.schema.validation_errors import problems
-from mcpkit.transports.http.exchange import event
+from mcpkit.transports.http.response import event
 
 ROUNDS: Final = 7
 CALLS: Final = 300

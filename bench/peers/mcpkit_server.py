@@ -46,8 +46,8 @@ def asgi(server: Server, mode: str) -> Any:
         return "told"
 
     if mode == "brief":
-        from mcpkit.transports.http.app import HttpApp
-        from mcpkit.transports.http.options import Settings
+        from mcpkit.transports.http.app_options import Settings
+        from mcpkit.transports.http.asgi import HttpApp
 
         limits, timeouts = Limits(max_sessions=100_000), Timeouts(session_idle=workload.BRIEF)
         return HttpApp(server.engine, Settings(limits, timeouts))

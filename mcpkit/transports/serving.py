@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..engine.engine import Engine
-    from .agent_sdk.sdk_server import SdkServer
-    from .http.app import HttpApp
-    from .http.uvicorn_options import UvicornOptions
+    from .http.asgi import HttpApp
+    from .http.run import UvicornOptions
+    from .in_process import SdkServer
 
 
 def _asgi(self: Serving, **options: Any) -> HttpApp:
-    from .http.app import HttpApp
-    from .http.options import Settings
+    from .http.app_options import Settings
+    from .http.asgi import HttpApp
 
     runtime = self.engine.runtime
     return HttpApp(self.engine, Settings(runtime.limits, runtime.timeouts, **options))
@@ -36,8 +36,8 @@ def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
         return
     if transport not in {"http", "streamable-http", "sse"}:
         raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
-    from .http.options import ASGI_OPTIONS
-    from .http.run import bound, check_uvicorn, reload_program, run_app
+    from .http.app_options import ASGI_OPTIONS
+    from .http.run import check_uvicorn, local_url, reload_program, run_app
 
     app_options = {name: options.pop(name) for name in ASGI_OPTIONS if name in options}
     host, port = options.pop("host", "127.0.0.1"), options.pop("port", 8000)
@@ -52,7 +52,7 @@ def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
         app_options["http"] = replace(app_options.get("http", HttpOptions()), sse=True)
     listening = None
     if self.engine.auth is not None and app_options.get("public_url") is None:
-        listening, url = bound(host, port, options)
+        listening, url = local_url(host, port, options)
         app_options["public_url"] = None if url is None else url + app_options.get("path", "/mcp")
     app = self.asgi(**app_options)
     run_app(app, app.settings, host, port, options, listening)
@@ -197,6 +197,6 @@ class Serving:
             TypeError: `principal` is not a Principal.
         """
         from ..identity.principals_and_scopes import checked_principal
-        from .agent_sdk.sdk_server import SdkServer
+        from .in_process import SdkServer
 
         return SdkServer(self, ANYONE if principal is None else checked_principal(principal))

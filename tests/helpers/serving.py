@@ -22,8 +22,8 @@ import pytest
 import uvicorn
 
 from mcpkit import Limits, Server, Timeouts
-from mcpkit.transports.http.app import HttpApp
-from mcpkit.transports.http.options import Settings
+from mcpkit.transports.http.app_options import Settings
+from mcpkit.transports.http.asgi import HttpApp
 from tests.helpers.signed_tokens import CertificateAuthority
 
 ROOT = Path(__file__).parents[2]

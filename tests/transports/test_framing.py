@@ -16,7 +16,7 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit._utils.exceptions import ProtocolError
-from mcpkit.transports.object_streams import serve_objects
+from mcpkit.transports.in_process import serve_objects
 from mcpkit.transports.pipes import MAX_LINE, Framing, PipeOutput
 from tests.helpers.raw_client import initialize
 from tests.helpers.waiting import until

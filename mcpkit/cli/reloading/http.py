@@ -148,7 +148,7 @@ def _serve(
     target: str, arguments: Sequence[str], listening: socket.socket, address: Address, problem: str | None
 ) -> None:
     """Serve a socket, in a process of its own, until a signal comes."""
-    from ...transports.http.options import Settings
+    from ...transports.http.app_options import Settings
     from ...transports.http.run import run_app
 
     settings = Settings(timeouts=Timeouts(shutdown=DRAIN))

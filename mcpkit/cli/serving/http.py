@@ -14,7 +14,7 @@ from ..targets.served import found
 
 if TYPE_CHECKING:
     from ...server import Server
-    from ...transports.http.app import HttpApp
+    from ...transports.http.asgi import HttpApp
 
 _VARIABLE: Final = "MCPKIT_RUN"
 """The environment variable by which workers know what they serve."""
@@ -56,7 +56,7 @@ def serve(server: Server, target: str, transport: Transport, address: Address, w
         raise CommandError("several workers need a fixed port. Add --port, for example --port 8000")
     import uvicorn
 
-    from ...transports.http.options import Settings
+    from ...transports.http.app_options import Settings
     from ...transports.http.run import defaults
 
     os.environ[_VARIABLE] = json.dumps({"target": target, "host": address.host, "port": address.port})
@@ -86,13 +86,13 @@ def app_of(server: Server, address: Address, shutdown: float | None = None) -> H
         address: Where it is served, with its real port.
         shutdown: Seconds that running calls get at the end; None for those of the server.
     """
-    from ...transports.http.app import HttpApp
-    from ...transports.http.options import Settings
-    from ...transports.http.run import bound
+    from ...transports.http.app_options import Settings
+    from ...transports.http.asgi import HttpApp
+    from ...transports.http.run import local_url
 
     public_url = None
     if server.engine.auth is not None:
-        _, url = bound(address.host, address.port, {})
+        _, url = local_url(address.host, address.port, {})
         public_url = None if url is None else f"{url}/mcp"
     runtime = server.engine.runtime
     timeouts = runtime.timeouts if shutdown is None else replace(runtime.timeouts, shutdown=shutdown)

@@ -22,9 +22,9 @@ from ...auth.discovery import protected_resource_urls
 from ...auth.urls import audience_matches
 from ...components.component import optional
 from ...protocol.jsonrpc import Json
-from ...transports.http.options import Settings as Options
-from ...transports.http.protection.bearer import challenge
-from ...transports.http.protection.metadata import Document
+from ...transports.http.app_options import Settings as Options
+from ...transports.http.bearer_auth import challenge
+from ...transports.http.protected_resource import Document
 from ...transports.http.run import defaults
 from ..auth import AccessToken, AuthSettings, TokenVerifier, access_token
 from ..lowlevel.serving import SseServerTransport, StreamableHTTPSessionManager

@@ -305,7 +305,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         if (serve := getattr(read_stream, "serve", None)) is not None:
             await serve(self.served)
             return
-        from ...transports.agent_sdk.session_messages import serve_messages
+        from ...transports.in_process import serve_messages
 
         await serve_messages(self.served, read_stream, write_stream)
 

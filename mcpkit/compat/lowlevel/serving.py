@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, quote
 from ...options import HttpOptions, Limits, Timeouts
 from ...protocol.jsonrpc import Json
 from ...server import Server as Native
-from ...transports.http.app import HttpApp
-from ...transports.http.options import Settings
+from ...transports.http.app_options import Settings
+from ...transports.http.asgi import HttpApp
 from ..shared import differs
 from . import transport_security as defaults
 from .session import http_request

@@ -18,11 +18,10 @@ from ...protocol.jsonrpc_validation import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake
 from ...requests.requests_to_client import Channel, OpenQuestions
 from ...requests.running_requests import Calls, Reply
-from .exchange import ANSWERED, Exchange, Source
+from .response import ANSWERED, Exchange, Source, headers_of, status_of
 from .service import Service
 from .sessions.http_session import SESSION_STATUSES, HttpSession
 from .sessions.session_id import NewSessionId
-from .statuses import headers_of, status_of
 
 _STARTS_EAGERLY = sys.version_info >= (3, 12)
 

@@ -1,34 +1,342 @@
-"""Routes of the HTTP app besides the MCP endpoint: custom routes, also outside the mount, metadata and probes."""
+"""Routing of the ASGI app: the MCP endpoint, HTTP+SSE, custom routes, mounted apps, metadata, probes, and CORS."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from ..._utils.concurrency import require_loop
+from ..._utils.exceptions import BusyError, ProtocolError
 from ...engine.engine import CustomRoute
-from .exchange import headers_by_name
-from .intake.cors import Cors
-from .intake.guard import Guard
-from .intake.mounting import is_mounted, mount_point, path_below
-from .intake.refused_body import watch
-from .options import DEFAULT_PATH, Settings
+from ...identity.principals_and_scopes import ANYONE
+from ...protocol import jsonrpc
+from ...protocol.http_headers import JoinedHeaders
+from .app_options import DEFAULT_PATH, MESSAGES_PATH, SSE_PATH, Guard, Settings, warn_of_workers
+from .handshake import fail_question, serve_delete, serve_get, serve_handshake
+from .request import (
+    UnreadError,
+    accepts_events,
+    drop_unread_body,
+    find_principal,
+    headers_by_name,
+    is_mounted,
+    may_stream,
+    mount_point,
+    path_below,
+    principal_of,
+)
+from .response import Exchange, Message, Receive, RefusedError, Scope, Send, refuse
+from .service import Service
+from .sessions.loop_state import LoopState
+from .stateless import is_stateless, serve_stateless, unknown_revision
 
 if TYPE_CHECKING:
-    from .protection.protection import Protection
+    from ...engine.engine import Engine
+    from ...identity.revocation import Revocation
+    from .protected_resource import Protection, PublicUrls
 
-_NEVER_KEPT = {"Cache-Control": "no-store"}
+logger = logging.getLogger(__name__)
+
+_RETRY_SOON = ((b"retry-after", b"1"),)
+
+_SINGLE_HEADERS = frozenset(
+    b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-session-id origin".split()
+)
+"""Headers that decide how a request is handled, here or in an authentication middleware; `Mcp-Param-*` too.
+
+`MCP-Protocol-Version` is checked after the body has been read, because it has no meaning on `initialize`.
+"""
+
+_VERSION = b"mcp-protocol-version"
+_REPEATED = "the header {} was sent more than once"
+
+_Endpoint = Callable[[Service, Scope, Exchange], Awaitable[None]]
+
+
+class Router:
+    """Handler of the ASGI events of an app, created at the first one.
+
+    Args:
+        engine: Engine of the server.
+        routes: Custom routes.
+        mounts: Mounted apps with their paths. Both lists can grow.
+        settings: Options of the app.
+        guard: Check of hosts and origins.
+        urls: Public URLs of the app; None if it needs no access tokens.
+
+    Attributes:
+        site: App for all paths that do not belong to the protocol.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        routes: Sequence[CustomRoute],
+        mounts: Sequence[tuple[str, ASGIApp]],
+        settings: Settings,
+        guard: Guard,
+        urls: PublicUrls | None,
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._guard = guard
+        # Again, because gunicorn may have loaded the app before there were any.
+        warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
+        self._services: dict[asyncio.AbstractEventLoop, Service] = {}
+        self._revocation_listeners: dict[asyncio.AbstractEventLoop, Callable[[], None]] = {}
+        self._routes, self._mounts = routes, mounts
+        self._protection: Protection | None = None
+        if urls is not None and engine.auth is not None:
+            from .protected_resource import Protection
+
+            self._protection = Protection(engine, engine.auth, urls)
+        self.site = SiteRoutes(routes, mounts, guard, settings, self._protection, self._unready_reason)
+        self._with_cors = Cors(self._serve_page, guard) if settings.http.cors else self._serve_page
+        endpoints: dict[str, _Endpoint] = {settings.path.rstrip("/"): self._mcp}
+        if settings.http.sse:
+            endpoints |= {SSE_PATH: self._sse, MESSAGES_PATH: self._messages}
+        self._endpoints = {path + end: each for path, each in endpoints.items() for end in ("", "/")}
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Start to serve one ASGI connection, and return the awaitable that does."""
+        kind = scope["type"]
+        if kind == "lifespan":
+            return self._lifespan(receive, send)
+        endpoint = self._endpoints.get(path_below(scope)) if kind == "http" else None
+        if endpoint is None:
+            return self.site(scope, receive, send)
+        headers = headers_by_name(scope)
+        if type(headers) is not dict and (name := _repeated_header(headers)) is not None:
+            _, send = drop_unread_body(scope, headers, receive, send)
+            text = _REPEATED.format(name)
+            protection = self._protection if name == "authorization" else None
+            return refuse(
+                send, 400, text, () if protection is None else protection.mcp.malformed(text).headers
+            )
+        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+            _, send = drop_unread_body(scope, headers, receive, send)
+            return refuse(send, *refusal)
+        if origin is None:
+            return self._serve(endpoint, scope, headers, receive, send)
+        return self._with_cors(scope, receive, send)
+
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of a web page, for `Cors`."""
+        await self._serve(self._endpoints[path_below(scope)], scope, headers_by_name(scope), receive, send)
+
+    async def _serve(
+        self, endpoint: _Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        is_post = scope["method"] == "POST"
+        if not is_post:  # no endpoint reads its body
+            receive, send = drop_unread_body(scope, headers, receive, send)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = require_loop("the ASGI app of mcpkit")
+        service = self._services.get(loop)
+        try:
+            if service is None or not service.is_open:
+                service = await self._open()
+            keep_alive, peer = self._settings.http.sse_ping_interval, scope.get("client")
+            if (protection := self._protection) is None:
+                find = self._settings.principal
+                principal = principal_of(scope) if find is None else await find_principal(scope, find)
+                if principal is not ANYONE:
+                    principal = self._engine.runtime.scopes.of(principal)
+                exchange = Exchange(receive, send, keep_alive, headers, principal, peer)
+            else:
+                protected = protection.mcp if endpoint == self._mcp else protection.sse
+                grant = protected.known(headers) or await protected.admit(headers, peer)
+                exchange = protected.exchange(receive, send, keep_alive, headers, grant, peer)
+            await endpoint(service, scope, exchange)
+        except RefusedError as error:
+            # When the server ends, the connection is closed in any case.
+            if is_post and isinstance(error, UnreadError) and (service is None or service.is_open):
+                _, send = drop_unread_body(scope, headers, receive, send)
+            await refuse(send, error.status, error.text, error.headers)
+        except BusyError as error:
+            await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
+        except OSError:  # of the channel: the client has disconnected
+            logger.debug(
+                "the client closed the connection before it received the whole response", exc_info=True
+            )
+
+    # Endpoints
+
+    async def _mcp(self, service: Service, scope: Scope, exchange: Exchange) -> None:
+        if scope["method"] != "POST":
+            await self._get_or_delete(service, scope["method"], exchange)
+            return
+        headers = exchange.request_headers
+        exchange.may_stream = may_stream(headers)
+        body = b""
+        try:
+            body = await service.bodies.read(exchange)
+            message = jsonrpc.decode(body)
+        except ProtocolError as error:
+            await fail_question(service, exchange, body, error)
+            exchange.answer(jsonrpc.error(None, error), 400)
+            await exchange.respond()
+            return
+        del body  # it would be kept while the message is served
+        if is_stateless(message, headers):
+            if type(headers) is not dict:
+                _check_version_is_single(headers)
+            await serve_stateless(service, message, exchange)
+        else:
+            await serve_handshake(service, message, exchange)
+
+    async def _get_or_delete(self, service: Service, method: str, exchange: Exchange) -> None:
+        headers = exchange.request_headers
+        _check_version_is_single(headers)
+        has_sessions = not self._settings.stateless and not is_stateless(None, headers)
+        is_known = method in {"GET", "DELETE"}
+        if not (is_known and has_sessions):
+            if is_known and (problem := unknown_revision(headers)) is not None:
+                exchange.answer(jsonrpc.error(None, problem), 400)
+                await exchange.respond()
+                return
+            allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
+            raise RefusedError(405, f"{method} is not supported at this URL", ((b"allow", allowed),))
+        if method == "DELETE":
+            await serve_delete(service, exchange)
+        elif accepts_events(headers):
+            await serve_get(service, exchange)
+        else:
+            raise RefusedError(
+                406, "a GET request opens an event stream. Send the header Accept: text/event-stream"
+            )
+
+    async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
+        from .http_with_sse import serve_sse
+
+        await serve_sse(service.loop_state, service.pipes, scope, exchange, service.serve)
+
+    async def _messages(self, service: Service, scope: Scope, exchange: Exchange) -> None:
+        from .http_with_sse import receive_message
+
+        await receive_message(service.pipes, service.bodies, scope, exchange)
+
+    # Lifespan, and the service of each event loop
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        service: Service | None = None
+        try:
+            self.site.update()
+            service = self._service()
+            await service.ready()
+            self._announce()
+        except BaseException as error:
+            if service is not None:
+                await service.aclose()
+            await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
+            raise  # as Starlette does: its test client waits for ever on an app that only returns
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        try:
+            await service.aclose()
+        except BaseException as error:
+            await send({"type": "lifespan.shutdown.failed", "message": f"{type(error).__name__}: {error}"})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _open(self) -> Service:
+        """Return the service of this event loop once it is open.
+
+        Raises:
+            UnreadError: The service cannot start, or is shutting down.
+        """
+        service = self._service()
+        try:
+            await service.start()
+        except Exception:
+            logger.exception(
+                "the server cannot start, as its lifespan raised an exception. Requests are answered "
+                "with HTTP 503"
+            )
+            raise UnreadError(503, "the server cannot start. The cause is in its log", _RETRY_SOON) from None
+        if not service.is_open:
+            raise UnreadError(503, "the server is shutting down. Try again later", _RETRY_SOON)
+        self._announce()
+        return service
+
+    def _announce(self) -> None:
+        if self._protection is not None:
+            self._protection.announce(self._routes, [path for path, _ in self._mounts])
+
+    def _service(self) -> Service:
+        """Return the service of this event loop, which may be starting."""
+        loop = require_loop("the ASGI app of mcpkit")
+        service = self._services.get(loop)
+        if service is None:
+            state = LoopState(self._engine, self._settings)
+            service = Service(state, self._engine.runtime.keys, partial(self._on_end, loop))
+            self._services[loop] = service
+            if self._protection is not None and (revocations := self._engine.revocations) is not None:
+                on_revocation = partial(self._revoke, self._protection, service)
+                self._revocation_listeners[loop] = revocations.listen(on_revocation)
+            if "uvicorn.server" in sys.modules:
+                from .run import end_with_uvicorn
+
+                end_with_uvicorn(service)
+        return service
+
+    @staticmethod
+    def _revoke(protection: Protection, service: Service, revocation: Revocation) -> None:
+        """Handle a revocation, in any thread."""
+        protection.revoke(revocation)
+        with suppress(RuntimeError):  # the loop is closed, and serves nothing more
+            service.loop.call_soon_threadsafe(service.revoke, revocation, protection.mcp.dismissal())
+
+    def _on_end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (stop_listening := self._revocation_listeners.pop(loop, None)) is not None:
+            stop_listening()
+        if not self._services[loop].shutdown_begun:  # else it stays, to refuse further requests
+            del self._services[loop]
+
+    async def _unready_reason(self, is_shared_needed: bool) -> str | None:
+        return await self._service().unready_reason(is_shared_needed=is_shared_needed)
+
+
+def _repeated_header(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return a significant header that occurs more than once, so that its value is ambiguous."""
+    if isinstance(headers, JoinedHeaders):
+        for name in sorted(headers.ambiguous):
+            if name in _SINGLE_HEADERS or name.startswith(b"mcp-param-"):
+                return name.decode("latin-1")
+    return None
+
+
+def _check_version_is_single(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a request with a repeated `MCP-Protocol-Version` header if it needs a revision."""
+    if isinstance(headers, JoinedHeaders) and _VERSION in headers.ambiguous:
+        raise RefusedError(400, _REPEATED.format("mcp-protocol-version"))
+
+
+# Other routes
+
+_NO_STORE = {"Cache-Control": "no-store"}
 
 _IS_MOUNTED = "mcpkit.is_mounted"
 """ASGI scope key: whether the app is mounted in another one."""
 
 
-class _OutsideRoute(Route):
+class _RootRoute(Route):
     """A route with a path from the root of the site. It does not exist below a mount point."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -36,7 +344,7 @@ class _OutsideRoute(Route):
         return (Match.NONE, {}) if scope[_IS_MOUNTED] else super().matches(scope)
 
 
-class Routes:
+class SiteRoutes:
     """ASGI app for every path that does not belong to the protocol.
 
     It applies the guard, with three exceptions: probes, which load balancers request by address and which reveal
@@ -49,7 +357,8 @@ class Routes:
         guard: Check of hosts and origins.
         settings: Options of the app.
         protection: Verification of access tokens; None if none are needed.
-        hindrance: Returns the reason why the service is not ready, or None; its argument includes the shared storage.
+        unready_reason: Returns the reason why the service is not ready, or None; its argument includes the shared
+            storage.
 
     Raises:
         RegistrationError: A custom route has a path that is already used.
@@ -62,35 +371,28 @@ class Routes:
         guard: Guard,
         settings: Settings,
         protection: Protection | None,
-        *,
-        hindrance: Callable[[bool], Awaitable[str | None]],
+        unready_reason: Callable[[bool], Awaitable[str | None]],
     ) -> None:
-        self._own, self._given = routes, mounts
+        self._custom_routes, self._mounted_apps = routes, mounts
         self._guard = guard
         self._settings = settings
-        self._hindrance = hindrance
-        self._probes = {
-            path: answer
-            for path, answer in (
-                (settings.http.readiness_path, self._readiness),
-                (settings.http.liveness_path, _life),
-            )
-            if path is not None
-        }
-        self._probed = {path.rstrip("/") for path in self._probes}
+        self._protection = protection
+        self._unready_reason = unready_reason
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
-        self._elsewhere = self._starlette.router.default
-        self._starlette.router.default = self._point
-        self._answer: ASGIApp = Cors(self._starlette, guard) if settings.http.cors else self._starlette
+        self._not_found = self._starlette.router.default
+        self._starlette.router.default = self._respond_not_found
+        self._app: ASGIApp = Cors(self._starlette, guard) if settings.http.cors else self._starlette
+        probes = ((settings.http.readiness_path, self._readiness), (settings.http.liveness_path, _liveness))
+        self._probes = [Route(path, function) for path, function in probes if path is not None]
+        self._probe_paths = {route.path.rstrip("/") for route in self._probes}
         self._mounts: list[Mount] = []
-        self._protection = protection
         self._documents = {} if protection is None else dict(protection.documents)
         self._documents_at_root = {} if protection is None else protection.documents_at_root
-        self._outside: list[Route] = []
-        self._for_any_origin: set[str] = set()
+        self._root_routes: list[Route] = []
+        self._paths_for_any_origin: set[str] = set()
         self._served = -1, -1
-        self.take_up()
+        self.update()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request with a path that does not belong to the protocol.
@@ -100,123 +402,185 @@ class Routes:
             receive: ASGI receive channel.
             send: ASGI send channel.
         """
-        self.take_up()
+        self.update()
         path = path_below(scope)
         if (document := self._documents.get(path)) is not None and scope["type"] == "http":
-            await document(scope, receive, send)  # which pages of any origin may read
+            await document(scope, receive, send)  # pages of any origin may read it
             return
-        scope = self._placed(scope, path)
-        for mount in () if _is_one_of(self._outside, scope) else self._mounts:
+        scope = self._starlette_scope(scope, path)
+        for mount in () if _matches_one(self._root_routes, scope) else self._mounts:
             match, found = mount.matches(scope)
             if match is Match.FULL:
                 await mount.handle({**scope, **found}, receive, send)
                 return
         if scope["type"] == "http":
             headers = headers_by_name(scope)
-            receive, send = watch(scope, headers, receive, send)
-            origin = None if path.rstrip("/") in self._for_any_origin else headers.get(b"origin")
-            if not self._is_probe(scope, path) and (
-                refusal := self._guard.refuse(headers.get(b"host"), origin)
-            ):
+            receive, send = drop_unread_body(scope, headers, receive, send)
+            plain_path = path.rstrip("/")
+            origin = None if plain_path in self._paths_for_any_origin else headers.get(b"origin")
+            is_probe = scope["method"] in {"GET", "HEAD"} and plain_path in self._probe_paths
+            if not is_probe and (refusal := self._guard.refuse(headers.get(b"host"), origin)):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
                 return
-        await self._answer(scope, receive, send)
+        await self._app(scope, receive, send)
 
-    def is_outside(self, scope: Scope) -> bool:
+    def is_outside_mount(self, scope: Scope) -> bool:
         """Return True if a request for the whole site has a path outside the mount.
 
         Args:
             scope: An ASGI scope of any type.
         """
-        self.take_up()
+        self.update()
         if scope["type"] != "http":
             return False
         path = path_below(scope)
         if path in self._documents_at_root:
             return True
-        return bool(self._outside) and _is_one_of(self._outside, self._placed(scope, path))
+        return bool(self._root_routes) and _matches_one(self._root_routes, self._starlette_scope(scope, path))
 
-    def _placed(self, scope: Scope, path: str) -> Scope:
-        """Return the scope with the mount point as Starlette expects it, from which `request.url_for` starts."""
-        root = mount_point(scope)
-        router = self._starlette.router
-        placed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
-        placed[_IS_MOUNTED] = is_mounted(scope)
-        if not _is_one_of((*self._mounts, *router.routes), placed):
-            placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
-        return placed
+    def root_routes(self) -> list[Route]:
+        """Return the routes to serve at the root of the site, for an app around this one."""
+        self.update()
+        routes = [Route(each.path, self, methods=each.methods, name=each.name) for each in self._root_routes]
+        return [*routes, *(Route(path, each) for path, each in self._documents_at_root.items())]
 
-    def _is_probe(self, scope: Scope, path: str) -> bool:
-        is_read = scope["method"] in {"GET", "HEAD"}  # what else has this path is the author's own
-        return is_read and path.rstrip("/") in self._probed
-
-    def take_up(self) -> None:
+    def update(self) -> None:
         """Add the routes and apps that were registered since the last time.
 
         Raises:
             RegistrationError: A path is already used.
         """
-        served = len(self._own), len(self._given)
+        served = len(self._custom_routes), len(self._mounted_apps)
         if self._served == served:
             return
-        added = self._own[: served[0]]
-        for each in added:
+        routes: list[Route] = []
+        protection = self._protection
+        for each in self._custom_routes[: served[0]]:
             self._settings.check_route(each)
-        own = [self._route(each) for each in added]
-        given: Sequence[Route] = () if self._protection is None else self._protection.routes
-        own += [
-            _OutsideRoute(each.path, each.endpoint, methods=each.methods, name=each.name) for each in given
+            middleware: list[Middleware] = []
+            if each.scopes is not None and protection is not None:
+                from .protected_resource import ProtectedRoute
+
+                middleware = [Middleware(ProtectedRoute, endpoint=protection.mcp, scopes=each.scopes)]
+            kind = _RootRoute if each.is_outside_mount else Route
+            routes.append(
+                kind(each.path, each.function, methods=each.methods, name=each.name, middleware=middleware)
+            )
+        verifier_routes = () if protection is None else protection.routes
+        routes += [
+            _RootRoute(each.path, each.endpoint, methods=each.methods, name=each.name)
+            for each in verifier_routes
         ]
-        self._for_any_origin = {
-            each.path for each in given if getattr(each.endpoint, "is_for_any_origin", False)
+        self._paths_for_any_origin = {
+            each.path for each in verifier_routes if getattr(each.endpoint, "is_for_any_origin", False)
         }
-        probes: list[BaseRoute] = [Route(path, answer) for path, answer in self._probes.items()]
-        self._starlette.router.routes = [*probes, *own]
-        self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
-        self._mounts = [Mount(*each) for each in self._given[: served[1]]]
-        if self._documents and any(
-            getattr(app, "takes_tokens", False) for _, app in self._given[: served[1]]
-        ):
+        all_routes: list[BaseRoute] = [*self._probes, *routes]
+        self._starlette.router.routes = all_routes
+        self._root_routes = [route for route in routes if isinstance(route, _RootRoute)]
+        apps = self._mounted_apps[: served[1]]
+        self._mounts = [Mount(*each) for each in apps]
+        if self._documents and any(getattr(app, "takes_tokens", False) for _, app in apps):
             from ...auth.discovery import PROTECTED_RESOURCE
 
-            self._documents.pop(PROTECTED_RESOURCE, None)  # which would stand for either server
+            self._documents.pop(PROTECTED_RESOURCE, None)  # it would be ambiguous
         self._served = served
 
-    def _route(self, own: CustomRoute) -> Route:
-        protection, middleware = self._protection, []
-        if own.scopes is not None and protection is not None:
-            middleware = [protection.middleware(own.scopes)]
-        kind = _OutsideRoute if own.is_outside_mount else Route
-        return kind(own.path, own.function, methods=own.methods, name=own.name, middleware=middleware)
+    def _starlette_scope(self, scope: Scope, path: str) -> Scope:
+        """Return the scope with the mount point as Starlette expects it, from which `request.url_for` starts."""
+        root = mount_point(scope)
+        router = self._starlette.router
+        changed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
+        changed[_IS_MOUNTED] = is_mounted(scope)
+        if not _matches_one((*self._mounts, *router.routes), changed):
+            changed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
+        return changed
 
-    @property
-    def outside(self) -> list[Route]:
-        """Routes to serve at the root of the site, for an app around this one."""
-        self.take_up()
-        own = [Route(each.path, self, methods=each.methods, name=each.name) for each in self._outside]
-        return [*own, *(Route(path, each) for path, each in self._documents_at_root.items())]
-
-    async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond_not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to an unknown path with the path of the MCP endpoint, for clients that use the URL of the site."""
-        if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # one of their own may be a secret
-            await self._elsewhere(scope, receive, send)
+        if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # another path may be a secret
+            await self._not_found(scope, receive, send)
             return
         text = f"Not Found. The MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
         await PlainTextResponse(text, 404)(scope, receive, send)
 
     async def _readiness(self, request: Request) -> JSONResponse:
-        excluded = request.query_params.getlist("exclude")
-        reason = await self._hindrance("shared" not in excluded)
+        reason = await self._unready_reason("shared" not in request.query_params.getlist("exclude"))
         if reason is None:
-            return JSONResponse({"status": "ready"}, headers=_NEVER_KEPT)
-        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503, headers=_NEVER_KEPT)
+            return JSONResponse({"status": "ready"}, headers=_NO_STORE)
+        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503, headers=_NO_STORE)
 
 
-async def _life(_request: Request) -> JSONResponse:
+async def _liveness(_request: Request) -> JSONResponse:
     """Respond as long as the event loop runs."""
-    return JSONResponse({"status": "live"}, headers=_NEVER_KEPT)
+    return JSONResponse({"status": "live"}, headers=_NO_STORE)
 
 
-def _is_one_of(routes: Iterable[BaseRoute], scope: Scope) -> bool:
+def _matches_one(routes: Iterable[BaseRoute], scope: Scope) -> bool:
     return any(route.matches(scope)[0].value for route in routes)
+
+
+# CORS
+
+_EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
+_METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+_PREFLIGHT_SECONDS = "7200"
+"""Seconds for which a browser may cache a preflight response, the maximum of Chrome."""
+
+_PREFLIGHT_VARY = (
+    "Origin, Access-Control-Request-Method, Access-Control-Request-Headers, "
+    "Access-Control-Request-Private-Network"
+)
+
+
+class Cors:
+    """ASGI middleware for CORS, for web pages of the origins that the guard allows, with any version of Starlette.
+
+    All requested headers are accepted, because authors choose the names of `Mcp-Param-*`. Cookies and other ambient
+    credentials are not: a client sends its token in `Authorization`.
+
+    Args:
+        app: The ASGI app. Put the guard before this middleware, so that a preflight request of another origin is
+            refused too.
+        guard: Check of origins.
+    """
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a preflight request, or add CORS headers to the response of the app."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = headers_by_name(scope)
+        origin = headers.get(b"origin")
+        allowed: str | None = None
+        if origin is not None and self._guard.allows_origin(text := origin.decode("latin-1")):
+            allowed = "*" if self._guard.allows_all_origins else text
+        if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            preflight = {
+                "Vary": _PREFLIGHT_VARY,
+                "Access-Control-Allow-Origin": allowed,
+                "Access-Control-Allow-Methods": _METHODS,
+                "Access-Control-Max-Age": _PREFLIGHT_SECONDS,
+            }
+            if (requested := headers.get(b"access-control-request-headers")) is not None:
+                preflight["Access-Control-Allow-Headers"] = requested.decode("latin-1")
+            if b"access-control-request-private-network" in headers:
+                preflight["Access-Control-Allow-Private-Network"] = "true"
+            await PlainTextResponse("OK", headers=preflight)(scope, receive, send)
+            return
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message.setdefault("headers", [])
+                response = MutableHeaders(scope=message)
+                response["Vary"] = ", ".join([*response.getlist("Vary"), "Origin"])
+                if allowed:
+                    response["Access-Control-Allow-Origin"] = allowed
+                    response["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
+            await send(message)
+
+        await self._app(scope, receive, send_with_cors)

@@ -1,44 +1,107 @@
-"""Runs the app with uvicorn: `server.run("http")`."""
+"""uvicorn: its options, `server.run("http")`, and the shutdown of the app with the uvicorn servers of an event loop.
+
+uvicorn waits for open connections before it sends the shutdown event of the lifespan, and sends none to a mounted app.
+A signal is one way to stop it; see `service`. A program can set `should_exit`, and `--limit-max-requests` sets nothing.
+So the app extends the `shutdown` method of the server that runs in its event loop.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from weakref import WeakSet
 
 import uvicorn
+from typing_extensions import TypedDict
 
 from ..._utils.concurrency import refuse_loop
 from ...execution.safe_stdout import SafeOutput
 from ...protocol.jsonrpc import Json
-from .options import unknown
-from .uvicorn_options import UvicornOptions
-from .uvicorn_server import decline_upgrades
+from .app_options import unknown
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+    from uvicorn.server import ServerState
 
-    from .options import Settings
+    from .app_options import Settings
+    from .service import Service
 
 logger = logging.getLogger(
     "uvicorn.error"
-)  # where uvicorn says that it listens, in the form that its user has chosen
+)  # uvicorn logs its address there, in the form that its user has chosen
 
-_CHILD = "MCPKIT_RELOAD_PARENT"
+_RELOADER = "MCPKIT_RELOAD_PARENT"
 """Environment variable with the id of the process that reloads this one."""
 
-_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Loopback addresses for servers that listen on all addresses."""
 
+# Options
 
-def bound(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.socket | None, str | None]:
+
+class UvicornOptions(TypedDict, total=False):
+    """Keyword options of `server.run("http", ...)` that are passed to `uvicorn.Config`.
+
+    See uvicorn's documentation, "Settings". With `reload=True`, the program is restarted with the same arguments when
+    one of its Python files changes.
+    """
+
+    uds: str | None
+    fd: int | None
+    loop: str
+    ws: str
+    env_file: str | os.PathLike[str] | None
+    log_config: dict[str, Any] | str | os.PathLike[str] | IO[Any] | None
+    log_level: str | int | None
+    access_log: bool
+    use_colors: bool | None
+    reload: bool
+    reload_dirs: list[str] | str | None
+    reload_delay: float
+    reload_includes: list[str] | str | None
+    reload_excludes: list[str] | str | None
+    workers: int | None
+    proxy_headers: bool
+    server_header: bool
+    date_header: bool
+    forwarded_allow_ips: list[str] | str | None
+    root_path: str
+    limit_concurrency: int | None
+    limit_max_requests: int | None
+    limit_max_requests_jitter: int
+    backlog: int
+    timeout_keep_alive: int
+    timeout_notify: int
+    timeout_graceful_shutdown: int | None
+    callback_notify: Callable[..., Awaitable[None]] | None
+    ssl_keyfile: str | os.PathLike[str] | None
+    ssl_certfile: str | os.PathLike[str] | None
+    ssl_keyfile_password: str | None
+    ssl_version: int
+    ssl_cert_reqs: int
+    ssl_ca_certs: str | os.PathLike[str] | None
+    ssl_ciphers: str | None
+    ssl_context_factory: Callable[..., ssl.SSLContext] | None
+    headers: list[tuple[str, str]] | None
+    lifespan: Literal["auto", "on", "off"]
+    h11_max_incomplete_event_size: int | None
+
+
+# Running
+
+
+def local_url(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.socket | None, str | None]:
     """Return the local URL of a server, and its socket if the port is chosen by the system.
 
     Args:
@@ -89,7 +152,7 @@ def reload_program(watched: Mapping[str, Any]) -> bool:
     Returns:
         False in a child process, which must serve; True in the parent process, after it was stopped.
     """
-    if os.environ.get(_CHILD) == str(os.getppid()):
+    if os.environ.get(_RELOADER) == str(os.getppid()):
         return False
     from uvicorn.supervisors import ChangeReload
 
@@ -99,7 +162,7 @@ def reload_program(watched: Mapping[str, Any]) -> bool:
     )  # it watches; the program is started here
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watcher.signal_handler)
-    command, environment = [sys.executable, *sys.orig_argv[1:]], {**os.environ, _CHILD: str(os.getpid())}
+    command, environment = [sys.executable, *sys.orig_argv[1:]], {**os.environ, _RELOADER: str(os.getpid())}
     program = subprocess.Popen(command, env=environment)
     try:
         for changed in watcher:
@@ -167,7 +230,7 @@ def defaults(settings: Settings) -> Json:
     """
     config: Json = {"timeout_graceful_shutdown": settings.timeouts.shutdown}
     if find_spec("uvloop") is None:
-        config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
+        config["http"] = "h11"  # httptools does not report a disconnect while a second request waits
     return config
 
 
@@ -183,15 +246,131 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         for server in self.servers:
             for listening in server.sockets:
-                logger.info("MCP endpoint: %s", self._where(listening.getsockname()))
+                logger.info("MCP endpoint: %s", self._endpoint(listening.getsockname()))
         if (public := self._settings.public_url) is not None:
             logger.info("Public URL: %s", public)
 
-    def _where(self, address: Any) -> str:
+    def _endpoint(self, address: Any) -> str:
         path = self._settings.path
         if not isinstance(address, tuple):  # a Unix socket
             return f"{path}, on the Unix socket {address}"
         host, port = cast("tuple[str, int]", address)[:2]
-        host = _REACHED.get(host, host)
+        host = _LOOPBACK.get(host, host)
         scheme = "https" if self.config.is_ssl else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
+# Shutdown
+
+_Shutdown = Callable[["list[socket.socket] | None"], Awaitable[None]]
+
+_STALL_TIME = 0.5
+"""Seconds after which the connection of a client that reads nothing is aborted, once all services have ended."""
+
+_ATTRIBUTE = "mcpkit_server"
+"""The attribute of a uvicorn server that holds its `_ServedServer`."""
+
+_served_servers: WeakSet[_ServedServer] = WeakSet()
+
+
+def end_with_uvicorn(service: Service) -> None:
+    """End a service when the uvicorn servers of its event loop stop.
+
+    If only some of them stop, the service continues for the others, and its streams end so that no server waits for
+    one.
+
+    Args:
+        service: A service of the running event loop.
+    """
+    for server in _running_servers():
+        served: _ServedServer | None = getattr(server, _ATTRIBUTE, None)
+        if served is None:
+            served = _ServedServer(server)
+            decline_upgrades(server.config)
+        served.services.add(service)
+        if served.has_stopped:
+            served.stop(service)
+
+
+def decline_upgrades(config: uvicorn.Config) -> None:
+    """Make uvicorn with httptools read the body of a request with an upgrade that is declined.
+
+    Args:
+        config: A loaded configuration. The change applies to connections opened later.
+    """
+    module = sys.modules.get("uvicorn.protocols.http.httptools_impl")
+    if module is not None and config.http_protocol_class is module.HttpToolsProtocol:
+        from .httptools_protocol import DecliningProtocol
+
+        config.http_protocol_class = DecliningProtocol
+
+
+class _ServedServer:
+    """One uvicorn server, and the services in its event loop.
+
+    Attributes:
+        services: The services.
+        has_stopped: Whether the server has started to stop.
+    """
+
+    def __init__(self, server: uvicorn.Server) -> None:
+        self.services: WeakSet[Service] = WeakSet()
+        self.has_stopped = False
+        _served_servers.add(self)
+        shutdown = partial(self._shutdown, server.shutdown, server.server_state)
+        vars(server).update({_ATTRIBUTE: self, "shutdown": shutdown})
+
+    def stop(self, service: Service) -> None:
+        """End the service, or only its streams if another server still serves it."""
+        if all(each.has_stopped for each in _served_servers if service in each.services):
+            service.close()
+        else:
+            service.end_streams()
+            for pipe in tuple(service.pipes.values()):
+                service.loop_state.start_task(pipe.aclose())
+
+    async def _shutdown(
+        self, shutdown: _Shutdown, state: ServerState, sockets: list[socket.socket] | None = None
+    ) -> None:
+        self.has_stopped = True
+        services = list(self.services)
+        for service in services:
+            self.stop(service)
+        aborting = asyncio.get_running_loop().create_task(_abort_stalled(services, state))
+        try:
+            await shutdown(sockets)
+        finally:
+            aborting.cancel()
+
+
+async def _abort_stalled(services: Iterable[Service], state: ServerState) -> None:
+    """Abort connections of clients that do not read, after the end of the services. uvicorn would wait for them."""
+    for service in services:
+        await service.ended()
+    unread: dict[asyncio.Transport, int] = {}
+    while True:
+        await asyncio.sleep(_STALL_TIME)
+        transports = [connection.transport for connection in state.connections]
+        sizes = {transport: transport.get_write_buffer_size() for transport in transports}
+        for transport, size in sizes.items():
+            if size and unread.get(transport) == size:
+                transport.abort()
+        unread = sizes
+
+
+def _running_servers() -> set[uvicorn.Server]:
+    """Return the uvicorn servers of the running event loop: `self` in the coroutines of its tasks."""
+    uvicorn_file = uvicorn.Server.serve.__code__.co_filename
+    servers: set[uvicorn.Server] = set()
+    for task in asyncio.all_tasks():
+        coroutine: Any = task.get_coro()
+        while coroutine is not None:
+            frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+            # Before Python 3.13, `f_locals` of a frame keeps the values of its variables, so no other frame is read.
+            if frame is not None and frame.f_code.co_filename == uvicorn_file:
+                server = frame.f_locals.get("self")
+                if isinstance(server, uvicorn.Server):
+                    servers.add(server)
+                    break
+            coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return servers

@@ -29,11 +29,11 @@ from ...protocol.revisions import (
 )
 from ...requests.error_responses import error_response
 from ...requests.request_record import Call
-from .exchange import Exchange
-from .listener import Listener
-from .service import OPEN, Service
+from .response import Exchange
+from .service import OPEN, Listener, Service
 
 _HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
+_VERSION = b"mcp-protocol-version"
 
 
 def is_stateless(message: Any, headers: Headers) -> bool:
@@ -48,10 +48,17 @@ def is_stateless(message: Any, headers: Headers) -> bool:
     """
     if names_revision(message):
         return True
-    version = headers.get(b"mcp-protocol-version")
+    version = headers.get(_VERSION)
     if version is None or version in _HANDSHAKE or version.strip() in _HANDSHAKE:
         return False
     return not is_initialize(message)
+
+
+def unknown_revision(headers: Headers) -> ProtocolError | None:
+    """Return the error for a header with an unsupported revision, or None."""
+    header = headers.get(_VERSION)
+    version = None if header is None else header.strip().decode("latin-1")
+    return None if version is None or version in ALL else unsupported_version(version)
 
 
 def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
@@ -69,44 +76,38 @@ def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Await
 
 async def _serve_early(service: Service, message: Any, exchange: Exchange) -> None:
     """Serve a POST that was received before the lifespan was entered, once it is: its tool may be registered there."""
-    if await exchange.stays(service.engine.startup.wait_open()):
+    if await exchange.wait_for(service.engine.startup.wait_open()):
         await _serve(service, message, exchange)
     else:
-        await exchange.leave()
+        await exchange.respond_disconnected()
 
 
 def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
-    request = read(message, _Post(service, exchange))
+    request = read(message, _PostSender(service, exchange))
+    problem: ProtocolError | None = None
     if type(request) is Request:
         if request.method != "subscriptions/listen":
             return service.call(exchange, request, exchange.reply, service.settings.sse_after)
         call = Call(service.engine.runtime, request, exchange)
         try:
-            Listener(service.loop_state, service.listeners, service.engine.listen(call), exchange)
+            Listener(service, service.engine.listen(call), exchange)
         except Exception as error:  # noqa: BLE001 - every request is answered
             exchange.reply(error_response(call, error), error)
     elif isinstance(request, Notification):
-        if (problem := unknown_revision(exchange.request_headers)) is not None:
-            _refuse(exchange, None, problem)
-        else:
-            exchange.answer(None, 202)  # there is no notification that means something here
+        problem = unknown_revision(exchange.request_headers)
+        if problem is None:
+            exchange.answer(None, 202)  # no notification has a meaning here
     elif isinstance(request, Refusal) and is_object(message) and "method" in message:
-        _refuse(exchange, request.id, request.problem)
+        exchange.reply(jsonrpc.error(request.id, request.problem), request.problem)
     else:
-        _refuse(
-            exchange,
-            None,
-            invalid("the body of a POST must be a JSON-RPC request or notification with a method"),
-        )
+        problem = invalid("the body of a POST must be a JSON-RPC request or notification with a method")
+    if problem is not None:
+        exchange.reply(jsonrpc.error(None, problem), problem)
     return service.send(exchange)
 
 
-def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -> None:
-    exchange.reply(jsonrpc.error(id_, problem), problem)
-
-
-class _Post:
-    """Sender of a single POST, about which only its message is known."""
+class _PostSender:
+    """Sender of a single POST: nothing is known about it but its message."""
 
     __slots__ = ("_catalog", "_exchange")
 
@@ -121,38 +122,26 @@ class _Post:
     def envelope(self, method: str, params: Json, meta: Json) -> Stateless:
         """Check the headers against the request, and return its envelope."""
         version = meta.get(PROTOCOL_VERSION)
-        headers = self._exchange.request_headers
+        headers, principal = self._exchange.request_headers, self._exchange.principal
         if version is None and (problem := unknown_revision(headers)) is not None:
             raise problem
         if type(version) is str:
             if version not in STATELESS:
-                told = headers.get(b"mcp-protocol-version")
-                if told is not None and told.strip() == version.encode():
-                    raise unsupported_version(version)  # the other headers are that revision's own
-            check_standard(
-                headers, method, params, version, None if method in METHODS else self._named_by(method)
-            )
+                header = headers.get(_VERSION)
+                if header is not None and header.strip() == version.encode():
+                    raise unsupported_version(version)  # the other headers are those of that revision
+            name_param = None
+            if (
+                method not in METHODS
+                and (custom := self._catalog.methods.shown(method, principal)) is not None
+            ):
+                name_param = custom.name_param
+            check_standard(headers, method, params, version, name_param)
         envelope = Stateless.receive(meta)
         if method == "tools/call":
-            self._check_parameters(params)
+            name = params.get("name")
+            tool = self._catalog.tools.get(name) if type(name) is str else None
+            if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(principal):
+                arguments = params.get("arguments")
+                check_mirrored(headers, mirrored, arguments if is_object(arguments) else {})
         return envelope
-
-    def _check_parameters(self, params: Json) -> None:
-        name = params.get("name")
-        tool = self._catalog.tools.get(name) if type(name) is str else None
-        if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._exchange.principal):
-            arguments = params.get("arguments")
-            check_mirrored(
-                self._exchange.request_headers, mirrored, arguments if is_object(arguments) else {}
-            )
-
-    def _named_by(self, method: str) -> str | None:
-        own = self._catalog.methods.shown(method, self._exchange.principal)
-        return None if own is None else own.name_param
-
-
-def unknown_revision(headers: Headers) -> ProtocolError | None:
-    """Return the error for a header with an unsupported revision, or None."""
-    told = headers.get(b"mcp-protocol-version")
-    named = told.strip().decode("latin-1") if told is not None else None
-    return None if named is None or named in ALL else unsupported_version(named)

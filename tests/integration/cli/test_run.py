@@ -20,7 +20,7 @@ from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.served import found
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process
-from mcpkit.transports.http.workers import CURE
+from mcpkit.transports.http.app_options import SHARING_ADVICE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
 
@@ -121,7 +121,7 @@ async def test_run_workers_share_port_and_secret(file: Path, settings: dict[str,
     options = [] if settings else ["--workers", "2"]
     with Served(run_command(file, "--sse", "--port", str(free_port()), *options), **settings) as served:
         served.wait_for("Application startup complete", times=2)
-        assert CURE in served.notes
+        assert SHARING_ADVICE in served.notes
         processes = set()
         while len(processes) < 2:
             processes.add(await call(served, "process"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from mcpkit.transports.agent_sdk.session_messages import SessionMessages
+from mcpkit.transports.in_process import SessionMessages
 from tests.helpers.agent_sdks import AGENTS, Environment
 
 
@@ -21,7 +21,7 @@ import asyncio, sys
 from mcpkit import Server
 
 server = Server("plain", version="1.2.3")
-assert not [name for name in sys.modules if name.startswith("mcpkit.transports.agent_sdk")]
+assert not [name for name in sys.modules if name.startswith("mcpkit.transports.in_process")]
 instance = server.as_sdk_server()
 options = instance.create_initialization_options()
 assert (options.server_name, options.server_version) == (instance.name, instance.version) == ("plain", "1.2.3")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcpkit import Context, FromHeader, HttpOptions, Principal, Server
-from mcpkit.transports.http.intake import refused_body as unread
+from mcpkit.transports.http import request as unread
 from tests.helpers.raw_client import call_params, initialize, request, standard_headers, text_of
 from tests.helpers.serving import in_thread
 

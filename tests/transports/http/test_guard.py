@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit.transports.http.intake import guard as module
-from mcpkit.transports.http.intake.guard import Guard
+from mcpkit.transports.http import app_options as module
+from mcpkit.transports.http.app_options import Guard
 from tests.helpers.tables import each_row
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from mcpkit import HttpOptions, Server
 from mcpkit._utils.exceptions import RegistrationError
 from mcpkit.storage import Memory
-from mcpkit.transports.http.options import ASGI_OPTIONS, Settings
+from mcpkit.transports.http.app_options import ASGI_OPTIONS, Settings
 from tests.helpers.raw_client import Client, Serve, lifespan
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
@@ -152,7 +152,7 @@ class UnreliableStore(Memory):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.transports.http.readiness.monotonic", clock)
+    monkeypatch.setattr("mcpkit.transports.http.service.monotonic", clock)
     return clock
 
 
@@ -172,7 +172,7 @@ async def test_readiness_follows_shared_store(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcpkit.transports.http.readiness._TIMEOUT", 0.02)
+    monkeypatch.setattr("mcpkit.transports.http.service._CHECK_TIMEOUT", 0.02)
     engine = UnreliableStore()
     server = Server("s", storage=engine, secret_key="a secret of some length")
     async with serve(server, http=PROBES) as client:

@@ -11,7 +11,7 @@ from starlette.authentication import AuthCredentials, SimpleUser, Unauthenticate
 from mcpkit import Access, Context, Depends, HttpOptions, Principal, ProtocolError, Server
 from mcpkit.exceptions import ChallengeError
 from mcpkit.extensions import ParamHeader
-from mcpkit.transports.http.intake.authenticated import principal_of
+from mcpkit.transports.http.request import principal_of
 from mcpkit.transports.http.sessions.session_id import read_token
 from tests.helpers.raw_client import Serve, text_of
 from tests.helpers.servers.protected import old_of, session_of

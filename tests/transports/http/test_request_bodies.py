@@ -10,10 +10,9 @@ import pytest
 
 from mcpkit import HttpOptions, Limits, Principal, Server, Timeouts
 from mcpkit.requests.requests_to_client import NO_HEADERS
-from mcpkit.transports.http.exchange import Exchange, RefusedError
-from mcpkit.transports.http.intake import refused_body as unread
-from mcpkit.transports.http.intake.body import Bodies
-from mcpkit.transports.http.options import Settings
+from mcpkit.transports.http import request
+from mcpkit.transports.http.request import Bodies
+from mcpkit.transports.http.response import Exchange, RefusedError
 from tests.helpers.raw_client import PING, Answer, Client, Serve, initialize
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
@@ -33,7 +32,7 @@ async def read_body(
     async def send(message: object) -> None:
         raise AssertionError("reading sends no response")
 
-    return await Bodies(Settings()).read(Exchange(received.get, send, 15, headers))
+    return await Bodies(Limits(), Timeouts()).read(Exchange(received.get, send, 15, headers))
 
 
 async def test_body_of_disconnected_client_is_refused() -> None:
@@ -108,8 +107,8 @@ LONG, CHUNKED = {"content-length": str(64 * 1024 + 1)}, {"transfer-encoding": "c
 @pytest.fixture
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the rest of a refused body for longer than a test takes."""
-    monkeypatch.setattr(unread, "_SOON", 60)
-    monkeypatch.setattr(unread, "_LATE", 60)
+    monkeypatch.setattr(request, "_SHORT_BODY_TIME", 60)
+    monkeypatch.setattr(request, "_DROP_TIME", 60)
 
 
 @pytest.mark.usefixtures("short_timeout")
@@ -154,8 +153,8 @@ async def test_large_or_slow_body_closes_connection(
     serve: Serve,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unread, "_SOON", 0.01)
-    monkeypatch.setattr(unread, "_LATE", 0.01)
+    monkeypatch.setattr(request, "_SHORT_BODY_TIME", 0.01)
+    monkeypatch.setattr(request, "_DROP_TIME", 0.01)
     async with serve(server, **options) as client:
         answer = client.open("POST", headers=JSON | size, body=None, http_version=version)
         if body is not None:
@@ -256,7 +255,7 @@ async def test_streams_of_one_client_leave_places_for_others(limited: Server, se
             assert b"(4 from address 203.0.113.7; one client" in (await streams[-1].whole()).body
             assert (await listen(client, **ADA)).status == 200
             await client.aclose()
-        assert client.app.door()._begin().loop_state.stream_shares.taken == 0  # type: ignore[attr-defined]
+        assert client.app.router()._service().loop_state.stream_shares.taken == 0  # type: ignore[attr-defined]
 
 
 async def test_sessions_of_one_client_leave_places_for_others(limited: Server, serve: Serve) -> None:

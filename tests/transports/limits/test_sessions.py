@@ -32,7 +32,7 @@ from mcpkit.execution.worker_processes import Processes
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.tasks import task_records as store
 from mcpkit.testing import connect
-from mcpkit.transports.http import exchange
+from mcpkit.transports.http import response
 from tests.helpers.pipe import META, settle, stateless_meta
 from tests.helpers.process_functions import add
 from tests.helpers.raw_client import PING, Answer, Serve, initialize, request, texts_of
@@ -200,9 +200,9 @@ async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
 async def test_response_is_aborted_when_client_does_not_read(
     seconds: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_TIMEOUT", 1000)
+    monkeypatch.setattr(response, "_READ_TIMEOUT", 1000)
     server = Server("patient")
-    text = "x" * 5 * exchange._PIECE
+    text = "x" * 5 * response._PIECE
 
     @server.tool
     async def speak(ctx: Context) -> str:
@@ -230,7 +230,7 @@ async def test_response_is_aborted_when_client_does_not_read(
 
 @limit("what waits for a client of HTTP+SSE")
 async def test_sse_client_that_does_not_read_gets_503(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MOST_QUEUED", 100_000)
+    monkeypatch.setattr(response, "MAX_QUEUED", 100_000)
     server = Server("large")
 
     @server.tool(result=ResultOptions(structured=False))
@@ -246,8 +246,8 @@ async def test_sse_client_that_does_not_read_gets_503(serve: Serve, monkeypatch:
 
         sse.stream.stop_reading()
         for number in range(2):  # the first is being sent, the second waits
-            assert (await call(number, exchange.MOST_QUEUED)).status == 202
-        pipe = next(iter(client.app.door()._begin().pipes.values()))
+            assert (await call(number, response.MAX_QUEUED)).status == 202
+        pipe = next(iter(client.app.router()._service().pipes.values()))
         await until(lambda: pipe.is_behind)
         refused = await call(7, 1)
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")

@@ -21,7 +21,7 @@ from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, RequestId
-from ..exchange import Exchange, Source, event
+from ..response import Exchange, Source, event
 from .session_store import MessageKind, SessionBus
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ....protocol.jsonrpc import RequestId
 from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import Handshake
 from ....requests.requests_to_client import OpenQuestions
-from ..exchange import Exchange, Source, event
+from ..response import Exchange, Source, event
 from .event_store import Event, StoredStream
 from .loop_state import LoopState
 from .session_store import MessageKind, RecordField, SessionRecord

@@ -21,8 +21,7 @@ from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY, Envelope, Handshake
 from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
 from ....requests.running_requests import Calls, Reply, server_ended
-from ..exchange import Exchange, Source
-from ..statuses import headers_of, status_of
+from ..response import Exchange, Source, headers_of, status_of
 from .event_store import EventId, RemoteStream, read_event_id
 from .event_streams import (
     EventBuffer,

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from ....engine.engine import Engine
 from ....requests.timeouts_and_concurrency import Shares
-from ..options import Settings
-from ..workers import CURE
+from ..app_options import SHARING_ADVICE, Settings
 from .event_store import EventStore
 from .session_store import SessionBus
 
 if TYPE_CHECKING:
     from ....storage.process_heartbeats import Membership
-    from ..exchange import Exchange
-    from ..protection.leases import Leases
+    from ..protected_resource import StreamExpiry
+    from ..response import Exchange
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class LoopState:
         membership: Processes that serve the same server; None if nothing is shared.
         event_store: Events of streams, stored for other processes; None if nothing is shared.
         tasks: Background tasks.
-        leases: Ends streams with an expired access token; None if no tokens are needed.
+        stream_expiry: Ends streams with an expired access token; None if no tokens are needed.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -72,11 +71,11 @@ class LoopState:
                     self.storage, runtime.keys, self.bus, timeouts.session_idle, timeouts.session_max_age
                 )
         self.tasks: set[asyncio.Task[None]] = set()
-        self.leases: Leases | None = None
+        self.stream_expiry: StreamExpiry | None = None
         if engine.auth is not None:
-            from ..protection.leases import Leases
+            from ..protected_resource import StreamExpiry
 
-            self.leases = Leases()
+            self.stream_expiry = StreamExpiry()
         self._has_logged_response = False
 
     @asynccontextmanager
@@ -121,9 +120,9 @@ class LoopState:
         Returns:
             A function to call after the stream has ended.
         """
-        if self.leases is None or exchange.principal.id is None:
+        if self.stream_expiry is None or exchange.principal.id is None:
             return _do_nothing
-        return self.leases.hold(exchange, end)
+        return self.stream_expiry.add(exchange, end)
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:
         """Run a coroutine in the background. The end of the server waits for it."""
@@ -138,7 +137,7 @@ class LoopState:
             logger.warning(
                 "received the answer to a request that another process sent, or this one before it "
                 "restarted; the answer is lost. If several processes serve clients, %s",
-                CURE,
+                SHARING_ADVICE,
             )
 
 

@@ -27,7 +27,7 @@ from ....protocol.revisions import Handshake
 from ....requests.timeouts_and_concurrency import Shares
 from ....storage.encryption_keys import Keys
 from ....storage.memory import Memory
-from ..exchange import Exchange
+from ..response import Exchange
 from .event_streams import EventBuffer
 from .http_session import HttpSession
 from .loop_state import LoopState

@@ -13,7 +13,7 @@ import pytest
 from mcpkit import Access, HttpOptions, Limits, Principal, Server
 from mcpkit.auth import AccessToken, Jwt, TokenVerifier
 from mcpkit.testing import connect
-from mcpkit.transports.http.protection import verification
+from mcpkit.transports.http import bearer_auth
 from tests.helpers.raw_client import Client, Serve, initialize
 from tests.helpers.servers.protected import Table, bearer
 from tests.helpers.signed_tokens import CANARY, ISSUER, NOW, HostileTokens, Signer
@@ -117,7 +117,7 @@ async def test_including_server_needs_auth_too(make: Callable[..., Server]) -> N
     outer.asgi(http=HttpOptions(principal=Principal("ada")))
     later.include(between)
     with pytest.raises(ValueError, match="Give this server auth= too"):
-        app.door()
+        app.router()
     async with connect(outer) as client:  # clients on this machine need no token
         assert (await client.call_tool("x_whoami")).text == "None []"
 
@@ -217,7 +217,7 @@ async def test_verification_failure_is_logged_once(
 async def test_bad_tokens_are_limited_per_address(
     server: Server, serve: Serve, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "MOST_BAD", 5)
+    monkeypatch.setattr(bearer_auth, "MAX_INVALID", 5)
     async with serve(server) as client:
 
         async def status(name: str, address: dict[str, Any]) -> int | None:
@@ -254,7 +254,7 @@ class GatedVerifier(TokenVerifier):
 async def test_concurrent_verifications_are_limited_per_address(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "MOST_AT_ONCE", 8)
+    monkeypatch.setattr(bearer_auth, "MAX_CONCURRENT", 8)
     slow = GatedVerifier()
     async with serve(Server("s", auth=slow)) as client:
         flood = [client.post(initialize(), bearer(f"eve{number}"), **EVE) for number in range(12)]

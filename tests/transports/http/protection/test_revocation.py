@@ -13,8 +13,8 @@ import pytest
 from mcpkit import Context, Principal, Server
 from mcpkit.identity.revocation import MAX_CACHED_REVOCATIONS, Revocations
 from mcpkit.storage import Memory
-from mcpkit.transports.http.protection import leases
-from mcpkit.transports.http.protection.leases import Leases
+from mcpkit.transports.http import protected_resource
+from mcpkit.transports.http.protected_resource import StreamExpiry
 from tests.helpers.engines import LossyMemory, make_engine
 from tests.helpers.raw_client import Answer, Client, Serve, text_of
 from tests.helpers.servers.protected import ISSUER, Table, bearer, listening, old_of, session_of, status_of
@@ -134,7 +134,7 @@ async def test_revocation_refuses_request_in_transit(server: Server, serve: Serv
         headers = {"content-type": "application/json", **ADA}
         transit = client.open("POST", headers=headers, body=None)
         transit.feed(b'{"jsonrpc": "2.0", ', more=True)
-        bodies = client.app.door()._begin().bodies
+        bodies = client.app.router()._service().bodies
         await until(lambda: bodies._shares.taken > 0)
         await server.revoke(ADA_ID)
         transit.feed(b'"id": 1, "method": "ping"}')
@@ -234,8 +234,8 @@ async def test_revocation_messages_are_validated(caplog: pytest.LogCaptureFixtur
     assert len(received) == 2
 
 
-def leases_of(client: Client) -> Leases:
-    found = client.app.door()._begin().loop_state.leases
+def expiry_of(client: Client) -> StreamExpiry:
+    found = client.app.router()._service().loop_state.stream_expiry
     assert found is not None
     return found
 
@@ -258,7 +258,7 @@ async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve,
     async with serve(server) as client:
         session = await session_of(client, ADA)
         streams = [await listening(session, ADA), *[await listen(client, ADA) for _ in range(5)]]
-        assert len(leases_of(client)._tokens) == 1, "not one for each stream"
+        assert len(expiry_of(client)._tokens) == 1, "not one for each stream"
         before = len(table.asked)
         await until(lambda: len(table.asked) >= before + 3)
         await expect_list_change(server, *streams)
@@ -275,7 +275,7 @@ async def test_stream_survives_verifier_outage_for_grace_period(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(leases, "AGAIN", 0.02)
+    monkeypatch.setattr(protected_resource, "RETRY_INTERVAL", 0.02)
     table.fresh = 0.05
     async with serve(server) as client:
         stream = await listening(await session_of(client, ADA), ADA)
@@ -284,24 +284,28 @@ async def test_stream_survives_verifier_outage_for_grace_period(
             before = len(table.asked)
             await until(lambda before=before: len(table.asked) > before + 3)
         await expect_list_change(server, stream)
-        monkeypatch.setattr(leases, "GRACE", 0.1)
+        monkeypatch.setattr(protected_resource, "GRACE", 0.1)
         table.is_down = True
         assert await stream.messages() == []
         assert "their access token could not be verified again" in caplog.text
 
 
-async def test_sse_stream_lasts_for_latest_token(server: Server, serve: Serve, table: Table) -> None:
+async def test_sse_stream_lasts_for_latest_token(
+    server: Server, serve: Serve, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(server) as client:
-        waiting = leases_of(client)
+        waiting = expiry_of(client)
         now = time.time()
         table.expires = now + 3600
         old = await old_of(client, ADA)
         for token, expires in ((LATER, now + 7200), (bearer("ada/sooner"), now + 1800)):
             table.expires = expires
             await old.ask("ping", {}, token)
-        waiting._clock = lambda: now + 3601
-        waiting._look()
+        monkeypatch.setattr(time, "time", lambda: now + 3601)
+        waiting._check()
+        monkeypatch.undo()
         assert "result" in await old.ask("ping", {}, LATER)
-        waiting._clock = lambda: now + 7201
-        waiting._look()
+        monkeypatch.setattr(time, "time", lambda: now + 7201)
+        waiting._check()
+        monkeypatch.undo()
         assert await old.stream.messages() == []

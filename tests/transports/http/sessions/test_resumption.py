@@ -226,7 +226,7 @@ async def test_stream_is_resumed_in_other_process(serve: Serve, steps: Steps) ->
 
 
 def loop_state_of(session: Session) -> Any:
-    return session.client.app.door()._begin().loop_state
+    return session.client.app.router()._service().loop_state
 
 
 async def test_call_of_dead_process_is_error(serve: Serve, steps: Steps) -> None:

@@ -32,7 +32,7 @@ async def timed_server(work: Work, clock: LoopClock) -> Server:
 
 
 def sessions_of(client: Client) -> Any:
-    return client.app.door()._begin().sessions
+    return client.app.router()._service().sessions
 
 
 async def test_listening_session_stays_alive(timed_server: Server, serve: Serve, clock: LoopClock) -> None:

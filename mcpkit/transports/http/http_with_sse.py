@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
-from ....engine.message_dispatch import Connection
-from ..exchange import Exchange, Source, event
-from .loop_state import LoopState
+from ...engine.message_dispatch import Connection
+from ...identity.principals_and_scopes import owner_of
+from .app_options import MESSAGES_PATH
+from .request import Bodies, UnreadError, check_content, mount_point
+from .response import Exchange, RefusedError, Scope, Source, event
+from .sessions.loop_state import LoopState
 
 if TYPE_CHECKING:
-    from ...._utils.exceptions import ProtocolError
-    from ....auth.verifier import AccessToken
-    from ....identity.revocation import Revocation
+    from ..._utils.exceptions import ProtocolError
+    from ...auth.verifier import AccessToken
+    from ...identity.revocation import Revocation
 
 
 class Pipe(Source):
@@ -142,3 +146,63 @@ def _lasts(grant: AccessToken | None, other: AccessToken | None) -> bool:
     if grant is None or other is None:
         return False
     return grant.expires is None or (other.expires is not None and grant.expires >= other.expires)
+
+
+async def serve_sse(
+    state: LoopState,
+    pipes: dict[str, Pipe],
+    scope: Scope,
+    exchange: Exchange,
+    serve: Callable[[Exchange], Awaitable[None]],
+) -> None:
+    """Serve a GET of the event stream, which opens a session.
+
+    Args:
+        state: State of the app in the event loop.
+        pipes: Open sessions by id.
+        scope: ASGI scope of the request.
+        exchange: The exchange of the request.
+        serve: Sends the stream until it ends.
+
+    Raises:
+        RefusedError: The method is not GET (405).
+        BusyError: Too many streams are open.
+    """
+    if scope["method"] != "GET":
+        raise UnreadError(405, "use GET to open the event stream", ((b"allow", b"GET"),))
+    pipe = Pipe(state, pipes, exchange, mount_point(scope) + MESSAGES_PATH)
+    try:
+        await serve(exchange)
+    finally:
+        await pipe.aclose()
+
+
+async def receive_message(pipes: dict[str, Pipe], bodies: Bodies, scope: Scope, exchange: Exchange) -> None:
+    """Serve a POST of a message to an open session.
+
+    Args:
+        pipes: Open sessions by id.
+        bodies: Reader of request bodies.
+        scope: ASGI scope of the request.
+        exchange: The exchange of the request.
+
+    Raises:
+        RefusedError: The method, the content or the session is not valid, or the client must read its stream first.
+    """
+    if scope["method"] != "POST":
+        raise RefusedError(405, "use POST to send a message", ((b"allow", b"POST"),))
+    check_content(exchange.request_headers)
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    pipe = pipes.get(query.get("session_id", [""])[0])
+    if pipe is None or owner_of(pipe.principal) != owner_of(exchange.principal):
+        raise UnreadError(404, "unknown session. Open a new event stream at /sse")
+    if pipe.is_behind:
+        raise UnreadError(
+            503,
+            "too many messages wait on the event stream. Read it, then send this message again",
+            ((b"retry-after", b"1"),),
+        )
+    pipe.connection.receive(await bodies.read(exchange), exchange.principal)
+    pipe.renew(exchange)
+    exchange.answer(None, 202)
+    await exchange.respond()

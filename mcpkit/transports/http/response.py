@@ -9,35 +9,45 @@ from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ..._utils.exceptions import ChallengeError
+from ..._utils.exceptions import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    BusyError,
+    ChallengeError,
+    MalformedError,
+    MissingCapabilityError,
+    ProtocolError,
+)
 from ...execution.coroutines import resume, run_to_first_wait, within
 from ...identity.principals_and_scopes import ANYONE, Principal
-from ...protocol.http_headers import JoinedHeaders, caller_at
+from ...protocol.http_headers import caller_at
 from ...requests.requests_to_client import NO_HEADERS
-from ...requests.timeouts_and_concurrency import Anonymous
-from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:
     from ...auth.verifier import AccessToken
-    from .challenger import Challenger
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
-MOST_QUEUED = 16 * 1024 * 1024
-"""Bytes queued for a client above which it must read before it sends more requests."""
+logger = logging.getLogger(__name__)
 
-_TIMEOUT = 30.0
-"""Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
+# Status and headers
 
-_PIECE = 64 * 1024
-"""Bytes of a stream that are passed to the ASGI server at once."""
-
-_MANY = 64
-_MUCH = 1024 * 1024
-"""Number of events, and of bytes, in the queue before `report` waits for the client."""
+_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
@@ -46,34 +56,30 @@ _EVENT_STREAM = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-_LOST = (OSError, RuntimeError)
-"""Exceptions of servers for a disconnected client; uvloop raises the second."""
 
 _CLIENT_CLOSED = 499
 """The status of a request after which the client has closed the connection, as nginx logs it."""
 
-logger = logging.getLogger(__name__)
 
-_BEAT = b":\n\n"
+def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
+    """Return the HTTP status of a response.
 
-
-async def respond(
-    send: Send, status: int, body: bytes = b"", headers: Headers = (), kind: tuple[bytes, bytes] = _JSON
-) -> None:
-    """Send a JSON response, or an empty one."""
-    await send(_start(status, body, headers, kind))
-    await send({"type": "http.response.body", "body": body})
-
-
-def _start(status: int, body: bytes, headers: Headers, kind: tuple[bytes, bytes] = _JSON) -> dict[str, Any]:
-    length = (b"content-length", b"%d" % len(body))
-    names = [kind, length, *headers] if body else [length, *headers]
-    return {"type": "http.response.start", "status": status, "headers": names}
+    Args:
+        problem: The error, if there was one.
+        statuses: Statuses by error code, where they are not 200; by default those of the stateless era.
+    """
+    if isinstance(problem, BusyError | ChallengeError):
+        return problem.status
+    if isinstance(problem, MissingCapabilityError | MalformedError):
+        return statuses.get(MISSING_CLIENT_CAPABILITY, 200)
+    return statuses.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
 
 
-async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> None:
-    """Send one line of plain text."""
-    await respond(send, status, text.encode() + b"\n", headers, _TEXT)
+def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of a response that an error requires."""
+    if isinstance(problem, ChallengeError):
+        return ((b"www-authenticate", problem.challenge.encode()),)
+    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 
 class RefusedError(Exception):
@@ -92,11 +98,45 @@ class RefusedError(Exception):
         self.headers = headers
 
 
-def headers_by_name(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers of a request by name: `JoinedHeaders` if one is repeated."""
-    pairs: list[tuple[bytes, bytes]] = scope["headers"]
-    headers = dict(pairs)
-    return headers if len(headers) == len(pairs) else JoinedHeaders(pairs)
+async def respond(
+    send: Send,
+    status: int,
+    body: bytes = b"",
+    headers: Headers = (),
+    content_type: tuple[bytes, bytes] = _JSON,
+) -> None:
+    """Send a JSON response, or an empty one."""
+    fields = [(b"content-length", b"%d" % len(body)), *headers]
+    if body:
+        fields.insert(0, content_type)
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> Awaitable[None]:
+    """Send one line of plain text."""
+    return respond(send, status, text.encode() + b"\n", headers, _TEXT)
+
+
+# Event streams
+
+MAX_QUEUED = 16 * 1024 * 1024
+"""Bytes queued for a client above which it must read before it sends more requests."""
+
+_READ_TIMEOUT = 30.0
+"""Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
+
+_PIECE = 64 * 1024
+"""Bytes of a stream that are passed to the ASGI server at once."""
+
+_MAX_READY_EVENTS = 64
+_MAX_READY_BYTES = 1024 * 1024
+"""Number of events, and of bytes, in the queue before `ready` waits for the client."""
+
+_LOST = (OSError, RuntimeError)
+"""Exceptions of servers for a disconnected client; uvloop raises the second."""
+
+_PING = b":\n\n"
 
 
 def event(data: bytes, id_: str | None = None) -> bytes:
@@ -104,22 +144,6 @@ def event(data: bytes, id_: str | None = None) -> bytes:
     if id_ is None:
         return b"event: message\ndata: " + data + b"\n\n"
     return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
-
-
-# How far the answer to a request has come
-_UNDECIDED = 0
-"""Nothing has been sent."""
-ANSWERED = 1
-"""The response is one JSON object."""
-_STREAMING = 2
-"""The response is an event stream that can take more events."""
-_ENDING = 3
-"""The last event of the stream is queued, though perhaps not sent."""
-_GONE = 4
-"""The client has disconnected, does not read, or has received everything."""
-
-_NEXT = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
-"""Allowed next states, by state."""
 
 
 class Source:
@@ -142,7 +166,22 @@ class Source:
         """Handle the end of an exchange: the client disconnected, does not read, or has received everything."""
 
 
-_NOBODY = Source()
+_NO_SOURCE = Source()
+
+# States of a response
+_UNDECIDED = 0
+"""Nothing has been sent."""
+ANSWERED = 1
+"""The response is one JSON object."""
+_STREAMING = 2
+"""The response is an event stream that can take more events."""
+_ENDING = 3
+"""The last event of the stream is queued, though perhaps not sent."""
+_GONE = 4
+"""The client has disconnected, does not read, or has received everything."""
+
+_NEXT = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
+"""Allowed next states, by state."""
 
 
 class Exchange:
@@ -162,18 +201,20 @@ class Exchange:
         state: State of the response, such as `ANSWERED`.
         may_stream: Whether the client accepts an event stream.
         is_local: Always False; see `Channel`.
-        challenger: Endpoint that verified the access token; None if none is needed.
-        grant: Grant of that token; None if there is none.
+        grant: The verified access token of the request; None without one.
+        standalone: None: without a session the client only receives messages of its request.
+        questions: None: the server sends no requests, because without a session the client could not answer.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
     state: int = _UNDECIDED
     may_stream = True
     is_local = False
-    challenger: Challenger | None = None
     grant: AccessToken | None = None
-    _is_held = False
-    _source = _NOBODY
+    standalone = None
+    questions = None
+    _is_response_deferred = False
+    _source = _NO_SOURCE
     _answer: bytes | None = None
     _answer_headers: Headers = ()
     _status = 200
@@ -193,18 +234,41 @@ class Exchange:
         self.request_headers = request_headers
         self.principal = principal
         self.receive = receive
-        self._peer = peer
+        self.peer = peer
         self._send = send
         self._keep_alive = keep_alive
         self._queue: list[bytes] = []
+
+    # The client. Requests with access tokens override these methods.
 
     @property
     def caller(self) -> str | None:
         """Key of the client: its principal, or else its address; see `caller_at`."""
         if self.principal.id is not None:
             return f"principal {self.principal.id!r}"
-        address = None if self._peer is None else caller_at(self._peer[0])
-        return address if self.challenger is None else Anonymous(address or "this machine")
+        return None if self.peer is None else caller_at(self.peer[0])
+
+    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
+        """Return the challenge for missing scopes, if the status has not been sent yet."""
+        return None
+
+    def dismissal(self) -> ChallengeError | None:
+        """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
+        return None
+
+    def check_access(self) -> None:
+        """Check that the access token has not been revoked since the request arrived.
+
+        Raises:
+            RefusedError: It was revoked (401).
+        """
+
+    @property
+    def has_no_status(self) -> bool:
+        """True if nothing of the response has been sent."""
+        return self.state == _UNDECIDED
+
+    # Messages
 
     def attach(self, source: Source) -> None:
         """Take events from a source from now on, until the exchange ends or another source is attached."""
@@ -213,13 +277,6 @@ class Exchange:
         else:
             self._source = source
 
-    # What a call says
-
-    standalone = None
-    """Without a session the client only receives messages of its request."""
-    questions = None
-    """The server sends no requests: without a session the client could not answer."""
-
     def send(self, message: bytes) -> None:
         """Send a message before the response, as an event of a stream."""
         if self.may_stream:
@@ -227,7 +284,9 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait until the client has read enough."""
-        while (len(self._queue) > _MANY or self._queued > _MUCH) and self.state != _GONE:
+        while (
+            len(self._queue) > _MAX_READY_EVENTS or self._queued > _MAX_READY_BYTES
+        ) and self.state != _GONE:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -235,21 +294,9 @@ class Exchange:
     async def close(self) -> None:
         """Stay open: without a session the client could not reconnect."""
 
-    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
-        """Return the challenge for missing scopes, if the status has not been sent yet."""
-        if self.challenger is None or self.state != _UNDECIDED:
-            return None
-        return self.challenger.challenge(scopes, self.principal, revision)
-
-    def dismissal(self) -> ChallengeError | None:
-        """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
-        if self.challenger is None or self.state != _UNDECIDED:
-            return None
-        return self.challenger.dismissal()
-
     def defer_response(self) -> None:
         """Do not become an event stream just because time passes."""
-        self._is_held = True
+        self._is_response_deferred = True
 
     def push(self, chunk: bytes) -> None:
         """Send a part of the event stream, whole events or comments.
@@ -265,17 +312,13 @@ class Exchange:
     @property
     def is_behind(self) -> bool:
         """True if so much is queued that the client must read before it sends more requests."""
-        return self._queued > MOST_QUEUED and sum(map(len, self._queue)) > MOST_QUEUED
+        return self._queued > MAX_QUEUED and sum(map(len, self._queue)) > MAX_QUEUED
 
     def open_stream(self) -> None:
         """Become an event stream, if the client accepts one."""
         if self.may_stream and self._enter(_STREAMING):
             self._source.opened()
             self.wake()
-
-    def _open_in_time(self) -> None:
-        if not self._is_held:
-            self.open_stream()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Accept the response to the request, or None if there is none, and the error if there was one."""
@@ -292,10 +335,10 @@ class Exchange:
             status: The status, if no stream has started.
             headers: Additional headers, if no stream has started.
         """
-        if self.state == _UNDECIDED:  # as `_enter` does: each call comes by here
+        if self.state == _UNDECIDED:  # as `_enter` does, without its cost for each call
             self.state = ANSWERED
             self._answer, self._status, self._answer_headers = message, status, headers
-            self._source = _NOBODY  # which need not refer to this any more
+            self._source = _NO_SOURCE  # the source need not refer to this any more
             if self._waiter is not None:
                 self.wake()
         else:
@@ -313,7 +356,7 @@ class Exchange:
         if self._enter(_GONE):
             self._queue.clear()
             self._queued = 0
-            source, self._source = self._source, _NOBODY
+            source, self._source = self._source, _NO_SOURCE
             source.lost(self)
             self._make_room()
             self.wake()
@@ -330,16 +373,7 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # Its sending
-
-    async def respond(self) -> None:
-        """Send the complete response."""
-        body = self._answer or b""
-        try:  # as `respond` does, which would be one more coroutine for each call
-            await self._send(_start(self._status, body, self._answer_headers))
-            await self._send({"type": "http.response.body", "body": body})
-        except _LOST:
-            self.hang_up()
+    # Sending
 
     async def run(self, stream_after: float | None = None) -> None:
         """Send everything, until the end or until the client disconnects.
@@ -349,26 +383,38 @@ class Exchange:
                 headers.
         """
         loop = asyncio.get_running_loop()
-        hearing = loop.create_task(self._hear())
-        opening = loop.call_later(stream_after, self._open_in_time) if stream_after is not None else None
+        watching = loop.create_task(self._watch_disconnect())
+        timer = loop.call_later(stream_after, self._open_in_time) if stream_after is not None else None
         try:
             while self.state == _UNDECIDED:
                 await self._wait(None)
             if self.state == ANSWERED:
                 await self.respond()
             elif self.state == _GONE:
-                await self.leave()
+                await self.respond_disconnected()
             else:
                 await self._stream()
         except _LOST:
             self.hang_up()
         finally:
-            hearing.cancel()
-            if opening is not None:
-                opening.cancel()
+            watching.cancel()
+            if timer is not None:
+                timer.cancel()
             self.hang_up()
 
-    async def leave(self) -> None:
+    async def respond(self) -> None:
+        """Send the complete response."""
+        body = self._answer or b""
+        headers = [(b"content-length", b"%d" % len(body)), *self._answer_headers]
+        if body:
+            headers.insert(0, _JSON)
+        try:  # as the function `respond` does, without one more coroutine for each call
+            await self._send({"type": "http.response.start", "status": self._status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": body})
+        except _LOST:
+            self.hang_up()
+
+    async def respond_disconnected(self) -> None:
         """Send a response to a client that disconnected before the response began.
 
         It does not arrive. Middleware such as Starlette's BaseHTTPMiddleware raises an error for an app that ends
@@ -376,6 +422,29 @@ class Exchange:
         """
         with suppress(*_LOST):
             await respond(self._send, _CLIENT_CLOSED)
+
+    async def wait_for(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a coroutine before anything is served, and return False if the client disconnects meanwhile."""
+        loop = asyncio.get_running_loop()
+        tasks = (loop.create_task(self._watch_disconnect()), loop.create_task(work))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return self.state != _GONE
+
+    async def _watch_disconnect(self) -> None:
+        try:
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+        except Exception:  # of middleware; after any exception, nothing more is received from the client
+            logger.debug("reading from the client failed, so it is treated as disconnected", exc_info=True)
+        self.hang_up()
+
+    def _open_in_time(self) -> None:
+        if not self._is_response_deferred:
+            self.open_stream()
 
     async def _stream(self) -> None:
         headers = [*_EVENT_STREAM, *self._source.headers()]
@@ -388,22 +457,19 @@ class Exchange:
             self._queue.clear()
             self._queued = len(chunk)
             is_last = self.state == _ENDING
-            if chunk or is_last:
-                await self._write_chunk(chunk, is_last=is_last)
-                self._make_room()
-            else:
+            if not chunk and not is_last:
                 await self._wait(self._keep_alive)
+                continue
+            for start in range(0, len(chunk) or 1, _PIECE):
+                piece = chunk[start : start + _PIECE]
+                more = not is_last or start + _PIECE < len(chunk)
+                await self._write({"type": "http.response.body", "body": piece, "more_body": more})
+                if self.state == _GONE:
+                    break
+                self._queued -= len(piece)
+            self._make_room()
 
-    async def _write_chunk(self, chunk: bytes, *, is_last: bool) -> None:
-        for start in range(0, len(chunk) or 1, _PIECE):
-            piece = chunk[start : start + _PIECE]
-            more = not is_last or start + _PIECE < len(chunk)
-            await self._write({"type": "http.response.body", "body": piece, "more_body": more})
-            if self.state == _GONE:
-                return
-            self._queued -= len(piece)
-
-    async def _write(self, message: MutableMapping[str, Any]) -> None:
+    async def _write(self, message: Message) -> None:
         """Send a part of the stream. A client that reads nothing for too long is disconnected."""
         sending = self._send(message)
         if iscoroutine(sending):
@@ -411,37 +477,19 @@ class Exchange:
             if is_sent:
                 return
             sending = resume(sending, awaited)
-        await within(_TIMEOUT, sending)
+        await within(_READ_TIMEOUT, sending)
 
     async def _wait(self, seconds: float | None) -> None:
+        """Wait until there may be data to send. After some seconds a comment is sent."""
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        beat = loop.call_later(seconds, self.push, _BEAT) if seconds is not None else None
+        ping = loop.call_later(seconds, self.push, _PING) if seconds is not None else None
         try:
             await self._waiter
         finally:
             self._waiter = None
-            if beat is not None:
-                beat.cancel()
-
-    async def stays(self, until: Coroutine[Any, Any, None]) -> bool:
-        """Wait for a coroutine before anything is served, and return False if the client disconnects meanwhile."""
-        loop = asyncio.get_running_loop()
-        tasks = (loop.create_task(self._hear()), loop.create_task(until))
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-        return self.state != _GONE
-
-    async def _hear(self) -> None:
-        try:
-            while (await self.receive())["type"] != "http.disconnect":
-                pass
-        except Exception:  # middleware's; whatever it was, nothing more is heard of the client
-            logger.debug("reading from the client failed, so it is treated as disconnected", exc_info=True)
-        self.hang_up()
+            if ping is not None:
+                ping.cancel()
 
     def _make_room(self) -> None:
         if self._room is not None:

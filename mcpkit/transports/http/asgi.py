@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
 from ..._utils.exceptions import RegistrationError
 from ...storage.encryption_keys import check_environment
-from .intake.guard import Guard
-from .options import Settings
+from .app_options import Guard, Settings, warn_of_workers
 
 if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
-    from .door import Door
-    from .exchange import Receive, Scope, Send
-    from .protection.protection import Public
-
-
-_SUPERVISORS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
-"""Modules of process managers that run an app in several processes."""
+    from .protected_resource import PublicUrls
+    from .response import Receive, Scope, Send
+    from .routes import Router
 
 
 class HttpApp:
@@ -46,19 +40,16 @@ class HttpApp:
         self.settings = settings
         self._engine = engine
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
-        self._public: Public | None = None
+        self._public_urls: PublicUrls | None = None
         if engine.auth is not None:
-            from .protection.protection import enter
+            from .protected_resource import bind_verifier
 
-            self._public = enter(engine, engine.auth, settings)
+            self._public_urls = bind_verifier(engine, engine.auth, settings)
         self._check_included()
         self._mounts: list[tuple[str, ASGIApp]] = []
-        self._door: Door | None = None
+        self._router: Router | None = None
         self._lock = threading.Lock()
-        if not _SUPERVISORS.isdisjoint(sys.modules):
-            from .workers import warn_of_workers
-
-            warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
+        warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         check_environment()
         for route in engine.routes:
             settings.check_route(route)
@@ -79,7 +70,7 @@ class HttpApp:
     @property
     def takes_tokens(self) -> bool:
         """True if clients need an access token."""
-        return self._public is not None
+        return self._public_urls is not None
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
@@ -105,8 +96,8 @@ class HttpApp:
         """
 
         async def site(scope: Scope, receive: Receive, send: Send) -> None:
-            routes = self.door().routes
-            await (routes if routes.is_outside(scope) else parent)(scope, receive, send)
+            routes = self.router().site
+            await (routes if routes.is_outside_mount(scope) else parent)(scope, receive, send)
 
         return site
 
@@ -117,21 +108,26 @@ class HttpApp:
         Mount("/notes", app)])`. Without these routes they find it below the mount point, because each challenge
         contains the URL. `app.around(site)` serves the same.
         """
-        return self.door().routes.outside
+        return self.router().site.root_routes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        door = self._door
-        await (self.door() if door is None else door)(scope, receive, send)
+        router = self._router
+        await (self.router() if router is None else router)(scope, receive, send)
 
-    def door(self) -> Door:
+    def router(self) -> Router:
         """Return the handler, created on the first call."""
-        from .door import Door
+        from .routes import Router
 
-        with self._lock:  # event loops of several threads may come at once
-            if self._door is None:
-                self._check_included()  # again, as more may have been
-                self._door = Door(
-                    self._engine, self._engine.routes, self._mounts, self.settings, self._guard, self._public
+        with self._lock:  # event loops of several threads may call it at the same time
+            if self._router is None:
+                self._check_included()  # again, as more servers may have been included
+                self._router = Router(
+                    self._engine,
+                    self._engine.routes,
+                    self._mounts,
+                    self.settings,
+                    self._guard,
+                    self._public_urls,
                 )
-            return self._door
+            return self._router

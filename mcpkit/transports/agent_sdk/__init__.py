@@ -1,4 +1,0 @@
-"""Server in the process of an agent, in the form that agent SDKs accept.
-
-Internal: it may change at any time.
-"""

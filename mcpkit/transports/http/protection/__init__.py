@@ -1,4 +1,0 @@
-"""Access tokens of requests: verification, challenges, and metadata for clients without a token.
-
-Internal: it may change at any time.
-"""
