@@ -215,20 +215,20 @@ class Sqlite:
 
         def put(connection: sqlite3.Connection) -> bool:
             now = self._clock()
+            values: tuple[object, ...] = (key, value, new_version, now + ttl, now)
             if version is None:
-                insert = (
+                statement = (
                     "INSERT INTO stored (key, value, version, expires) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, version = excluded.version, "
                     "expires = excluded.expires WHERE stored.expires <= ?"
                 )
-                return connection.execute(insert, (key, value, new_version, now + ttl, now)).rowcount == 1
-            update = (
-                "UPDATE stored SET value = ?, version = ?, expires = ? "
-                "WHERE key = ? AND version = ? AND expires > ?"
-            )
-            return (
-                connection.execute(update, (value, new_version, now + ttl, key, version, now)).rowcount == 1
-            )
+            else:
+                statement = (
+                    "UPDATE stored SET value = ?2, version = ?3, expires = ?4 "
+                    "WHERE key = ?1 AND version = ?6 AND expires > ?5"
+                )
+                values = (*values, version)
+            return connection.execute(statement, values).rowcount == 1
 
         return new_version if await self._database.run(put) else None
 
@@ -562,9 +562,7 @@ class MessageBus:
         known_id, delivered = self._store_id, self._delivered
         rows = self._database.read_now(_POLL, (delivered, _MESSAGE_BATCH))
         store_id, latest, *_ = rows[0]
-        if (
-            store_id != known_id or latest < delivered
-        ):  # another file, a restored one, or the first one to be read
+        if store_id != known_id or latest < delivered:  # another file, a restored one, or the first
             with self._lock:
                 if self._store_id != known_id:
                     return True  # `listening` has read the file meanwhile
