@@ -1,4 +1,4 @@
-"""The command line as a whole: finds the command, runs it, and says what errors come to."""
+"""The group of all commands, and the function that runs a command line and reports its errors."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from .._utils.option_checks import nearest
 from .._utils.package import __version__
-from .commands import COMMANDS, overview
-from .failures import failure
-from .output.written import remark, write
-from .statuses import Status
+from .console import write, write_stderr
+from .exit_status import Status, message_and_status
+from .overview import COMMANDS, overview
 
 
 class Commands(click.Group):
-    """The commands, each imported when it is asked for."""
+    """The group of all commands; each is imported when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None where there is none of that name."""
-        known = COMMANDS.get(cmd_name)
-        if known is None:
+        """Import a command; None if there is no command with that name."""
+        row = COMMANDS.get(cmd_name)
+        if row is None:
             return None
-        found: click.Command = import_module(f"{__package__}.{known.place}").command
-        return found
+        command: click.Command = import_module(f"{__package__}.{row.module}").command
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that arguments begin with, and the rest of them."""
+        """Return the command of the first argument, and the other arguments."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = nearest(args[0], COMMANDS)
             hint = f"; did you mean {close}?" if close else ". Run mcpkit --help for a list"
@@ -44,22 +43,22 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, without importing any."""
+        """Return the commands that begin with a text, without importing them."""
         options = click.Command.shell_complete(self, ctx, incomplete)
-        known = (each for each in COMMANDS.values() if each.name.startswith(incomplete))
-        return [*options, *(CompletionItem(each.name, help=each.summary) for each in known)]
+        rows = (row for row in COMMANDS.values() if row.name.startswith(incomplete))
+        return [*options, *(CompletionItem(row.name, help=row.summary) for row in rows)]
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return what `mcpkit --help` shows."""
+        """Return the help of `mcpkit` itself."""
         return overview()
 
 
 def _write_completion(context: click.Context, parameter: click.Parameter, shell: str | None) -> None:
-    """Write what has a shell complete commands, options and files, and end."""
+    """Write the completion script of a shell, and exit."""
     if shell is None or context.resilient_parsing:
         return
     kind = get_completion_class(shell)
-    assert kind is not None, "the shells are those of click"
+    assert kind is not None, "click has a class for each choice of the option"
     write(kind(context.command, {}, "mcpkit", "_MCPKIT_COMPLETE").source())
     context.exit()
 
@@ -80,40 +79,35 @@ def mcpkit(debug: bool) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what a command line says.
+    """Run a command line, and write its errors to standard error.
 
     Args:
-        arguments: What follows the name of the program.
+        arguments: The arguments after the name of the program.
 
     Returns:
-        The status of the process, see `Status`; what is wrong has been written to standard error.
+        The exit status, see `Status`.
     """
     words = list(arguments)
-    has_own_words = "--" in words
-    options = words[: words.index("--")] if has_own_words else words
-    is_debugged = "--debug" in options
-    if is_debugged:  # it may stand anywhere
+    options = words[: words.index("--")] if "--" in words else words
+    is_debug = "--debug" in options
+    if is_debug:  # accepted before and after the name of the command
         words.remove("--debug")
     try:
         status = mcpkit.main(words, prog_name="mcpkit", standalone_mode=False)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        _tell_usage(error)
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        if context is not None:
+            print(context.get_usage(), file=sys.stderr)
+        print(f"mcpkit: {error.format_message()}", file=sys.stderr)
         return Status.USAGE
     except (KeyboardInterrupt, click.Abort):
         return Status.INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - whatever it is, people get a sentence
-        if is_debugged:
+    except Exception as error:  # noqa: BLE001 - every error ends in a message and a status
+        if is_debug:
             traceback.print_exc()
-        message, status = failure(error, is_debugged=is_debugged)
-        remark(f"mcpkit: {message}")
+        message, status = message_and_status(error, is_debug=is_debug)
+        write_stderr(f"mcpkit: {message}")
         return status
     return status if isinstance(status, int) else Status.DONE
-
-
-def _tell_usage(error: click.ClickException) -> None:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    if context is not None:
-        print(context.get_usage(), file=sys.stderr)
-    print(f"mcpkit: {error.format_message()}", file=sys.stderr)

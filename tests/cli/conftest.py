@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit.cli import app
+from mcpkit.cli import app, console
 from mcpkit.cli.configurations.table import HOSTS
-from mcpkit.cli.output import written
 
 SERVER = '''from mcpkit import Server
 
@@ -29,8 +28,8 @@ Run = Callable[..., tuple[int, str, str]]
 def consoles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the consoles of the test before, and the width of its terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    for console in (written.results, written.remarks):
-        console.cache_clear()
+    for cached in (console.stdout_console, console.stderr_console):
+        cached.cache_clear()
 
 
 @pytest.fixture
@@ -39,8 +38,8 @@ def mcpkit(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        for console in (written.results, written.remarks):
-            console.cache_clear()
+        for cached in (console.stdout_console, console.stderr_console):
+            cached.cache_clear()
         status = app.run(words)
         return int(status), *capsys.readouterr()
 

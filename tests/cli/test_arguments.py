@@ -12,9 +12,9 @@ import pytest
 
 from mcpkit._utils.python_safe_path import mcpkit_command
 from mcpkit.cli.asking.values import arguments_of
-from mcpkit.cli.output.files import decoded, saved
-from mcpkit.cli.output.written import printable
-from mcpkit.cli.statuses import CommandError, Status
+from mcpkit.cli.console import escape_control_characters
+from mcpkit.cli.content_output import create_file, decode_base64
+from mcpkit.cli.exit_status import CommandError, Status
 from mcpkit.cli.targets.target import target_of
 from tests.helpers.tables import each_row
 
@@ -185,7 +185,7 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_saved_file_has_a_safe_name_in_its_folder(name, mime_type, expected, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("saved")
-    path = saved(b"content", folder, name, mime_type)
+    path = create_file(b"content", folder, name, mime_type)
     assert path == folder / expected
     assert path.read_bytes() == b"content"
 
@@ -194,21 +194,21 @@ def test_saved_file_overwrites_nothing_and_follows_no_link(tmp_path: Path) -> No
     mine = tmp_path / "mine.txt"
     mine.write_text("mine")
     (tmp_path / "chart.png").symlink_to(mine)
-    assert saved(b"1", tmp_path, "chart", "image/png").name == "chart-2.png"
-    assert saved(b"2", tmp_path, "chart", "image/png").name == "chart-3.png"
+    assert create_file(b"1", tmp_path, "chart", "image/png").name == "chart-2.png"
+    assert create_file(b"2", tmp_path, "chart", "image/png").name == "chart-3.png"
     assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize("data", ["***", "abcde", None, 5])
 def test_decoded_invalid_base64_is_tool_error(data: object) -> None:
     with pytest.raises(CommandError, match="the picture is not valid base64") as caught:
-        decoded(data, "the picture")
+        decode_base64(data, "the picture")
     assert caught.value.status == Status.TOOL_ERROR
 
 
 def test_printable_escapes_control_characters() -> None:
-    assert printable("plain ☃\n\ttext") == "plain ☃\n\ttext"
-    assert printable("\x1b[31mred\x07\r\u202e") == "\\x1b[31mred\\x07\\r\\u202e"
+    assert escape_control_characters("plain ☃\n\ttext") == "plain ☃\n\ttext"
+    assert escape_control_characters("\x1b[31mred\x07\r\u202e") == "\\x1b[31mred\\x07\\r\\u202e"
 
 
 def test_additional_arguments_are_accepted_by_schema() -> None:

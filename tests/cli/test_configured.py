@@ -17,7 +17,7 @@ from mcpkit.cli.configurations.reading import Document
 from mcpkit.cli.configurations.shapes import entry_of
 from mcpkit.cli.configurations.table import HOSTS
 from mcpkit.cli.configurations.variables import variables_in
-from mcpkit.cli.statuses import CommandError
+from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.targets.configured import configured
 from mcpkit.cli.targets.target import target_of
 from mcpkit.client.targets.configuration import Configuration

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.packing.files import ProjectFiles
 from mcpkit.cli.packing.imports import undeclared
 from mcpkit.cli.reloading.watching import Project, roots_of
-from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.inline import inline_of
 from tests.helpers.tables import each_row
 

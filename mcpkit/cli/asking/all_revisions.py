@@ -12,8 +12,8 @@ from ...client.group import servers_of
 from ...client.link.errors import InvalidResultError
 from ...protocol.jsonrpc import Json, is_object
 from ...protocol.revisions import ALL
-from ..output.written import remark, write, write_json
-from ..statuses import CommandError, Status
+from ..console import write, write_json, write_stderr
+from ..exit_status import CommandError, Status
 from .conversation import Conversation
 from .server import Asked
 from .tools import called, found, schema_of
@@ -127,7 +127,7 @@ def _show(asked: Asked, outcomes: dict[str, Json], unspoken: dict[str, str]) -> 
         write_json({"results": groups, "unspoken": unspoken})
         return
     for revision, reason in unspoken.items():
-        remark(f"the server does not support revision {revision}: {reason}")
+        write_stderr(f"the server does not support revision {revision}: {reason}")
     (first, of), *others = alike.items()
     write(f"{', '.join(of)}:\n{first}")
     for canonical, revisions in others:
@@ -136,4 +136,4 @@ def _show(asked: Asked, outcomes: dict[str, Json], unspoken: dict[str, str]) -> 
         ]
         write("\n".join([f"{', '.join(revisions)}: differs from {of[0]}", *differences]))
     if not others and len(of) > 1:
-        remark(f"all {len(of)} results are the same")
+        write_stderr(f"all {len(of)} results are the same")

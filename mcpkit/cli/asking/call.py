@@ -10,9 +10,9 @@ import click
 from ..._utils.exceptions import ProtocolError
 from ...client.link.errors import InvalidResultError
 from ...client.link.results import CallResult
-from ..output.blocks import show
-from ..output.written import remark, write_json
-from ..statuses import CommandError, Status
+from ..console import write_json, write_stderr
+from ..content_output import write_content
+from ..exit_status import CommandError, Status
 from .server import Asked, converses
 from .tools import called, found, schema_of
 from .values import arguments_of
@@ -69,10 +69,10 @@ def _show(result: CallResult, asked: Asked, tool: str, folder: Path) -> int:
     if asked.is_json:
         write_json(result.raw)
     elif result.is_error:
-        remark(result.error_text)
+        write_stderr(result.error_text)
     elif result.type != "complete" or result.is_structured_only:
         write_json(result.structured_content if result.type == "complete" else result.raw)
     else:
         for block in result.content:
-            show(block, folder=folder, name=tool)
+            write_content(block, folder=folder, name=tool)
     return Status.TOOL_ERROR if result.is_error else Status.DONE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..output.written import remark, write, write_json
-from ..statuses import CommandError
+from ..console import write, write_json, write_stderr
+from ..exit_status import CommandError
 from .server import Asked, asks_server
 from .tools import has
 from .values import words_of
@@ -35,7 +35,7 @@ async def command(asked: Asked, reference: str, argument: str, others: tuple[str
                 reference, typed.key, typed.text, {word.key: word.text for word in filled_in}
             )
         else:
-            remark("the server does not declare the capability completions")
+            write_stderr("the server does not declare the capability completions")
     if asked.is_json:
         write_json({"values": values})
     for value in values if not asked.is_json else ():

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.jsonrpc import Json
-from ..output.progress import ProgressShown
-from ..output.written import remark
-from ..statuses import CommandError, Status
+from ..console import ProgressDisplay, write_stderr
+from ..exit_status import CommandError, Status
 from .tasks import Answers
 from .terminal import Terminal
 from .values import Word, words_of
@@ -56,7 +55,7 @@ class Conversation:
         self._terminal = Terminal()
         self._asking: asyncio.Lock | None = None
         self.answers: Answers | None = None
-        self.progress = ProgressShown(is_verbose=is_verbose)
+        self.progress = ProgressDisplay(is_verbose=is_verbose)
         self.is_interrupted = False
 
     def options(self, *, is_of_one: bool) -> Json:
@@ -81,7 +80,7 @@ class Conversation:
 
     def _log(self, level: str, data: object, logger: str | None) -> None:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-        remark(f"{level}{f' {logger}' if logger else ''}: {text}")
+        write_stderr(f"{level}{f' {logger}' if logger else ''}: {text}")
 
     def _sample(self, request: object) -> str | None:
         return self._sample_text
@@ -91,7 +90,7 @@ class Conversation:
 
         filling = Filling(form, self._answers)
         if not filling.is_whole and not self._terminal.is_there:
-            remark(filling.unanswered())
+            write_stderr(filling.unanswered())
             return form.cancel()
         if filling.is_whole:
             return filling.entries
@@ -107,11 +106,11 @@ class Conversation:
     async def _visit(self, page: UrlRequest) -> bool | None:
         who = str(page.server.get("title") or page.server.get("name") or "the server")
         async with self._turn():
-            remark(
+            write_stderr(
                 f"{who} requests: {page.message}\nIt wants you to open a page at {page.host}:\n  {page.url}"
             )
             if not self._terminal.is_there:
-                remark(
+                write_stderr(
                     "mcpkit: no terminal to confirm this, so the request is cancelled. Run the command in a terminal"
                 )
                 return None
@@ -124,7 +123,7 @@ class Conversation:
             import webbrowser
 
             if not await asyncio.to_thread(webbrowser.open, page.url):
-                remark("mcpkit: no browser found. Open the URL yourself")
+                write_stderr("mcpkit: no browser found. Open the URL yourself")
         return is_wanted
 
     def _turn(self) -> asyncio.Lock:

@@ -9,7 +9,7 @@ from typing import Final
 from ...client.asking.forms import FormField, FormRequest
 from ...client.tools.schemas import ServerSchema
 from ...protocol.jsonrpc import Json
-from ..output.written import remark
+from ..console import write_stderr
 from .schemas import type_words
 from .terminal import Terminal
 from .values import UnfitError, Word, converted, parsed
@@ -77,10 +77,10 @@ class Filling:
         Raises:
             KeyboardInterrupt: The user has pressed Ctrl+C.
         """
-        remark(f"{_who(self._form)} requests: {self._form.message}")
+        write_stderr(f"{_who(self._form)} requests: {self._form.message}")
         if not self._form.fields:
             return await terminal.yes("Agree?")
-        remark("(Ctrl+D declines, Ctrl+C cancels)")
+        write_stderr("(Ctrl+D declines, Ctrl+C cancels)")
         for field in self._form.fields:
             if field.name not in self.entries and not await self._ask(field, terminal):
                 return False
@@ -91,10 +91,10 @@ class Filling:
             template.format(field.schema[key]) for key, template in _LIMITS.items() if key in field.schema
         ]
         about = f": {field.description}" if field.description else ""
-        remark(f"{field.title} ({', '.join([_kind(field), *notes])}){about}")
+        write_stderr(f"{field.title} ({', '.join([_kind(field), *notes])}){about}")
         for number, choice in enumerate(field.choices, 1):
             shown = choice.title if choice.title == choice.value else f"{choice.title} ({choice.value})"
-            remark(f"  {number}  {shown}")
+            write_stderr(f"  {number}  {shown}")
         default = "" if field.default is None else f" [{_shown(field.default)}]"
         while True:
             line = await terminal.line(f"{field.name}{default}> ")
@@ -105,7 +105,7 @@ class Filling:
             try:
                 self.entries[field.name] = self._typed(field, line)
             except UnfitError as error:
-                remark(f"  {error}")
+                write_stderr(f"  {error}")
             else:
                 return True
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-
 import click
 
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import STATELESS
-from ..output.tokens import tokens
-from ..output.written import printable, results, write, write_json
+from ..console import escape_control_characters, stdout_console, write, write_json
+from ..token_count import count_tokens, count_tool_tokens
 from .lists import show
 from .server import Asked, asks_server
 
@@ -25,7 +22,7 @@ async def command(asked: Asked) -> None:
     For each tool it estimates the tokens that its name, description and input schema take in a model's context.
     """
     if not asked.is_json:
-        results()  # which fails before anything is printed where tables cannot be drawn
+        stdout_console()  # raises CommandError before anything is written
     async with asked.client() as client:
         there = {name: each for name, each in servers_of(client).items() if name not in failures_of(client)}
         reports = {name: await _report(each) for name, each in there.items()}
@@ -51,8 +48,8 @@ async def _report(client: Client) -> Json:
         report["speaks"] = (await client.request("server/discover")).get("supportedVersions")
     if "tools" in declared:
         report["tools"] = await client.list_tools()
-        costs = {str(tool.get("name")): cost(tool) for tool in report["tools"]}
-        instructions = tokens(client.instructions or "")
+        costs = {str(tool.get("name")): count_tool_tokens(tool) for tool in report["tools"]}
+        instructions = count_tokens(client.instructions or "")
         total = sum(costs.values()) + instructions
         report["tokens"] = {"tools": costs, "instructions": instructions, "total": total}
     if "resources" in declared:
@@ -61,16 +58,6 @@ async def _report(client: Client) -> Json:
     if "prompts" in declared:
         report["prompts"] = await client.list_prompts()
     return report
-
-
-def cost(tool: Mapping[str, object]) -> int:
-    """Return about how many tokens a tool takes of a model's attention, as hosts hand it over."""
-    handed = {
-        "name": tool.get("name"),
-        "description": tool.get("description") or "",
-        "input_schema": tool.get("inputSchema"),
-    }
-    return tokens(json.dumps(handed, ensure_ascii=False, separators=(",", ":")))
 
 
 def _write(report: Json) -> None:
@@ -84,7 +71,7 @@ def _write(report: Json) -> None:
     lines.append(f"capabilities: {', '.join(map(_capability, report['capabilities'].items())) or 'none'}")
     if report["instructions"]:
         lines += ["instructions:", *(f"  {line}" for line in report["instructions"].splitlines())]
-    write(printable("\n".join(lines)))
+    write(escape_control_characters("\n".join(lines)))
     if "tools" in report:
         costs: Json = report["tokens"]["tools"]
         show("tools", report["tools"], {"tokens": lambda tool: costs[str(tool.get("name"))]})

@@ -7,7 +7,7 @@ import json
 import click
 
 from ...client.changes.changes import Change
-from ..output.written import remark, write
+from ..console import write, write_stderr
 from .server import Asked, converses
 
 
@@ -17,7 +17,7 @@ from .server import Asked, converses
 async def command(asked: Asked, uris: tuple[str, ...]) -> None:
     """Show changes of a server's lists, or of the resources with these URIs, until Ctrl+C."""
     async with asked.client() as client, client.listen(resource_subscriptions=uris) as changes:
-        remark(f"listening (revision {client.protocol_version}). Press Ctrl+C to stop")
+        write_stderr(f"listening (revision {client.protocol_version}). Press Ctrl+C to stop")
         async for change in changes:
             write(json.dumps(_told(change)) if asked.is_json else _said(change))
 

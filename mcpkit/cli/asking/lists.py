@@ -9,8 +9,7 @@ import click
 
 from ...client.link.errors import IncompleteListError
 from ...protocol.jsonrpc import Json
-from ..output.tables import Table
-from ..output.written import remark, write_json
+from ..console import write_json, write_stderr, write_table
 from .schemas import first_line, of_prompt, signature
 from .server import Asked, asks_server
 from .tools import has, schema_of
@@ -68,9 +67,9 @@ async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
 def _show_all(found: Mapping[str, list[Json]], kinds: Sequence[str]) -> None:
     for kind in dict.fromkeys(kinds):
         if kind not in found:
-            remark(f"the server has no {kind}")
+            write_stderr(f"the server has no {kind}")
     if not found and not kinds:
-        remark("the server has no tools, resources or prompts")
+        write_stderr("the server has no tools, resources or prompts")
     for kind, items in found.items():
         if items or kinds or kind != "templates":
             show(kind, items)
@@ -87,7 +86,7 @@ def show(kind: str, items: list[Json], more: Columns | None = None) -> None:
     columns = {**_COLUMNS[kind], **(more or {})}
     title = f"{len(items)} {kind.removesuffix('s') if len(items) == 1 else kind}"
     rows = [{name: _cell(read(item)) for name, read in columns.items()} for item in items]
-    Table(title, list(columns), rows).show()
+    write_table(title, list(columns), rows)
 
 
 def _cell(value: object) -> str:

@@ -9,8 +9,8 @@ import click
 from ...client.client import Client
 from ...client.group import failures_of, servers_of
 from ...protocol.revisions import METHODS
-from ..output.written import remark, write, write_json
-from ..statuses import CommandError, Status
+from ..console import write, write_json, write_stderr
+from ..exit_status import CommandError, Status
 from .server import Asked, asks_server
 
 
@@ -22,7 +22,7 @@ async def command(asked: Asked) -> None:
     async with asked.client() as client:
         connected = time.perf_counter() - begin
         for name, error in failures_of(client).items():
-            remark(f"{name}: {error}")
+            write_stderr(f"{name}: {error}")
         there = {name: each for name, each in servers_of(client).items() if name not in failures_of(client)}
         seconds = {name: await _answered(each) for name, each in there.items()}
         told = {

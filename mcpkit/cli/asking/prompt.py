@@ -8,9 +8,9 @@ import click
 
 from ..._utils.option_checks import nearest
 from ...protocol.jsonrpc import is_object
-from ..output.blocks import show
-from ..output.written import write, write_json
-from ..statuses import CommandError, Status
+from ..console import write, write_json
+from ..content_output import write_content
+from ..exit_status import CommandError, Status
 from .schemas import of_prompt
 from .server import Asked, converses
 from .tools import has
@@ -45,4 +45,4 @@ async def command(asked: Asked, name: str, arguments: tuple[str, ...], out: str)
     for message in messages:
         write(f"{message.get('role')}:")
         if is_object(content := message.get("content")):
-            show(content, folder=Path(out), name=name)
+            write_content(content, folder=Path(out), name=name)

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from ...protocol.objects import ResourceContents
-from ..output.blocks import save
-from ..output.files import decoded, name_of
-from ..output.written import remark, write, write_json
-from ..statuses import CommandError
+from ..console import write, write_json, write_stderr
+from ..content_output import decode_base64, file_name_of_uri, save_content
+from ..exit_status import CommandError
 from .server import Asked, converses
 
 
@@ -38,8 +37,8 @@ def _show(contents: list[ResourceContents], uri: str, out: str | None) -> None:
         if out is None:
             _write(each, uri)
         elif is_folder:
-            name = name_of(str(each.get("uri", uri)))
-            save(_bytes(each, uri), each.get("mimeType"), folder=Path(out), name=name)
+            name = file_name_of_uri(str(each.get("uri", uri)))
+            save_content(_bytes(each, uri), each.get("mimeType"), folder=Path(out), name=name)
         else:
             _save_as(_bytes(each, uri), Path(out))
 
@@ -61,7 +60,7 @@ def _write(contents: ResourceContents, uri: str) -> None:
 
 def _bytes(contents: ResourceContents, uri: str) -> bytes:
     if "blob" in contents:
-        return decoded(contents["blob"], f"the blob of {uri}")
+        return decode_base64(contents["blob"], f"the blob of {uri}")
     return str(contents.get("text", "")).encode()
 
 
@@ -71,4 +70,4 @@ def _save_as(content: bytes, path: Path) -> None:
             file.write(content)
     except FileExistsError:
         raise CommandError(f"{path} exists already. Choose another name for --out") from None
-    remark(f"saved {path} ({len(content):,} bytes)")
+    write_stderr(f"saved {path} ({len(content):,} bytes)")

@@ -23,8 +23,8 @@ from ...client.targets.reached import ALL_TOOLS
 from ...client.targets.targets import ServerEntry, is_configuration, transports_of
 from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LOG_LEVELS
-from ..output.last_words import LastWords
-from ..statuses import CommandError, Status
+from ..console import ServerStderr
+from ..exit_status import CommandError, Status
 from ..targets.pairs import pairs
 from ..targets.served import found, place_of
 from ..targets.target import target_of
@@ -136,16 +136,16 @@ class Asked:
             options.update(conversation.options(is_of_one=is_one(target)))
         if isinstance(target, str) and "://" in target and not _says_who_asks(options):
             options.update(_logged_in(target, may_ask="auth" in options))
-        words = LastWords()
+        stderr = ServerStderr()
         if self.played is None and is_process(target):
             # It is the user's own, and finds what they have set in their shell, as API keys.
             options["env"] = {**os.environ, **options.get("env", {})}
-            options["stderr"] = words.line
+            options["stderr"] = stderr.add_line
         served = target if self.way is None else _by(self.way, target, options)
         answers = None if conversation is None else conversation.answers
         made = client_for(served, **options) if answers is None else _Answering(served, answers, options)
         async with made as client:
-            words.pass_on()
+            stderr.flush()
             if conversation is not None and conversation.log_level is not None:
                 for each in servers_of(client).values():
                     if "logging" in each.server_capabilities:

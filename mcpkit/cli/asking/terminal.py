@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from ..output.written import remark
+from ..console import write_stderr
 
 _LONGEST: Final = 64 * 1024
 """Bytes of a line."""
@@ -64,7 +64,7 @@ class Terminal:
                 return False
             if line.strip().casefold() in ("y", "yes", "n", "no"):
                 return line.strip().casefold().startswith("y")
-            remark("  enter y or n")
+            write_stderr("  enter y or n")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from ...client.group import failures_of, servers_of
 from ...client.link.results import CallResult
 from ...protocol.jsonrpc import Json, is_object
 from ...protocol.objects import ToolDefinition
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from .conversation import Conversation
 from .tasks import called_as_task, followed, insists
 
@@ -66,10 +66,10 @@ async def called(
     tool, progress, answers = str(definition.get("name")), conversation.progress, conversation.answers
     try:
         if insists(client, definition):
-            return await called_as_task(client, tool, values, progress.say)
-        result = await client.call_tool(tool, values, progress=progress.tell)
+            return await called_as_task(client, tool, values, progress.show_status)
+        result = await client.call_tool(tool, values, progress=progress.show_progress)
         if result.type == "task" and answers is not None:
-            return await followed(client, answers, result.raw, progress.say)
+            return await followed(client, answers, result.raw, progress.show_status)
         return result
     finally:
         progress.close()

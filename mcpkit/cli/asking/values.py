@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ..._utils.option_checks import nearest
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from .schemas import alternatives, choices, properties, required, takes, type_words
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._utils.option_checks import nearest
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from .table import HOSTS, Host, Place, Scope
 
 _ROOTS: Final = {

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from ..._utils.package import install_command
 from ...protocol.jsonrpc import Json, is_object
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from .places import File, user_file
 from .table import HOSTS, Format, Host
 

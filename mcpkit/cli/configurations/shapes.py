@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...client.targets.reached import Process, Remote
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from .table import Fixed, Host, Reached
 from .variables import as_clients_write, escaped
 

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from ..._utils.package import requirement
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 _TEMPLATES: Final = Path(__file__).parent / "project"
 

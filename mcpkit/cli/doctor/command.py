@@ -16,9 +16,9 @@ from ...client.targets.reached import Process, Remote
 from ...client.targets.targets import is_mapping, is_path_of_configuration
 from ...protocol.jsonrpc import Json
 from ..asking.server import Asked, asks_server
+from ..console import write_json
+from ..exit_status import CommandError, Status
 from ..logins.authorization import token_at
-from ..output.written import write_json
-from ..statuses import CommandError, Status
 from ..targets.target import target_of
 from .examination import AT_FIRST, OF_HTTP, OF_PROCESSES, OF_SSE, examined
 from .findings.finding import Seen

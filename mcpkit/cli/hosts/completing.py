@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from ..configurations.places import files_of
 from ..configurations.reading import entries_in
 from ..configurations.table import HOSTS
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 
 def hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

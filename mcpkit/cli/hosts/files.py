@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 
 def content_of(path: Path) -> bytes | None:

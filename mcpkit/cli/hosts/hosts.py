@@ -12,8 +12,8 @@ from ..configurations.places import File, files_of, host_of, is_there
 from ..configurations.reading import entries_in
 from ..configurations.shapes import read_by_clients
 from ..configurations.table import HOSTS
-from ..output.written import results, write_json
-from ..statuses import CommandError
+from ..console import stdout_console, write_json
+from ..exit_status import CommandError
 from . import completing
 from .records import Records
 
@@ -65,7 +65,7 @@ def _draw(hosts: Sequence[Json]) -> None:
             servers = file.get("problem") or ", ".join(file["servers"])
             first = (host["name"], "yes" if host["found"] else "no") if index == 0 else ("", "")
             table.add_row(*first, file["scope"], _short(Path(file["path"])), servers)
-    results().print(table)
+    stdout_console().print(table)
 
 
 def _short(path: Path) -> str:

@@ -17,7 +17,7 @@ from ..configurations.reading import Document
 from ..configurations.shapes import entry_of
 from ..configurations.table import Host, Scope
 from ..configurations.variables import variables_in
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.pairs import pairs
 from . import completing, files
 from .records import Record, Records, hash_of, hash_of_entry

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..configurations.places import File
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from . import files
 
 _NAME: Final = "installed.json"

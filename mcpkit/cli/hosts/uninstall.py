@@ -10,7 +10,7 @@ from ..._utils.option_checks import nearest
 from ..configurations.places import File, files_of, host_of
 from ..configurations.reading import Document
 from ..configurations.table import Scope
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from . import completing, files
 from .records import Record, Records, hash_of
 

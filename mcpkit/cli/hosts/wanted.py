@@ -18,8 +18,8 @@ from ..._utils.python_safe_path import mcpkit_command
 from ...client.client import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
+from ..exit_status import CommandError, Status
 from ..serving.script import is_script
-from ..statuses import CommandError, Status
 from ..targets import inline
 from ..targets.folders import projects_of
 from ..targets.inline import inline_of, uv

@@ -14,7 +14,7 @@ from typing import Final
 from ...auth.urls import MetadataError, canonical
 from ...client.authorization.locked import locked
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 _VERSION: Final = 1
 

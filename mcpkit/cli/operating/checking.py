@@ -9,8 +9,8 @@ import click
 
 from ...client.authorization.checking.check import check_authorization
 from ...client.authorization.checking.hosts import hosts_at
-from ..output.written import write_json
-from ..statuses import Status
+from ..console import write_json
+from ..exit_status import Status
 
 
 @click.command("check", epilog="Example: mcpkit auth check https://mcp.example.com/mcp")

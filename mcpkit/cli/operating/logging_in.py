@@ -17,9 +17,9 @@ from ...client.authorization.oauth import OAuth
 from ...client.authorization.web import NotThereError, Web
 from ...client.client import Client
 from ...client.transports.http.challenge import Challenge
+from ..exit_status import CommandError, Status
 from ..logins.authorization import Sender, authorized, keep_secret
 from ..logins.known import Login
-from ..statuses import CommandError, Status
 
 
 @click.command("login", epilog="Example: mcpkit auth login https://mcp.example.com/mcp")

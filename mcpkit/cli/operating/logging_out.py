@@ -11,9 +11,9 @@ from ...auth.urls import MetadataError, canonical
 from ...client.authorization.errors import AuthorizationFailedError
 from ...client.authorization.revoking import revoke
 from ...client.authorization.web import Web
+from ..exit_status import CommandError, Status
 from ..logins.authorization import authorized, forget_secret
 from ..logins.known import Login, forget, known
-from ..statuses import CommandError, Status
 
 
 @click.command("logout", epilog="Example: mcpkit auth logout https://mcp.example.com/mcp")

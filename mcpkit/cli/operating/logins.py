@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 import click
 
 from ...protocol.jsonrpc import Json
+from ..console import write_json
 from ..logins.authorization import authorized
 from ..logins.known import Login, known
-from ..output.written import write_json
 
 
 @click.command("list", epilog="Example: mcpkit auth list --json")

@@ -7,7 +7,7 @@ import logging
 import click
 
 from ...transports.worker import NoWorkError, check_options, run_worker
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.served import found
 
 

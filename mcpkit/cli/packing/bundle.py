@@ -16,8 +16,8 @@ import click
 from ...client.client import Client
 from ...protocol.jsonrpc import Json
 from ...protocol.revisions import LATEST
-from ..output.written import remark
-from ..statuses import CommandError
+from ..console import write_stderr
+from ..exit_status import CommandError
 from ..targets.served import Found, found
 from . import vendored
 from .archive import write_archive
@@ -215,19 +215,19 @@ def _warn(project: Project, file: Path, root: Path, files: ProjectFiles, *, is_v
     folder = project.folder.resolve()
     for path in files.large:
         size = _size(path.stat().st_size)
-        remark(
+        write_stderr(
             f"mcpkit: {path.relative_to(folder)} ({size}) is not included. Add --large, or !{path.name} in .mcpbignore"
         )
     place = "pyproject.toml" if project.has_pyproject else f"the script metadata of {file.name}"
     for each in undeclared(file, root, [folder / path for path in files.paths], project.dependencies):
         where = f"{each.file.relative_to(folder)}:{each.line}"
-        remark(
+        write_stderr(
             f"mcpkit: {where} imports {each.module}, which no declared dependency provides. Add "
             f"{each.distribution or 'its distribution'} to the dependencies in {place}"
         )
     local = [] if is_vendored else [each for each in project.dependencies if re.search(r"@\s*file:", each)]
     for dependency in local:
-        remark(
+        write_stderr(
             f"mcpkit: {dependency} exists only on this machine. Add --vendor to include it, or use a public source"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from .vendored import needed
 
 

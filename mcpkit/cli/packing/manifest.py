@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...protocol.jsonrpc import Json
-from ..statuses import CommandError
+from ..exit_status import CommandError
 
 LAUNCHER: Final = "mcpb_main.py"
 """The file that starts the server, at the top of the bundle."""

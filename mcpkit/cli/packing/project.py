@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ...content.blocks import described
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.folders import projects_of
 
 _SCRIPT: Final = re.compile(r"(?m)^# /// script\n(?P<lines>(?:^#(?:| .*)\n)+?)^# ///$")

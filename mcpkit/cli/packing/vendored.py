@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 
 
 class VendoredFile(NamedTuple):

@@ -16,9 +16,9 @@ from typing import Final
 
 from ..._utils.python_safe_path import protect_children
 from ...options import Timeouts
+from ..exit_status import CommandError
 from ..serving.http import Address, app_of
 from ..serving.script import given
-from ..statuses import CommandError
 from ..targets.served import found
 from .broken import Broken
 from .conversation import DECLARED

@@ -19,7 +19,7 @@ from ...transports.standard_streams import (
     hold_standard_descriptors,
     take_over_standard_streams,
 )
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from .supervisor import Supervisor, say
 from .watching import Project, roots_of
 

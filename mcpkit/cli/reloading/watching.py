@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.folders import projects_of, root_of
 from ..targets.served import place_of
 

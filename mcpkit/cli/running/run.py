@@ -9,8 +9,8 @@ from typing import Literal
 import click
 
 from ...transports.standard_streams import divert_standard_output
+from ..exit_status import CommandError
 from ..serving.script import given, is_foreign, is_script, names_mcpkit, run_object, run_script, told
-from ..statuses import CommandError
 from ..targets.inline import inline_of, is_run_by_uv, replace_process
 from ..targets.served import Found, NoServerInError, found, place_of
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ..._utils.python_safe_path import protect_children
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.served import found
 
 if TYPE_CHECKING:

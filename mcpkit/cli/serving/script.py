@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ..statuses import CommandError
+from ..exit_status import CommandError
 from ..targets.served import broken
 
 _GUARD: Final = re.compile(

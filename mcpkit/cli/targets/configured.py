@@ -18,7 +18,7 @@ from ..configurations.reading import entries_in, host_of_file
 from ..configurations.shapes import read_by_clients
 from ..configurations.table import HOSTS
 from ..configurations.variables import escaped
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from ..._utils.package import requirement
 from ...protocol.jsonrpc import is_array
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 
 _VARIABLE: Final = "MCPKIT_SCRIPT"
 """Environment variable with the file that uv was started for, which prevents a second start."""

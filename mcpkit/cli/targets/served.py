@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 from ..._utils.option_checks import nearest
 from ...client.targets.existing import existing
 from ...content.blocks import described
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from .folders import projects_of, root_of
 
 if TYPE_CHECKING:

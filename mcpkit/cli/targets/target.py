@@ -9,7 +9,7 @@ from typing import Final
 
 from ..._utils.python_safe_path import mcpkit_command
 from ...client.targets.meant import Target
-from ..statuses import CommandError, Status
+from ..exit_status import CommandError, Status
 from .configured import configured, is_at_host
 from .served import place_of
 

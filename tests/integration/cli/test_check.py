@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from mcpkit.cli import token_count
 from mcpkit.cli.checking.finding import Looked
 from mcpkit.cli.checking.rules.catalogue import RULES, findings
-from mcpkit.cli.output import tokens as module
-from mcpkit.cli.output.tokens import tokens
+from mcpkit.cli.token_count import count_tokens
 from mcpkit.client.contract.changes import Change, changes
 from mcpkit.client.contract.lockfile import contract_of
 from mcpkit.client.contract.surface import Surface
@@ -251,16 +251,16 @@ def test_findings_of_malformed_surfaces_do_not_raise(key: str) -> None:
     ],
 )  # fmt: skip
 def test_tokens_equal_o200k_base(text: str, count: int) -> None:
-    assert tokens(text) == count
+    assert count_tokens(text) == count
 
 
 def test_tokens_without_tokenizer_are_a_quarter_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai", None)
-    module._tokenizer.cache_clear()
+    token_count._tokenizer.cache_clear()
     try:
-        assert [tokens(text) for text in ("", "a", "hello world", "é" * 4)] == [0, 1, 3, 2]
+        assert [count_tokens(text) for text in ("", "a", "hello world", "é" * 4)] == [0, 1, 3, 2]
     finally:
-        module._tokenizer.cache_clear()
+        token_count._tokenizer.cache_clear()
 
 
 # Commands

@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from mcpkit.cli.commands import COMMANDS, overview
-from mcpkit.cli.output.tokens import tokens
-from mcpkit.cli.statuses import Status
+from mcpkit.cli.exit_status import Status
+from mcpkit.cli.overview import COMMANDS, overview
+from mcpkit.cli.token_count import count_tokens
 from tests.helpers.tables import each_row
 from tests.integration.cli.workbench_server import PIXEL
 
@@ -38,7 +38,7 @@ def test_help_imports_no_library() -> None:
 
 @each_row("name", COMMANDS)
 def test_command_has_an_example_and_a_page(name: str) -> None:
-    command = import_module(f"mcpkit.cli.{COMMANDS[name].place}").command
+    command = import_module(f"mcpkit.cli.{COMMANDS[name].module}").command
     page = (ROOT / "docs" / "commands" / f"{name}.md").read_text()
     assert (command.name, page.splitlines()[0]) == (name, f"# mcpkit {name}")
     assert f"Example: mcpkit {name} " in command.epilog
@@ -75,7 +75,7 @@ def options_of(command: click.Command) -> set[str]:
 
 def test_pages_name_existing_commands_and_options() -> None:
     known = {
-        name: options_of(import_module(f"mcpkit.cli.{COMMANDS[name].place}").command) for name in COMMANDS
+        name: options_of(import_module(f"mcpkit.cli.{COMMANDS[name].module}").command) for name in COMMANDS
     }
     known["migrate"] |= {"--check", "--write"}  # it has a parser of its own
     wrong: list[str] = []
@@ -154,7 +154,7 @@ def test_inspect_prints_report_and_tokens(mcpkit: Run, url: str) -> None:
     [add] = [tool for tool in report["tools"] if tool["name"] == "add"]
     handed = {"name": "add", "description": add["description"], "input_schema": add["inputSchema"]}
     costs = report["tokens"]
-    assert costs["tools"]["add"] == tokens(json.dumps(handed, separators=(",", ":")))
+    assert costs["tools"]["add"] == count_tokens(json.dumps(handed, separators=(",", ":")))
     assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
     _, out, _ = mcpkit("inspect", url)
     assert out.startswith(

@@ -15,8 +15,8 @@ import pytest
 
 from mcpkit import Client
 from mcpkit._utils.python_safe_path import mcpkit_command, module_command
+from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.hosts.wanted import server_at
-from mcpkit.cli.statuses import CommandError
 from mcpkit.cli.targets.served import found
 from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Process

@@ -10,7 +10,7 @@ from ....client.contract.changes import changes
 from ....client.contract.lockfile import NAME, contract_of, kept, read, write
 from ....client.contract.surface import surfaces_of
 from ...asking.server import Asked, asks_server
-from ...output.written import near, remark
+from ...console import relative_path, write_stderr
 from ...targets.served import folder_of
 from ..finding import Looked
 from ..hosts import STRICT
@@ -66,7 +66,7 @@ async def command(
     """
     folder = folder_of(asked.target)
     said = settings(folder)
-    path = lock or near(folder / NAME)
+    path = lock or relative_path(folder / NAME)
     old = None if update else read(lock) if lock is not None else kept(path)
     async with asked.client() as client:
         surfaces = await surfaces_of(client)
@@ -82,5 +82,5 @@ async def command(
     found = findings(looked, ignored=[*said.ignore, *ignore])
     if update:
         write(path, contract)
-        remark(f"wrote {path}")
+        write_stderr(f"wrote {path}")
     return tell(found, is_json=asked.is_json, is_strict=strict or said.strict)

@@ -10,8 +10,8 @@ from ....client.contract.changes import changes
 from ....client.contract.lockfile import NAME, contract_of, kept, write
 from ....client.contract.surface import surfaces_of
 from ...asking.server import Asked, asks_server
-from ...output.written import near, remark
-from ...statuses import Status
+from ...console import relative_path, write_stderr
+from ...exit_status import Status
 from ...targets.served import folder_of
 from ..finding import Looked
 from ..rules.catalogue import findings
@@ -33,22 +33,22 @@ async def command(asked: Asked, path: Path | None, update: bool) -> int:
 
     If the lockfile exists and differs, the command lists the changes, and overwrites it only with --update.
     """
-    path = path or near(folder_of(asked.target) / NAME)
+    path = path or relative_path(folder_of(asked.target) / NAME)
     async with asked.client() as client:
         contract = contract_of(await surfaces_of(client))
     old = kept(path)
     if old is None:
         write(path, contract)
-        remark(f"wrote {path}")
+        write_stderr(f"wrote {path}")
         return Status.DONE
     found = findings(Looked(changes=changes(old, contract)))
     if old == contract:
-        remark(f"{path} is up to date")
+        write_stderr(f"{path} is up to date")
         return Status.DONE
     status = tell(found, is_json=asked.is_json, is_strict=True)
     if not update:
-        remark(f"{path} is unchanged. Run with --update to overwrite it")
+        write_stderr(f"{path} is unchanged. Run with --update to overwrite it")
         return status
     write(path, contract)
-    remark(f"wrote {path}")
+    write_stderr(f"wrote {path}")
     return Status.DONE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from ...output.written import printable, write, write_json
-from ...statuses import Status
+from ...console import escape_control_characters, write, write_json
+from ...exit_status import Status
 from ..finding import SEVERITIES, Finding
 
 
@@ -32,7 +32,7 @@ def tell(found: Sequence[Finding], *, is_json: bool, is_strict: bool) -> int:
 
 
 def _lines(finding: Finding) -> str:
-    return printable(
+    return escape_control_characters(
         f"{finding.severity}: {finding.where}: {finding.what} [{finding.code}]\n  {finding.cure}"
     )
 

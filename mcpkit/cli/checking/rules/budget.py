@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from ....protocol.jsonrpc import Json
-from ...output.tokens import tokens
+from ...token_count import count_tokens
 from ..finding import Found, Looked, rule
 
 
@@ -39,7 +39,7 @@ def total_over_budget(looked: Looked) -> Iterator[Found]:
 
 def tokens_of(tool: Json) -> int:
     """Estimate what a model reads of a tool: its name, description and arguments."""
-    return tokens(_read(tool))
+    return count_tokens(_read(tool))
 
 
 def _read(tool: Json) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from ....client.authorization.checking.check import check_authorization
 from ....protocol.jsonrpc import is_object
 from ....protocol.revisions import LATEST, LATEST_HANDSHAKE
-from ...statuses import Status
+from ...exit_status import Status
 from ..findings.finding import Finding, Seen, quoted
 from ..patients.conversation import opening
 from ..patients.patient import there

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...._utils.exceptions import TransportError
 from ....protocol.revisions import LATEST_HANDSHAKE
-from ...statuses import Status
+from ...exit_status import Status
 from ..findings.finding import Seen, quoted
 from ..patients.conversation import opening
 from ..patients.patient import there

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from ....protocol.jsonrpc import Json, is_object
-from ...statuses import Status
+from ...exit_status import Status
 from .conversation import Answer, Conversation
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
-"""The commands by name: where each is, and what is said of it in a line.
+"""The table of commands, and the help of `mcpkit` itself.
 
-The help of all commands is written from here, without a library for command lines, which takes longer to import than
-all of `mcpkit`.
+The help is made from the table without click, which takes longer to import than all of `mcpkit`.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from typing import Final, NamedTuple
 
 
 class Command(NamedTuple):
-    """A command.
+    """A row of the table of commands.
 
     Attributes:
-        name: What it is called.
-        place: The module below `mcpkit.cli` that has it, as the `click.Command` that is called `command` there.
-        summary: What it does, in a line.
+        name: The name.
+        module: The module below `mcpkit.cli` with a `click.Command` called `command`.
+        summary: The help, in one line.
     """
 
     name: str
-    place: str
+    module: str
     summary: str
 
 
@@ -53,7 +52,7 @@ GROUPS: Final = {
         Command("migrate", "operating.migrate", "Rewrite servers of the official SDK for mcpkit."),
     ),
 }  # fmt: skip
-"""The commands, by what they are for."""
+"""The commands, by purpose."""
 
 COMMANDS: Final = {command.name: command for group in GROUPS.values() for command in group}
 

@@ -1,4 +1,0 @@
-"""What a command shows.
-
-Internal: it may change at any time.
-"""
