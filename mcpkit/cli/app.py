@@ -29,7 +29,8 @@ class Commands(click.Group):
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
-        command: click.Command = import_module(f"{__package__}.{row.module}").command
+        module, _, name = row.module.partition(":")
+        command: click.Command = getattr(import_module(f"{__package__}.{module}"), name or "command")
         return command
 
     def resolve_command(

@@ -13,7 +13,7 @@ class Command(NamedTuple):
 
     Attributes:
         name: The name.
-        module: The module below `mcpkit.cli` with a `click.Command` called `command`.
+        module: The module below `mcpkit.cli`, and after a colon the name of its `click.Command`; `command` without.
         summary: The help, in one line.
     """
 
@@ -30,14 +30,14 @@ GROUPS: Final = {
         Command("lock", "checking.commands.lock", "Write the lockfile of a server's interface."),
     ),
     "Call and inspect": (
-        Command("list", "asking.lists", "List tools, resources, templates and prompts."),
-        Command("call", "asking.call", "Call a tool."),
-        Command("read", "asking.read", "Read a resource."),
-        Command("prompt", "asking.prompt", "Get a prompt."),
-        Command("complete", "asking.complete", "Complete an argument of a prompt or resource template."),
-        Command("listen", "asking.listen", "Show change notifications of a server."),
-        Command("ping", "asking.ping", "Measure how long a server takes to connect and respond."),
-        Command("inspect", "asking.inspect", "Show a server's details and what its tools cost in tokens."),
+        Command("list", "commands:list_", "List tools, resources, templates and prompts."),
+        Command("call", "commands:call", "Call a tool."),
+        Command("read", "commands:read", "Read a resource."),
+        Command("prompt", "commands:prompt", "Get a prompt."),
+        Command("complete", "commands:complete", "Complete an argument of a prompt or resource template."),
+        Command("listen", "commands:listen", "Show change notifications of a server."),
+        Command("ping", "commands:ping", "Measure how long a server takes to connect and respond."),
+        Command("inspect", "inspect", "Show a server's details and what its tools cost in tokens."),
         Command("doctor", "doctor.command", "Diagnose a server: connection, protocol and responses."),
     ),
     "Install": (

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from mcpkit._utils.python_safe_path import mcpkit_command
-from mcpkit.cli.asking.values import arguments_of
 from mcpkit.cli.console import escape_control_characters
 from mcpkit.cli.content_output import create_file, decode_base64
 from mcpkit.cli.exit_status import CommandError, Status
+from mcpkit.cli.key_values import parse_arguments
 from mcpkit.cli.targets.target import target_of
 from tests.helpers.tables import each_row
 
@@ -85,7 +85,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def parse(*texts: str, **options: Any) -> dict[str, Any]:
-    return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
+    return parse_arguments("tool", {**SCHEMA, "required": []}, texts, **options)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     path.write_text(json.dumps({"unknown": 1, "text": "a"}), encoding="utf-8")
     for written in (f"@{path}", path.read_text(encoding="utf-8")):
-        found = arguments_of("tool", SCHEMA, ["text=b"], written)
+        found = parse_arguments("tool", SCHEMA, ["text=b"], written)
         assert found == {"unknown": 1, "text": "b"}
     for wrong, message in (("[1]", "must be a JSON object"), ("{", "--args: invalid JSON")):
         with pytest.raises(CommandError, match=message) as caught:
-            arguments_of("tool", SCHEMA, [], wrong)
+            parse_arguments("tool", SCHEMA, [], wrong)
         assert caught.value.status == Status.USAGE
 
 
@@ -213,7 +213,7 @@ def test_printable_escapes_control_characters() -> None:
 
 def test_additional_arguments_are_accepted_by_schema() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
-    assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
-    assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
+    assert parse_arguments("tool", schema, ["x=5"]) == {"x": 5}
+    assert parse_arguments("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
     with pytest.raises(CommandError, match=r"x: no such argument\ntool takes no arguments"):
-        arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])
+        parse_arguments("tool", {"type": "object", "properties": {}}, ["x=5"])

@@ -15,10 +15,10 @@ from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
 from ...client.targets.targets import is_mapping, is_path_of_configuration
 from ...protocol.jsonrpc import Json
-from ..asking.server import Asked, asks_server
 from ..console import write_json
 from ..exit_status import CommandError, Status
 from ..logins.authorization import token_at
+from ..server_target import ServerTarget, client_command
 from ..targets.target import target_of
 from .examination import AT_FIRST, OF_HTTP, OF_PROCESSES, OF_SSE, examined
 from .findings.finding import Seen
@@ -31,34 +31,34 @@ _FIRST_TIMEOUT = 30.0
 
 
 @click.command("doctor", epilog="Example: mcpkit doctor server.py")
-@asks_server
+@client_command
 @click.option(
     "--call", is_flag=True, help="Also call tools that are read-only or idempotent and need no arguments."
 )
-async def command(asked: Asked, call: bool) -> Status:
+async def command(server: ServerTarget, call: bool) -> Status:
     """Diagnose a server: connection, protocol revisions, lists, errors and shutdown, and how to fix what is wrong.
 
     The server is started or called several times. The exit status is 6 if there are findings, and 4 if the server
     cannot be reached.
     """
-    if asked.played is not None:
+    if server.memory_transport is not None:
         raise click.UsageError(
             "--as cannot be used with doctor, which runs the server in another process. Use --token"
         )
-    patient = await _patient(asked, wants_calls=call)
-    patient.client = asked.client
+    patient = await _patient(server, wants_calls=call)
+    patient.client = server.client
     steps: list[Seen] = []
     try:
         async with aclosing(_examined(patient)) as looking:
             async for seen in looking:
                 steps.append(seen)
-                if not asked.is_json:
+                if not server.is_json:
                     _show(seen)
     finally:
         await patient.close()
     count = sum(len(seen.findings) for seen in steps)
-    if asked.is_json:
-        write_json(_as_json(asked.target, steps))
+    if server.is_json:
+        write_json(_as_json(server.target, steps))
     else:
         click.echo(f"{count or 'no'} finding{'' if count == 1 else 's'}")
     if patient.status is not None:
@@ -80,9 +80,9 @@ async def _examined_web(patient: WebPatient) -> AsyncGenerator[Seen]:
             yield seen
 
 
-async def _patient(asked: Asked, *, wants_calls: bool) -> ProcessPatient | WebPatient:
-    options = asked.options
-    reached = _reached(asked.target)
+async def _patient(server: ServerTarget, *, wants_calls: bool) -> ProcessPatient | WebPatient:
+    options = server.options
+    reached = _reached(server.target)
     timeout = options.get("timeout")
     patience, first = (timeout, timeout) if timeout is not None else (_TIMEOUT, _FIRST_TIMEOUT)
     if isinstance(reached, Process):
@@ -97,12 +97,12 @@ async def _patient(asked: Asked, *, wants_calls: bool) -> ProcessPatient | WebPa
     token = options.get("token", reached.token)
     if token is None and not any(name.lower() == "authorization" for name in headers):
         if "auth" in options:
-            async with asked.client():  # which has the user log in
+            async with server.client():  # which has the user log in
                 pass
         token = await token_at(reached.url)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    is_sse = "sse" in {asked.way, reached.way}
+    is_sse = "sse" in {server.transport, reached.way}
     return WebPatient(patience, first, wants_calls, url=reached.url, headers=headers, is_sse=is_sse)
 
 

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
+from mcpkit.cli import app
 from mcpkit.cli.exit_status import Status
 from mcpkit.cli.overview import COMMANDS, overview
 from mcpkit.cli.token_count import count_tokens
@@ -36,9 +36,16 @@ def test_help_imports_no_library() -> None:
     assert ended.stdout == f"{overview()}\nFalse\n"
 
 
+def command_of(name: str) -> click.Command:
+    """Return a command."""
+    command = app.mcpkit.get_command(click.Context(app.mcpkit), name)
+    assert command is not None
+    return command
+
+
 @each_row("name", COMMANDS)
 def test_command_has_an_example_and_a_page(name: str) -> None:
-    command = import_module(f"mcpkit.cli.{COMMANDS[name].module}").command
+    command = command_of(name)
     page = (ROOT / "docs" / "commands" / f"{name}.md").read_text()
     assert (command.name, page.splitlines()[0]) == (name, f"# mcpkit {name}")
     assert f"Example: mcpkit {name} " in command.epilog
@@ -74,9 +81,7 @@ def options_of(command: click.Command) -> set[str]:
 
 
 def test_pages_name_existing_commands_and_options() -> None:
-    known = {
-        name: options_of(import_module(f"mcpkit.cli.{COMMANDS[name].module}").command) for name in COMMANDS
-    }
+    known = {name: options_of(command_of(name)) for name in COMMANDS}
     known["migrate"] |= {"--check", "--write"}  # it has a parser of its own
     wrong: list[str] = []
     seen = 0

@@ -9,8 +9,8 @@ import click
 from ....client.contract.changes import changes
 from ....client.contract.lockfile import NAME, contract_of, kept, read, write
 from ....client.contract.surface import surfaces_of
-from ...asking.server import Asked, asks_server
 from ...console import relative_path, write_stderr
+from ...server_target import ServerTarget, client_command
 from ...targets.served import folder_of
 from ..finding import Looked
 from ..hosts import STRICT
@@ -21,7 +21,7 @@ from .told import tell
 
 
 @click.command("check", epilog="Example: mcpkit check server.py --strict")
-@asks_server
+@client_command
 @click.option("--strict", is_flag=True, help="Also fail for findings of severity advice.")
 @click.option("--ignore", multiple=True, metavar="CODE", help="Omit findings with this code.")
 @click.option(
@@ -50,7 +50,7 @@ from .told import tell
 )
 @click.option("--update", is_flag=True, help="Write the current interface to the lockfile.")
 async def command(
-    asked: Asked,
+    server: ServerTarget,
     strict: bool,
     ignore: tuple[str, ...],
     host: tuple[str, ...],
@@ -64,16 +64,16 @@ async def command(
     The rules are about names, descriptions, schemas, annotations and blocking calls. If there is a lockfile from mcpkit
     lock, the check also lists the changes since then, and which of them break clients.
     """
-    folder = folder_of(asked.target)
+    folder = folder_of(server.target)
     said = settings(folder)
     path = lock or relative_path(folder / NAME)
     old = None if update else read(lock) if lock is not None else kept(path)
-    async with asked.client() as client:
+    async with server.client() as client:
         surfaces = await surfaces_of(client)
     contract = contract_of(surfaces)
     looked = Looked(
         surfaces,
-        sources_of(asked.target),
+        sources_of(server.target),
         [] if old is None else changes(old, contract),
         said.budget if budget is None else budget,
         said.tool_budget if tool_budget is None else tool_budget,
@@ -83,4 +83,4 @@ async def command(
     if update:
         write(path, contract)
         write_stderr(f"wrote {path}")
-    return tell(found, is_json=asked.is_json, is_strict=strict or said.strict)
+    return tell(found, is_json=server.is_json, is_strict=strict or said.strict)

@@ -9,9 +9,9 @@ import click
 from ....client.contract.changes import changes
 from ....client.contract.lockfile import NAME, contract_of, kept, write
 from ....client.contract.surface import surfaces_of
-from ...asking.server import Asked, asks_server
 from ...console import relative_path, write_stderr
 from ...exit_status import Status
+from ...server_target import ServerTarget, client_command
 from ...targets.served import folder_of
 from ..finding import Looked
 from ..rules.catalogue import findings
@@ -19,7 +19,7 @@ from .told import tell
 
 
 @click.command("lock", epilog="Example: mcpkit lock server.py --update")
-@asks_server
+@client_command
 @click.option(
     "--lock",
     "path",
@@ -28,13 +28,13 @@ from .told import tell
     help=f"Path of the lockfile (default: the project's {NAME}).",
 )
 @click.option("--update", is_flag=True, help="Overwrite a lockfile that differs.")
-async def command(asked: Asked, path: Path | None, update: bool) -> int:
+async def command(server: ServerTarget, path: Path | None, update: bool) -> int:
     """Write the lockfile of a server's interface: tools, resources, resource templates and prompts, with their schemas.
 
     If the lockfile exists and differs, the command lists the changes, and overwrites it only with --update.
     """
-    path = path or relative_path(folder_of(asked.target) / NAME)
-    async with asked.client() as client:
+    path = path or relative_path(folder_of(server.target) / NAME)
+    async with server.client() as client:
         contract = contract_of(await surfaces_of(client))
     old = kept(path)
     if old is None:
@@ -45,7 +45,7 @@ async def command(asked: Asked, path: Path | None, update: bool) -> int:
     if old == contract:
         write_stderr(f"{path} is up to date")
         return Status.DONE
-    status = tell(found, is_json=asked.is_json, is_strict=True)
+    status = tell(found, is_json=server.is_json, is_strict=True)
     if not update:
         write_stderr(f"{path} is unchanged. Run with --update to overwrite it")
         return status

@@ -1,4 +1,0 @@
-"""Commands that ask servers.
-
-Internal: it may change at any time.
-"""

@@ -1,0 +1,335 @@
+"""The TARGET of a command, its client, and the options that all commands with a TARGET have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, redirect_stdout
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import click
+from click.shell_completion import CompletionItem
+
+from .._utils.exceptions import AuthorizationError
+from ..client.client import Client
+from ..client.group import client_for, servers_of
+from ..client.link.answerer import Answerer
+from ..client.targets.meant import Target
+from ..client.targets.reached import ALL_TOOLS
+from ..client.targets.targets import ServerEntry, is_configuration, transports_of
+from ..protocol.jsonrpc import Json
+from ..protocol.revisions import LOG_LEVELS
+from .console import ServerStderr
+from .exit_status import CommandError, Status
+from .interactive_handlers import InteractiveHandlers
+from .targets.pairs import pairs
+from .targets.served import found, place_of
+from .targets.target import target_of
+
+if TYPE_CHECKING:
+    from ..client.transports.memory import MemoryTransport
+    from .tool_calls import TaskRequestHandler
+
+TransportName = Literal["http", "sse"]
+
+Command = Callable[..., Coroutine[Any, Any, "int | None"]]
+"""An `async` command; it returns its exit status, or None for success."""
+
+
+# Options of commands
+
+
+def _complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete file names."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+_OPTIONS: Final = (
+    click.argument("target", shell_complete=_complete_files),
+    click.option("--json", "is_json", is_flag=True, help="Write JSON."),
+    click.option(
+        "--revision",
+        metavar="DATE",
+        help="Use this protocol revision (default: the newest that both sides support).",
+    ),
+    click.option("--http", "transport", flag_value="http", help="Use only the Streamable HTTP transport."),
+    click.option(
+        "--sse", "transport", flag_value="sse", help="Use only the HTTP+SSE transport of 2024-11-05."
+    ),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Seconds to wait for a response."),
+    click.option(
+        "-e",
+        "--env",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Environment variable of the server's process.",
+    ),
+    click.option("--cwd", metavar="FOLDER", help="Working directory of the server's process."),
+    click.option(
+        "-H", "--header", multiple=True, metavar="NAME:VALUE", help="HTTP header to add to each request."
+    ),
+    click.option("--token", metavar="TOKEN", help="Bearer token to send with each request."),
+    click.option("--login", is_flag=True, help="Log in with a browser if the server requires authorization."),
+    click.option(
+        "--as",
+        "user",
+        metavar="USER",
+        help="Run the server in this process and call it as this user (Python files and modules only).",
+    ),
+    click.option("--scopes", metavar="SCOPES", help="Scopes of the --as user, separated by spaces."),
+    click.option("--trace", is_flag=True, help="Log each message to standard error, with secrets masked."),
+    click.option("--debug", is_flag=True, hidden=True),
+)
+
+_INTERACTIVE_OPTIONS: Final = (
+    click.option(
+        "--answer", multiple=True, metavar="KEY=VALUE", help="Answer for a field of an elicitation form."
+    ),
+    click.option("--sample-text", metavar="TEXT", help="Response to sampling requests of the server."),
+    click.option(
+        "--root", multiple=True, metavar="FOLDER", help="Root folder to send to the server (roots/list)."
+    ),
+    click.option(
+        "--log-level", type=click.Choice(LOG_LEVELS), help="Minimum level of log messages from the server."
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Print progress as lines if there is no terminal."),
+)
+
+
+def client_command(function: Command) -> Callable[..., int | None]:
+    """Add the argument TARGET and its options to an `async` command; its first parameter is the `ServerTarget`."""
+    return _add_options(_OPTIONS, function)
+
+
+def interactive_client_command(function: Command) -> Callable[..., int | None]:
+    """Do the same for a command during which the server may send requests, log messages and progress."""
+    return _add_options((*_OPTIONS, *_INTERACTIVE_OPTIONS), function)
+
+
+def _add_options(
+    options: Sequence[Callable[[Callable[..., int | None]], Callable[..., int | None]]], function: Command
+) -> Callable[..., int | None]:
+    @wraps(function)
+    def command(**parameters: object) -> int | None:
+        own_parameters: Json = parameters
+        server = _pop_server_target(own_parameters)
+        try:
+            status = asyncio.run(function(server, **own_parameters))
+        except AuthorizationError as error:
+            if error.status != 401 or "auth" in server.options or _has_credentials(server.options):
+                raise
+            message = str(error)
+            if "mcpkit auth" not in message:  # that of an expired login has the command already
+                message = (
+                    f"{server.target} requires authorization. Run mcpkit auth login {server.target}, "
+                    "or add --token"
+                )
+            raise CommandError(message, Status.NOT_AUTHORIZED) from error
+        is_interrupted = server.handlers is not None and server.handlers.is_interrupted
+        return Status.INTERRUPTED if is_interrupted else status
+
+    decorated: Callable[..., int | None] = command
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+def _pop_server_target(parameters: Json) -> ServerTarget:
+    """Make the target of a command from its parameters, and leave only the command's own ones there."""
+    del parameters["debug"]
+    options: Json = {
+        "protocol_version": parameters.pop("revision"),
+        "timeout": parameters.pop("timeout"),
+        "env": pairs(parameters.pop("env"), "=", "--env NAME=VALUE") or None,
+        "cwd": parameters.pop("cwd"),
+        "headers": pairs(parameters.pop("header"), ":", "--header NAME:VALUE") or None,
+        "token": parameters.pop("token"),
+        "auth": "oauth" if parameters.pop("login") else None,
+        "trace": parameters.pop("trace") or None,
+    }
+    target, transport = parameters.pop("target"), parameters.pop("transport")
+    user, scopes = parameters.pop("user"), parameters.pop("scopes")
+    memory_transport = None
+    if user == "":
+        raise click.UsageError("--as has no user. Write a name, such as --as ada")
+    if user is not None:
+        memory_transport = _memory_transport(target, user, scopes or "", {**options, "transport": transport})
+        options["env"] = options["headers"] = None
+    elif scopes is not None:
+        raise click.UsageError("--scopes needs a user. Add --as USER")
+    handlers = None
+    if "answer" in parameters:
+        handlers = InteractiveHandlers(
+            answers=parameters.pop("answer"),
+            sample_text=parameters.pop("sample_text"),
+            roots=parameters.pop("root"),
+            log_level=parameters.pop("log_level"),
+            is_verbose=parameters.pop("verbose"),
+        )
+    return ServerTarget(
+        target,
+        is_json=parameters.pop("is_json"),
+        options={name: value for name, value in options.items() if value is not None},
+        transport=transport,
+        memory_transport=memory_transport,
+        handlers=handlers,
+    )
+
+
+def _memory_transport(target: str, user: str, scopes: str, options: Json) -> MemoryTransport:
+    """Import the server of a target, and return a transport with the user of `--as` as the principal.
+
+    Raises:
+        click.UsageError: The target is not a Python file or module, or an option needs another process.
+        CommandError: The target has no server.
+    """
+    from ..client.transports.memory import MemoryTransport
+    from ..identity.principals_and_scopes import Principal
+
+    if place_of(target) is None:
+        raise click.UsageError(
+            f"--as needs a server in a Python file or module, got {target}. Use --token for a URL"
+        )
+    names = {"token": "--token", "auth": "--login", "cwd": "--cwd", "transport": f"--{options['transport']}"}
+    for option, name in names.items():
+        if options[option] is not None:
+            raise click.UsageError(
+                f"{name} cannot be used with --as, which runs the server in this process. Omit one of them"
+            )
+    os.environ.update(options["env"] or {})
+    with redirect_stdout(sys.stderr):  # a module may print while it is imported
+        server = found(target).server
+    by_name: Mapping[str, str] = options["headers"] or {}
+    headers = {name.lower().encode(): value.encode() for name, value in by_name.items()}
+    return MemoryTransport(server, principal=Principal(user, scopes.split(), subject=user), headers=headers)
+
+
+# The target and its client
+
+
+class ServerTarget:
+    """The server of a command.
+
+    Args:
+        target: The TARGET on the command line.
+        is_json: Whether the command writes JSON.
+        options: Options of `Client`.
+        transport: The transport of a URL; None for each that the server supports.
+        memory_transport: A transport to the server in this process, with `--as`; None without.
+        handlers: Handlers for requests, log messages and progress; None for commands during which there are none.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        is_json: bool,
+        options: Json,
+        transport: TransportName | None = None,
+        memory_transport: MemoryTransport | None = None,
+        handlers: InteractiveHandlers | None = None,
+    ) -> None:
+        self.target = target
+        self.is_json = is_json
+        self.options = options
+        self.transport: TransportName | None = transport
+        self.memory_transport = memory_transport
+        self.handlers = handlers
+
+    @asynccontextmanager
+    async def client(self, **more_options: object) -> AsyncGenerator[Client]:
+        """Open a client, and close it at the end.
+
+        Args:
+            more_options: Further options of `Client`.
+        """
+        target: Target = target_of(self.target) if self.memory_transport is None else self.memory_transport
+        options: Json = {**self.options, **more_options}
+        is_url = isinstance(target, str) and "://" in target
+        is_process = self.memory_transport is None and not is_url and not is_configuration(target)
+        if self.handlers is not None:
+            options.update(self.handlers.client_options(is_single_server=_is_single_server(target)))
+        if isinstance(target, str) and is_url and not _has_credentials(options):
+            options.update(_saved_login(target, may_log_in="auth" in options))
+        stderr = ServerStderr()
+        if is_process:
+            # The user's own program: it gets the whole environment, with API keys of the shell.
+            options["env"] = {**os.environ, **options.get("env", {})}
+            options["stderr"] = stderr.add_line
+        entry: Target | ServerEntry = target
+        if self.transport is not None:
+            if is_process:
+                name = self.transport
+                raise CommandError(f"--{name} needs a URL, and the target is a process. Omit --{name}")
+            entry = _entry_with_transport(self.transport, target, options)
+        handler = None if self.handlers is None else self.handlers.request_handler
+        client = client_for(entry, **options) if handler is None else _Client(entry, handler, options)
+        async with client:
+            stderr.flush()
+            if self.handlers is not None and self.handlers.log_level is not None:
+                for each in servers_of(client).values():
+                    if "logging" in each.server_capabilities:
+                        await each.set_log_level(self.handlers.log_level)
+            if handler is not None:
+                handler.server_info = lambda: client.server_info
+            yield client
+
+
+class _Client(Client):
+    """A client with a request handler of its own."""
+
+    def __init__(self, target: Target | ServerEntry, handler: TaskRequestHandler, options: Json) -> None:
+        self._handler = handler
+        super().__init__(target, **options)
+
+    def _answerer(self, questions: object) -> Answerer:
+        return self._handler
+
+
+def _is_single_server(target: Target) -> bool:
+    """Return whether a target is one server with all its tools."""
+    if not is_configuration(target):
+        return True
+    entries = transports_of(target)
+    return len(entries) == 1 and entries[0].tools == ALL_TOOLS
+
+
+def _has_credentials(options: Json) -> bool:
+    return "token" in options or any(name.lower() == "authorization" for name in options.get("headers", ()))
+
+
+def _saved_login(url: str, *, may_log_in: bool) -> Json:
+    """Return the client option for the login at a URL; empty if there is none and none may be made."""
+    from .logins.known import login_at  # most servers need no login
+
+    login = login_at(url, may_be_new=may_log_in)
+    if login is None:
+        return {}
+    from .logins.authorization import authorized
+
+    return {"auth": authorized(login, may_ask=may_log_in)}
+
+
+def _entry_with_transport(name: TransportName, target: Target, options: Json) -> ServerEntry:
+    """Return the configuration entry of a server with one transport alone."""
+    from ..client.transports.http.sse import SseTransport
+
+    http_options: Json = {key: options[key] for key in ("headers", "token", "auth") if key in options}
+    entries = transports_of(target, **http_options)
+    if len(entries) != 1:
+        raise CommandError(
+            f"--{name} works with one server, and the configuration has {len(entries)}. "
+            "Name one, for example FILE.json:NAME"
+        )
+    transports = [each for each in entries[0].transports if isinstance(each, SseTransport) is (name == "sse")]
+    if not transports:
+        raise CommandError(
+            f"the configuration of {entries[0].name} sets another transport than --{name}. Omit --{name}"
+        )
+    return replace(entries[0], transports=transports)
