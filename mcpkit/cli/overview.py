@@ -38,7 +38,7 @@ GROUPS: Final = {
         Command("listen", "commands:listen", "Show change notifications of a server."),
         Command("ping", "commands:ping", "Measure how long a server takes to connect and respond."),
         Command("inspect", "inspect", "Show a server's details and what its tools cost in tokens."),
-        Command("doctor", "doctor.command", "Diagnose a server: connection, protocol and responses."),
+        Command("doctor", "doctor.diagnose", "Diagnose a server: connection, protocol and responses."),
     ),
     "Install": (
         Command("install", "hosts.install", "Add a server to the configuration of a host."),

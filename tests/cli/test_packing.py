@@ -16,7 +16,7 @@ import pytest
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.packing.files import ProjectFiles
 from mcpkit.cli.packing.imports import undeclared
-from mcpkit.cli.reloading.watching import Project, roots_of
+from mcpkit.cli.reload.file_watcher import FileWatcher, watch_roots
 from mcpkit.cli.targets.inline import inline_of
 from tests.helpers.tables import each_row
 
@@ -133,7 +133,7 @@ async def edits(tmp_path: Path) -> AsyncIterator[AsyncGenerator[list[str]]]:
     for ignored in (".venv/lib", "node_modules", "__pycache__", ".git"):
         (tmp_path / ignored).mkdir(parents=True)
     (tmp_path / "shop").mkdir()
-    async with aclosing(Project([tmp_path]).edits()) as edits:
+    async with aclosing(FileWatcher([tmp_path]).edits()) as edits:
         assert await anext(edits) == []
         yield edits
 
@@ -171,15 +171,15 @@ def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.Mon
     inner.mkdir(parents=True)
     (inner / "__init__.py").write_text("")
     (inner / "server.py").write_text("")
-    assert roots_of(str(inner / "server.py")) == [inner.parent]
+    assert watch_roots(str(inner / "server.py")) == [inner.parent]
     (tmp_path / "project" / "pyproject.toml").write_text("")
-    assert roots_of(f"{inner / 'server.py'}:mcp") == [tmp_path / "project"]
+    assert watch_roots(f"{inner / 'server.py'}:mcp") == [tmp_path / "project"]
     monkeypatch.chdir(tmp_path / "project")
-    assert roots_of("absent.server:mcp") == [tmp_path / "project"]
+    assert watch_roots("absent.server:mcp") == [tmp_path / "project"]
     monkeypatch.setenv("HOME", str(tmp_path / "project"))
-    assert roots_of(str(inner / "server.py")) == [inner.parent]
+    assert watch_roots(str(inner / "server.py")) == [inner.parent]
     with pytest.raises(CommandError, match="the server must be"):
-        roots_of("npx")
+        watch_roots("npx")
 
 
 # Dependencies that a script declares

@@ -1,4 +1,4 @@
-"""What a client meets at a server, step by step.
+"""`mcpkit doctor`: diagnose a server step by step.
 
 Internal: it may change at any time.
 """

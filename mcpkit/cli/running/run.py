@@ -61,9 +61,9 @@ def command(
         raise click.UsageError("--reload uses one process. Omit --workers")
     _leave_to_uv(target, arguments, transport, host, port, workers, is_reloading=is_reloading, compat=compat)
     if is_reloading and transport is None:
-        from ..reloading.stdio import run_reloading
+        from ..reload.supervisor import run_reload_over_stdio
 
-        return run_reloading(target, arguments, ["--compat"] if compat else [])
+        return run_reload_over_stdio(target, arguments, ["--compat"] if compat else [])
     if compat:
         _run_compat(target, arguments)
         return None
@@ -74,9 +74,9 @@ def command(
 
     address = Address(host or "127.0.0.1", 8000 if port is None else port)
     if is_reloading:
-        from ..reloading.http import run_reloading_at
+        from ..reload.http_reload import run_reload_over_http
 
-        return run_reloading_at(target, arguments, address)
+        return run_reload_over_http(target, arguments, address)
     named = _found(target, arguments, is_at_port=True)
     if named is not None:
         with told():

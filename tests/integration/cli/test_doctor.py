@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
-from mcpkit.cli.doctor.checks import leaving, reaching, starting
-from mcpkit.cli.doctor.findings.catalogue import CATALOGUE
+from mcpkit.cli.doctor import http_checks, stdio_checks
+from mcpkit.cli.doctor.findings import CATALOGUE
 from mcpkit.client.link import negotiation
 from tests.helpers.authorization_server import granting
 from tests.helpers.serving import HELPERS, ROOT, free_ports, in_thread, in_thread_at, serve_nginx
@@ -35,8 +35,8 @@ Doctor = Callable[..., tuple[str, int, dict[str, Any]]]
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for messages that do not come and processes that do not end."""
-    monkeypatch.setattr(leaving, "_ENDING", 1.0)
-    monkeypatch.setattr(leaving, "_REPEATING", 1.0)
+    monkeypatch.setattr(stdio_checks, "_EXIT_TIMEOUT", 1.0)
+    monkeypatch.setattr(stdio_checks, "_ID_TIMEOUT", 1.0)
     monkeypatch.setattr(negotiation, "PROBE", 0.5)
 
 
@@ -65,7 +65,7 @@ def faulty(faults: str) -> str:
 
 
 def test_doctor_weather_example_has_no_findings(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "_ENDING", 20.0)  # a busy machine ends it late
+    monkeypatch.setattr(stdio_checks, "_EXIT_TIMEOUT", 20.0)  # a busy machine ends it late
     codes, status, report = doctor(WEATHER, "--call")
     assert (codes, status) == ("", 0)
     assert "weather 1.0.0" in report["seen"]["start"]
@@ -103,7 +103,7 @@ def test_doctor_finds_planted_faults(faults: str, codes: str, doctor: Doctor) ->
 
 
 def test_doctor_prints_observation_and_fix(mcpkit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "_SLOW", 0.0)
+    monkeypatch.setattr(stdio_checks, "_SLOW", 0.0)
     status, out, _ = mcpkit("doctor", faulty("noise no-common-revision"))
     assert status == 6
     assert "error noise: Line 1 of standard output is not a JSON-RPC message: 'Server is running...'" in out
@@ -310,7 +310,7 @@ def test_doctor_finds_redirects_certificates_and_unreachable_hosts(tmp_path, doc
         assert "certificate" in report["findings"][0]["seen"]
 
         monkeypatch.setenv("SSL_CERT_FILE", str(proxy.authority))
-        monkeypatch.setattr(reaching, "_SOON", 1e12)
+        monkeypatch.setattr(http_checks, "_EXPIRY_NOTICE", 1e12)
         assert doctor(f"{proxy.url}/mcp/")[0] == "certificate-ends"
         assert doctor(f"{proxy.url}/down")[0].startswith("redirect-downgrade ")
     assert doctor("http://127.0.0.1:1/mcp")[:2] == ("refused", 4)

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.cli.reloading import supervisor
-from mcpkit.cli.reloading.stdio import environment
-from mcpkit.cli.reloading.supervisor import Supervisor
+from mcpkit.cli.reload import supervisor
+from mcpkit.cli.reload.supervisor import Supervisor, child_environment
 from mcpkit.execution.safe_stdout import SafeOutput
 from mcpkit.transports.standard_streams import StandardStreams
 from tests.helpers.process_client import Host, call
@@ -138,7 +137,7 @@ async def edited(folder: Path, body: str) -> AsyncIterator[EditedServer]:
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb", buffering=0)
     )
     streams = StandardStreams(from_host, to_host, SafeOutput())
-    supervisor = Supervisor(run_command(host.file), environment(), host.edits(), streams)
+    supervisor = Supervisor(run_command(host.file), child_environment(), host.edits(), streams)
     tasks = [asyncio.ensure_future(each) for each in (supervisor.serve(), host.read(reader))]
     try:
         yield host

@@ -67,7 +67,7 @@ async def test_run_imports_only_what_serving_needs(file: Path) -> None:
     folders = {name.rpartition(".")[0] for name in ours - least if name.startswith("mcpkit.")}
     allowed = {"mcpkit", "mcpkit.client", "mcpkit.client.targets", "mcpkit._utils"}
     assert {each for each in folders if not each.startswith("mcpkit.cli")} <= allowed
-    assert "mcpkit.cli.reloading" not in folders
+    assert "mcpkit.cli.reload" not in folders
 
 
 MAIN = "if __name__ == '__main__':\n    "

@@ -1,4 +1,4 @@
-"""A conversation with a process, of which every byte is seen."""
+"""A process under test: raw access to its standard streams, so that checks see every byte."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from ....client.transports.processes.environment import environment
-from ....client.transports.processes.process import Process
-from ....protocol.jsonrpc import Json, is_array, is_object
-from .conversation import ACKNOWLEDGED, Answer, answer_of
+from ...client.transports.processes.environment import environment
+from ...client.transports.processes.process import Process
+from ...protocol.jsonrpc import Json, is_array, is_object
+from .probe import ACKNOWLEDGED, Answer, Probe, answer_from_message
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NOT_HERE: Final = {"code": -32601, "message": "method not found"}
@@ -27,55 +28,57 @@ T = TypeVar("T")
 
 
 class Command(NamedTuple):
-    """How a process is started.
+    """Command that starts a process.
 
     Attributes:
-        words: The program, and its arguments.
-        env: Variables of its environment, beside the few that are inherited.
-        cwd: The folder in which it starts; None for that of this process.
+        argv: The program and its arguments.
+        env: Variables of its environment, besides the few that are inherited.
+        cwd: Its working directory; None for that of this process.
     """
 
-    words: Sequence[str]
+    argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str | None
 
 
 class Noise(NamedTuple):
-    """A line of standard output that is no message, by its number."""
+    """A line of standard output that is not a message, with its number."""
 
     line: int
     text: str
 
 
-class ProcessConversation:
-    """Asks a process over its standard streams.
+class StdioConnection:
+    """Connection to a process over its standard streams.
 
     Args:
-        command: How it is started.
-        patience: Seconds that it has for each answer.
+        command: The command that starts it.
+        response_timeout: Seconds for each response.
         env: More variables of its environment.
 
     Attributes:
-        noise: What is no message on its standard output.
-        lines: How many lines it has written there.
-        has_byte_order_mark: Whether the first of them began with one.
-        has_returns: Whether messages ended with a carriage return, too.
-        unknown_names: The ids of answers that nobody has waited for, where they are texts.
-        last_errors: The last lines of its standard error.
-        ended: Done when its standard output has ended.
+        noise: Output on stdout that is not a message.
+        lines: The number of lines on stdout.
+        has_byte_order_mark: Whether the first line began with one.
+        has_returns: Whether messages ended with a carriage return.
+        unmatched_ids: String ids of responses without a request.
+        stderr_lines: The last lines of its stderr.
+        ended: Done at the end of its stdout.
 
     Raises:
         TransportError: It cannot be started.
     """
 
-    def __init__(self, command: Command, patience: float, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Command, response_timeout: float, env: Mapping[str, str] | None = None
+    ) -> None:
         self.noise: list[Noise] = []
         self.lines = 0
         self.has_byte_order_mark = False
         self.has_returns = False
-        self.unknown_names: list[str] = []
-        self.last_errors: deque[str] = deque(maxlen=_LAST_LINES)
-        self._patience = patience
+        self.unmatched_ids: list[str] = []
+        self.stderr_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._response_timeout = response_timeout
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._pending: dict[int | str, asyncio.Future[Json]] = {}
@@ -83,15 +86,15 @@ class ProcessConversation:
         self._messages = 0
         self._acknowledged: asyncio.Future[Json] = self._loop.create_future()
         variables = environment({**command.env, **(env or {})})
-        self._process = Process(command.words, environment=variables, cwd=command.cwd, grace=_CLOSING)
+        self._process = Process(command.argv, environment=variables, cwd=command.cwd, grace=_CLOSING)
         self._readers = [
-            self._read(self._process.stdout, self._heard, self.ended),
-            self._read(self._process.stderr, self._complained, None),
+            self._read(self._process.stdout, self._process_line, self.ended),
+            self._read(self._process.stderr, self._process_stderr_line, None),
         ]
 
     @property
-    def how_it_ended(self) -> str:
-        """How the process has ended, in words; empty while it lives."""
+    def exit_reason(self) -> str:
+        """The signal or exit status of the process in words; empty while it runs."""
         status = self._process.status
         if status is None:
             return ""
@@ -101,109 +104,111 @@ class ProcessConversation:
         return f"with exit status {status}"
 
     @property
-    def last_words(self) -> str:
-        """The last lines of its standard error, after a colon; empty where there are none."""
-        return ": " + " | ".join(self.last_errors) if self.last_errors else ""
+    def stderr_tail(self) -> str:
+        """The last lines of its stderr after a colon; empty if there are none."""
+        return ": " + " | ".join(self.stderr_lines) if self.stderr_lines else ""
 
-    async def ask(
+    async def request(
         self,
         method: str,
         params: Json | None = None,
         *,
-        name: int | str | None = None,
+        request_id: int | str | None = None,
         seconds: float | None = None,
     ) -> Answer:
-        """Send a request, and wait for its answer."""
+        """Send a request, and wait for its response."""
         self._last += 1
-        key = self._last if name is None else name
+        key = self._last if request_id is None else request_id
         message: Json = {"jsonrpc": "2.0", "id": key, "method": method}
         if params is not None:
             message["params"] = params
         answered: asyncio.Future[Json] = self._loop.create_future()
         self._pending[key] = answered
-        begun = self._loop.time()
+        started_at = self._loop.time()
         try:
             if not self.write(json.dumps(message, ensure_ascii=False).encode() + b"\n"):
                 return Answer(problem="no response: the process closed its standard input")
-            return await self.awaited(key, begun, self._patience if seconds is None else seconds)
+            return await self.wait_for_response(
+                key, started_at, self._response_timeout if seconds is None else seconds
+            )
         finally:
             self._pending.pop(key, None)
 
-    async def awaited(self, key: int | str, begun: float, seconds: float) -> Answer:
-        """Wait for an answer that may come yet."""
+    async def wait_for_response(self, key: int | str, started_at: float, seconds: float) -> Answer:
+        """Wait for the response to a pending request."""
         answered = self._pending[key]
         await asyncio.wait((answered, self.ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        passed = self._loop.time() - begun
+        passed = self._loop.time() - started_at
         if answered.done():
-            return answer_of(answered.result(), passed)
+            return answer_from_message(answered.result(), passed)
         if self.ended.done():
             await self.exit_within(_CLOSING)
             return Answer(
-                problem=f"no response: the process ended {self.how_it_ended}".rstrip(), seconds=passed
+                problem=f"no response: the process ended {self.exit_reason}".rstrip(), seconds=passed
             )
         return Answer(problem=f"no response within {seconds:g} s", seconds=passed)
 
-    async def tell(self, method: str) -> None:
+    async def notify(self, method: str) -> None:
         """Send a notification."""
         self.write(json.dumps({"jsonrpc": "2.0", "method": method}).encode() + b"\n")
 
     async def listen(self, params: Json, seconds: float) -> Answer:
-        """Listen to changes, and wait until that is acknowledged."""
+        """Send `subscriptions/listen`, and wait for the acknowledgement."""
         self._acknowledged = self._loop.create_future()
-        asking = asyncio.ensure_future(self.ask("subscriptions/listen", params, seconds=seconds))
-        await asyncio.wait((self._acknowledged, asking), return_when=asyncio.FIRST_COMPLETED)
+        sending = asyncio.ensure_future(self.request("subscriptions/listen", params, seconds=seconds))
+        await asyncio.wait((self._acknowledged, sending), return_when=asyncio.FIRST_COMPLETED)
         if self._acknowledged.done():
-            asking.cancel()
+            sending.cancel()
             return Answer(self._acknowledged.result())
-        return await asking
+        return await sending
 
     def write(self, data: bytes) -> bool:
-        """Write to its standard input, and say whether it is open."""
+        """Write to its stdin, and return whether that is open."""
         try:
             os.write(self._process.stdin, data)
         except (OSError, ValueError):
             return False
         return True
 
-    async def was_flushed(self, seconds: float) -> bool:
-        """Wait for the end of its output, and say whether there was a message."""
+    async def has_flushed(self, seconds: float) -> bool:
+        """Wait for the end of its stdout, and return whether it has sent a message."""
         await asyncio.wait((self.ended,), timeout=seconds)
         return self._messages > 0
 
     def close_input(self) -> None:
-        """Let it find the end of its standard input."""
+        """Close its stdin."""
         self._process.close_input()
 
     async def exit_within(self, seconds: float) -> bool:
-        """Wait for its end, and say whether it has come."""
+        """Return whether it exits within some seconds."""
         await asyncio.wait((self._process.exited,), timeout=seconds)
         return self._process.exited.done()
 
     def terminate(self) -> None:
-        """Send SIGTERM to it and all that it has started."""
+        """Send SIGTERM to it and its child processes."""
         self._process.signal(signal.SIGTERM)
 
-    async def has_left_others(self, seconds: float) -> bool:
-        """Say whether what it has started still runs so long after its end."""
+    async def has_orphans(self, seconds: float) -> bool:
+        """Return whether its child processes still run some seconds after its exit."""
         for _ in range(int(seconds / 0.05)):
             if not self._process.signal(0):
                 return False
-            await asyncio.sleep(0.05)  # nothing tells when they end
+            await asyncio.sleep(0.05)  # no event reports their exit
         return True
 
     async def close(self) -> None:
-        """End it, with all that it has started."""
+        """Stop it and its child processes."""
         await self._process.stop()
         for reader in self._readers:  # at the end of its streams
             await asyncio.to_thread(reader.join, _CLOSING)
         self._process.close()
 
-    # What it says
+    # Output of the process
 
     def _read(
-        self, stream: int, heard: Callable[[bytes], None], ended: asyncio.Future[None] | None
+        self, stream: int, on_line: Callable[[bytes], None], ended: asyncio.Future[None] | None
     ) -> threading.Thread:
-        """Read lines by a thread, as the loop of Windows cannot read pipes like these."""
+        """Read lines in a thread, since the event loop of Windows cannot read these pipes."""
         if sys.platform != "win32":
             os.set_blocking(stream, True)
 
@@ -212,9 +217,9 @@ class ProcessConversation:
             while data := _read(stream):
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._call(heard, line)
+                    self._call(on_line, line)
             if rest:
-                self._call(heard, rest)
+                self._call(on_line, rest)
             if ended is not None:
                 self._call(ended.set_result, None)
 
@@ -226,16 +231,16 @@ class ProcessConversation:
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(function, argument)
 
-    def _complained(self, line: bytes) -> None:
+    def _process_stderr_line(self, line: bytes) -> None:
         if text := line.decode("utf-8", "replace").strip():
-            self.last_errors.append(text[:200])
+            self.stderr_lines.append(text[:200])
 
-    def _heard(self, line: bytes) -> None:
+    def _process_line(self, line: bytes) -> None:
         self.lines += 1
         if self.lines == 1 and line.startswith(_BYTE_ORDER_MARK):
             self.has_byte_order_mark = True
             line = line[len(_BYTE_ORDER_MARK) :]
-        noise, message = _read_line(line)
+        noise, message = _split_noise(line)
         if noise is not None:
             self.noise.append(Noise(self.lines, noise))
         if message is None:
@@ -243,16 +248,16 @@ class ProcessConversation:
         self.has_returns |= line.endswith(b"\r")
         for each in message if is_array(message) else [message]:
             if is_object(each):
-                self._take(each)
+                self._dispatch(each)
 
-    def _take(self, message: Json) -> None:
+    def _dispatch(self, message: Json) -> None:
         key = message.get("id")
         self._messages += 1
         if "method" in message:
             params = message.get("params")
             if message["method"] == ACKNOWLEDGED and not self._acknowledged.done():
                 self._acknowledged.set_result(params if is_object(params) else {})
-            if key is not None:  # a question: nothing of it is declared, but ping
+            if key is not None:  # a request: this client declares no capabilities, so only ping has a result
                 answer: Json = {"result": {}} if message["method"] == "ping" else {"error": _NOT_HERE}
                 self.write(json.dumps({"jsonrpc": "2.0", "id": key, **answer}).encode() + b"\n")
             return
@@ -260,7 +265,7 @@ class ProcessConversation:
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
         elif isinstance(key, str):
-            self.unknown_names.append(key)
+            self.unmatched_ids.append(key)
 
 
 def _read(stream: int) -> bytes:
@@ -270,8 +275,8 @@ def _read(stream: int) -> bytes:
         return b""
 
 
-def _read_line(line: bytes) -> tuple[str | None, object]:
-    """Return what of a line is no message, and what is one; None each where there is nothing of it."""
+def _split_noise(line: bytes) -> tuple[str | None, object]:
+    """Split a line into noise and a message; None for a part that is missing."""
     text = line.decode("utf-8", "replace").rstrip("\r")
     for start in dict.fromkeys((0, text.find('{"jsonrpc"'), text.find('{"id"'))):
         if start < 0:
@@ -283,3 +288,43 @@ def _read_line(line: bytes) -> tuple[str | None, object]:
         if is_array(message) or (is_object(message) and message.get("jsonrpc") == "2.0"):
             return text[:start] or None, message
     return text, None
+
+
+@dataclass
+class ProcessProbe(Probe):
+    """Server under test that is started as a process.
+
+    Attributes:
+        command: The command that starts it.
+        main: The process that checks use; None before it has started.
+        reported_noise: The number of noise lines that have been reported.
+        is_output_checked: Whether stdout has been checked.
+        has_main_failed: Whether the main process no longer responds.
+        other: A process with the encoding of Windows; None before it has started.
+        started: All processes.
+    """
+
+    command: Command = field(kw_only=True)
+    main: StdioConnection | None = None
+    reported_noise: int = 0
+    is_output_checked: bool = False
+    has_main_failed: bool = False
+    other: StdioConnection | None = None
+    started: list[StdioConnection] = field(default_factory=list[StdioConnection])
+
+    def start(self, env: Mapping[str, str] | None = None) -> StdioConnection:
+        """Start another process.
+
+        Args:
+            env: More variables of its environment.
+
+        Raises:
+            TransportError: It cannot be started.
+        """
+        process = StdioConnection(self.command, self.response_timeout, env)
+        self.started.append(process)
+        return process
+
+    async def close(self) -> None:
+        """Stop all processes."""
+        await asyncio.gather(*(process.close() for process in self.started))

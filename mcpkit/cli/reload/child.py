@@ -1,4 +1,4 @@
-"""One process of the server: what it is asked, what it says, and why it has ended."""
+"""One server process under `--reload`: start and stop it, and exchange messages with it."""
 
 from __future__ import annotations
 
@@ -19,52 +19,53 @@ from ...protocol.jsonrpc_validation import id_of_answer, is_call
 GRACE: Final = 1.0
 """Seconds to wait for a process to exit, and again after SIGTERM; its requests have ended before."""
 
-_SAID: Final = re.compile(r"^mcpkit: (.+)", re.MULTILINE)
+_ERROR_LINE: Final = re.compile(r"^mcpkit: (.+)", re.MULTILINE)
 """The last line of `mcpkit run` for code that raises: file, line and error."""
 
-_NAMED: Final = re.compile(r"^The server \([^)]*\) ")
+_COMMAND_PREFIX: Final = re.compile(r"^The server \([^)]*\) ")
 
-_PREFIX: Final = f"mcpkit-{uuid4().hex}-"
+_ID_PREFIX: Final = f"mcpkit-{uuid4().hex}-"
+"""Start of the ids of the supervisor's own requests; the client's ids are forwarded unchanged."""
 
 
 class ChildEndedError(Exception):
-    """The process has ended, or cannot be started; the message says why."""
+    """The process has ended, or cannot be started; the message gives the reason."""
 
 
 class Child:
-    """One process of the server.
+    """One server process.
 
     Args:
-        command: What starts it.
-        environment: All of its environment.
-        take: Called with the child and each message that it sends to the host.
-        on_end: Called with the child when it has ended without having been told to.
+        command: The command that starts it.
+        environment: Its complete environment.
+        on_message: Called with the child and each message for the client.
+        on_exit: Called with the child if it exits before `stop`.
 
     Attributes:
-        has_answered: Whether it has answered anything, so that its code cannot be broken.
-        is_initialized: Whether it has been told that the host is ready for notifications.
-        is_retired: Whether nothing that it says is taken any more.
-        problem: Why it has ended; None while it lives.
+        has_answered: Whether it has sent a response, which shows that its code can be imported.
+        is_initialized: Whether it has received `notifications/initialized`.
+        is_retired: Whether its messages are discarded.
+        problem: The reason for its end; None while it runs.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
-        take: Callable[[Child, Json], None],
-        on_end: Callable[[Child], None],
+        on_message: Callable[[Child, Json], None],
+        on_exit: Callable[[Child], None],
     ) -> None:
         self.has_answered = False
         self.is_initialized = False
         self.is_retired = False
         self.problem: str | None = None
-        self._take = take
-        self._on_end = on_end
-        self._ids = map(f"{_PREFIX}{{}}".format, count())
-        self._asked: dict[RequestId, asyncio.Future[Json]] = {}
+        self._on_message = on_message
+        self._on_exit = on_exit
+        self._ids = map(f"{_ID_PREFIX}{{}}".format, count())
+        self._pending: dict[RequestId, asyncio.Future[Json]] = {}
         self._transport = StdioTransport(command, env=environment, grace=GRACE)
         self._unsent: deque[bytes] = deque()
-        self._sending: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the process, and return as soon as it runs.
@@ -79,28 +80,28 @@ class Child:
             raise ChildEndedError(self.problem) from None
 
     def send(self, message: Json) -> None:
-        """Send a message, once those before it have been sent; to a process that has ended, nothing."""
+        """Queue a message; messages to a process that has ended are discarded."""
         self._unsent.append(encode(message))
-        if self._sending is None:
-            self._sending = asyncio.get_running_loop().create_task(self._send())
+        if self._sender is None:
+            self._sender = asyncio.get_running_loop().create_task(self._send_queued())
 
-    async def ask(self, method: str, params: Json) -> Json:
-        """Make a request that is not the host's, and return its result.
+    async def request(self, method: str, params: Json) -> Json:
+        """Send a request of the supervisor's own, and return its result.
 
         Raises:
-            ProtocolError: It is answered with an error.
-            ChildEndedError: The process ends before it is answered.
+            ProtocolError: The response is an error.
+            ChildEndedError: The process ends before it responds.
         """
         if self.problem is not None:
             raise ChildEndedError(self.problem)
         id_ = next(self._ids)
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._asked[id_] = answer
+        response: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._pending[id_] = response
         try:
             self.send({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
-            message = await answer
+            message = await response
         finally:
-            del self._asked[id_]
+            del self._pending[id_]
         error = message.get("error")
         if is_object(error):
             code = error.get("code")
@@ -109,15 +110,15 @@ class Child:
         return result if is_object(result) else {}
 
     async def stop(self) -> None:
-        """End the process, and return when it has ended."""
+        """Stop the process, and return when it has exited."""
         self.is_retired = True
-        self._fail("the process is being stopped")
+        self._end("the process is being stopped")
         await self._transport.close()
 
-    # What its transport brings
+    # Called by the transport
 
     def receive(self, line: bytes, request_id: RequestId | None = None) -> None:
-        """Take a message, or a batch of them; an answer that is not JSON ends its request."""
+        """Process a message or a batch; a response that is not JSON fails its request."""
         try:
             message: object = decode(line)
         except ProtocolError as error:
@@ -126,44 +127,46 @@ class Child:
             return
         for each in message if is_array(message) else [message]:
             if is_object(each):
-                self._receive(each)
+                self._dispatch(each)
 
     def is_pending(self, id_: RequestId) -> bool:
-        """Say whether a request may be answered."""
+        """Return whether a response to a request is still accepted."""
         return not self.is_retired
 
     def fail(self, id_: RequestId, error: Exception) -> None:
-        """Answer a request whose answer could not be read."""
-        self._receive({"jsonrpc": "2.0", "id": id_, "error": {"code": INTERNAL_ERROR, "message": str(error)}})
+        """Complete a request with an error because its response is unreadable."""
+        self._dispatch(
+            {"jsonrpc": "2.0", "id": id_, "error": {"code": INTERNAL_ERROR, "message": str(error)}}
+        )
 
     def connection_lost(self, error: Exception) -> None:
-        """Hear that the process has ended."""
-        said = _SAID.findall(str(error))
-        self._fail(said[-1] if said else _NAMED.sub("it ", str(error)))
+        """Fail pending requests after the process has exited."""
+        lines = _ERROR_LINE.findall(str(error))
+        self._end(lines[-1] if lines else _COMMAND_PREFIX.sub("it ", str(error)))
         if not self.is_retired:
-            self._on_end(self)
+            self._on_exit(self)
 
-    def _receive(self, message: Json) -> None:
+    def _dispatch(self, message: Json) -> None:
         id_: object = message.get("id")
         if "method" not in message:
             self.has_answered = True
-            asked = self._asked.get(id_) if isinstance(id_, str) else None
-            if asked is not None:
-                if not asked.done():
-                    asked.set_result(message)
+            response = self._pending.get(id_) if isinstance(id_, str) else None
+            if response is not None:
+                if not response.done():
+                    response.set_result(message)
                 return
-            if isinstance(id_, str) and id_.startswith(_PREFIX):
-                return  # nobody waits for it any more
+            if isinstance(id_, str) and id_.startswith(_ID_PREFIX):
+                return  # the request was cancelled
         if not self.is_retired:
-            self._take(self, message)
+            self._on_message(self, message)
 
-    def _fail(self, problem: str) -> None:
+    def _end(self, problem: str) -> None:
         self.problem = self.problem or problem
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(ChildEndedError(self.problem))
+        for response in self._pending.values():
+            if not response.done():
+                response.set_exception(ChildEndedError(self.problem))
 
-    async def _send(self) -> None:
+    async def _send_queued(self) -> None:
         try:
             while self._unsent:
                 outgoing = OutgoingMessage()
@@ -172,6 +175,6 @@ class Child:
                 if waiting is not None:
                     await waiting
         except TransportError:
-            self._unsent.clear()  # whoever waits hears of the end by `lost`
+            self._unsent.clear()  # `connection_lost` fails the pending requests
         finally:
-            self._sending = None
+            self._sender = None

@@ -1,4 +1,0 @@
-"""What is found.
-
-Internal: it may change at any time.
-"""

@@ -1,0 +1,405 @@
+"""Checks of a URL: reachability, authorization, sessions, statuses, streams, Origin and CORS."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from ...auth.urls import is_loopback
+from ...client.authorization.checking.check import check_authorization
+from ...protocol.jsonrpc import is_object
+from ...protocol.revisions import LATEST, LATEST_HANDSHAKE
+from ..exit_status import Status
+from .findings import CheckResult, Finding, quoted
+from .http_probe import ACCEPTED, EVENTS, HttpConnection, HttpProbe, HttpReply, SseConnection
+from .probe import initialize_params, required
+from .protocol_checks import check_http_revisions, server_of
+
+_MAX_REDIRECTS: Final = 3
+_SLOW: Final = 15.0
+_MAX_CLOCK_SKEW: Final = 60.0
+_EXPIRY_NOTICE: Final = 14 * 86_400
+
+
+async def check_first_response(probe: HttpProbe) -> CheckResult:
+    """Send the first request, and follow redirects."""
+    check = CheckResult("first response")
+    if probe.is_sse and await _open_sse(probe):
+        check.summary = f"HTTP+SSE, after {probe.first.seconds:.1f} s"
+        return check
+    reply = await probe.initialize(keeps_session=True)
+    for _ in range(_MAX_REDIRECTS):
+        if not 300 <= reply.status < 400 or not _follow_redirect(probe, check, reply):
+            break
+        reply = await probe.initialize(keeps_session=True)
+    probe.first = reply
+    if not reply.status:
+        probe.status = Status.NOT_REACHED
+        return _add_unreachable(probe, check, reply)
+    if reply.status in {401, 403}:
+        return await _check_login_required(probe, check)
+    if reply.seconds > _SLOW:
+        check.add_finding("slow-start", seconds=reply.seconds)
+    if reply.message is not None:
+        await probe.enter_session(reply)
+    if 300 <= reply.status < 400:
+        check.stops = True
+        return check
+    if probe.initialize_result is None and not await _has_other_transport(probe):
+        probe.status = Status.NOT_REACHED
+        return _add_no_mcp(check, reply)
+    session = reply.headers.get("mcp-session-id", "none")
+    if not session or not all("!" <= letter <= "~" for letter in session):
+        check.add_finding("session-id", id=quoted(session))
+    way = "HTTP+SSE" if probe.sse is not None else "HTTP"
+    check.summary = f"{way}, after {reply.seconds:.1f} s{server_of(probe.initialize_result)}"
+    return check
+
+
+def _add_no_mcp(check: CheckResult, reply: HttpReply) -> CheckResult:
+    if reply.status == 200 and reply.type not in {"application/json", EVENTS}:
+        return check.add_finding("content-type", type=quoted(reply.type or "none"))
+    if reply.status >= 500:
+        return check.add_finding("server-error", status=reply.status)
+    return check.add_finding("no-mcp", answer=reply)
+
+
+def _follow_redirect(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> bool:
+    """Add a finding for a redirect, and return whether it was followed."""
+    target = urljoin(probe.url, reply.headers.get("location", ""))
+    before, after = urlsplit(probe.url), urlsplit(target)
+    if before.scheme == "https" and after.scheme == "http":
+        check.add_finding("redirect-downgrade", target=quoted(target, 200))
+    else:
+        code = "redirect-kept" if reply.status in {307, 308} else "redirect"
+        check.add_finding(code, status=reply.status, target=quoted(target, 200))
+    if after.scheme not in {"http", "https"} or (probe.has_credentials and after.hostname != before.hostname):
+        return False
+    if target == probe.url:
+        return False
+    probe.url = target
+    return True
+
+
+def _add_unreachable(probe: HttpProbe, check: CheckResult, reply: HttpReply) -> CheckResult:
+    if reply.kind == "time":
+        return check.add_finding("no-answer", seconds=reply.seconds, last="")
+    if reply.kind == "dns":
+        return check.add_finding("dns", host=urlsplit(probe.url).hostname)
+    return check.add_finding(reply.kind, problem=reply.problem)
+
+
+async def _has_other_transport(probe: HttpProbe) -> bool:
+    """Return whether the server supports only the stateless revisions, or HTTP+SSE."""
+    if (await HttpConnection(probe.sender, {}, LATEST).request("server/discover")).result is not None:
+        return True
+    return await _open_sse(probe)
+
+
+async def _open_sse(probe: HttpProbe) -> bool:
+    """Open an HTTP+SSE stream, and return whether the server supports that."""
+    sse = probe.sse = SseConnection(probe.sender)
+    probe.first = reply = await sse.open()
+    if reply.type != EVENTS:
+        probe.sse = None
+        return False
+    return True
+
+
+async def _check_login_required(probe: HttpProbe, check: CheckResult) -> CheckResult:
+    """Check the authorization metadata of a server that requires a token."""
+    check.findings += await _authorization_findings(probe)
+    check.stops = True
+    probe.status = Status.FINDINGS if check.findings else Status.NOT_AUTHORIZED
+    codes = {each.code for each in check.findings}
+    way = f"Run mcpkit doctor {probe.url} --token TOKEN, as the server names no authorization server"
+    if "no-metadata" not in codes:
+        way = f"Run mcpkit auth login {probe.url}"
+    check.summary = (
+        f"HTTP {probe.first.status}: the server rejected the token"
+        if probe.has_credentials
+        else f"HTTP {probe.first.status}: the other checks need authorization. {way}"
+    )
+    return check
+
+
+async def check_login(probe: HttpProbe) -> CheckResult:
+    """Check the authorization metadata if requests carry a token."""
+    check = CheckResult("authorization")
+    if probe.has_credentials:
+        check.findings += await _authorization_findings(probe)
+        check.summary = "checked without a token"
+    return check
+
+
+_CAUSED_BY_NO_METADATA: Final = frozenset(
+    {"challenge-without-metadata", "sse-metadata", "march-foreign-issuer"}
+)
+"""Findings that follow from missing protected resource metadata."""
+
+
+async def _authorization_findings(probe: HttpProbe) -> list[Finding]:
+    """Return findings that prevent a login; a server without metadata has one finding with a second fix."""
+    found = await check_authorization(probe.url, timeout=probe.response_timeout)
+    findings = [
+        Finding(each.code, each.severity, each.why, each.cure) for each in found if each.severity != "note"
+    ]
+    if not any(each.code == "no-metadata" for each in findings):
+        return findings
+    return [
+        replace(
+            each,
+            cure=f"configure a token in each client (--token TOKEN here); to support logins, {each.cure}",
+        )
+        if each.code == "no-metadata"
+        else each
+        for each in findings
+        if each.code not in _CAUSED_BY_NO_METADATA
+    ]
+
+
+async def check_sse_endpoint(probe: HttpProbe) -> CheckResult:
+    """Check the endpoint of an HTTP+SSE stream, and send `initialize` there."""
+    check = CheckResult("endpoint")
+    sse = required(probe.sse)
+    if not sse.endpoint:
+        check.stops = True
+        return check.add_finding("buffered-events", what="The endpoint event of HTTP+SSE")
+    ours, named = urlsplit(probe.url), urlsplit(sse.endpoint)
+    if (ours.scheme, ours.netloc) != (named.scheme, named.netloc):
+        check.stops = True
+        return check.add_finding("endpoint-origin", endpoint=quoted(sse.endpoint, 200))
+    answer = await sse.request("initialize", initialize_params(LATEST_HANDSHAKE))
+    if answer.result is None:
+        probe.status = Status.NOT_REACHED
+        return check.add_finding("no-mcp", answer=answer)
+    probe.initialize_result, probe.connection = answer.result, sse
+    await sse.notify("notifications/initialized")
+    probe.revisions = [str(answer.result.get("protocolVersion"))]
+    check.summary = f"supports {probe.revisions[0]}{server_of(answer.result)}"
+    return check
+
+
+async def check_clock_and_certificate(probe: HttpProbe) -> CheckResult:
+    """Check the clock and the certificate of the server."""
+    check = CheckResult("clock and certificate")
+    date = probe.first.headers.get("date")
+    notes: list[str] = []
+    if date is not None:
+        with suppress(ValueError):
+            notes.append("the clock is right")
+            ahead = parsedate_to_datetime(date).timestamp() - time.time()
+            if abs(ahead) > _MAX_CLOCK_SKEW + probe.first.seconds:
+                check.add_finding("clock", seconds=abs(ahead), way="ahead of" if ahead > 0 else "behind")
+                notes.pop()
+    parts = urlsplit(probe.url)
+    if parts.scheme == "https":
+        until = await _certificate_expiry(parts.hostname or "", parts.port or 443)
+        if until is not None:
+            day = datetime.fromtimestamp(until, timezone.utc).date()
+            notes.append(f"the certificate is valid until {day}")
+            if until - time.time() < _EXPIRY_NOTICE:
+                check.add_finding("certificate-ends", host=parts.hostname, until=day)
+    check.summary = ", ".join(notes)
+    return check
+
+
+async def _certificate_expiry(host: str, port: int) -> float | None:
+    """Return the expiry time of the certificate of a server; None if it cannot be read."""
+    try:
+        _, writer = await asyncio.open_connection(host, port, ssl=ssl.create_default_context())
+    except OSError:
+        return None
+    certificate: object = writer.get_extra_info("peercert")
+    writer.close()
+    ends = certificate.get("notAfter") if is_object(certificate) else None
+    return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
+
+
+_REQUEST_COUNT: Final = 8
+_STREAM_TIMEOUT: Final = 5.0
+
+
+async def check_revisions(probe: HttpProbe) -> CheckResult:
+    """Request each revision in a new session."""
+    connection = HttpConnection(probe.sender, {}, LATEST)
+    check = await check_http_revisions(
+        probe, probe.initialize_response, await connection.request("server/discover")
+    )
+    if probe.discover_result is not None:
+        probe.listener = connection
+        if probe.initialize_result is None:
+            probe.connection = connection
+    return check
+
+
+async def check_affinity(probe: HttpProbe) -> CheckResult:
+    """Send requests of one session over separate connections, which may reach several instances."""
+    check = CheckResult("several connections")
+    session = probe.session
+    if session is None or probe.session_id is None:
+        check.summary = "no sessions"
+        return check
+    replies = [await session.reply("ping", is_new=True) for _ in range(_REQUEST_COUNT)]
+    failed = [reply for reply in replies if reply.status in {400, 404}]
+    if failed:
+        session.tries = 2 * _REQUEST_COUNT
+        probe.has_unshared_sessions = True
+        return check.add_finding(
+            "no-affinity", failed=len(failed), asked=_REQUEST_COUNT, status=failed[0].status
+        )
+    check.summary = f"{_REQUEST_COUNT} connections, one session"
+    return check
+
+
+async def check_statuses(probe: HttpProbe) -> CheckResult:
+    """Send requests that require a certain HTTP status."""
+    check = CheckResult("statuses")
+    sender, session = probe.sender, probe.session
+    if session is not None:
+        if probe.notification_reply.status != 202:
+            check.add_finding("notification-status", answer=probe.notification_reply)
+        if "MCP-Protocol-Version" in session.headers:
+            reply = await session.reply("ping", more={"MCP-Protocol-Version": "1999-12-31"})
+            if reply.status not in {400, 404}:
+                check.add_finding("revision-header", status=reply.status)
+        if probe.session_id is not None:
+            reply = await session.reply("ping", more={"Mcp-Session-Id": "mcpkit-a-session-of-nobody"})
+            if reply.status != 404:
+                check.add_finding("unknown-session", status=reply.status)
+    headers = ACCEPTED if session is None else {**ACCEPTED, **session.headers}
+    reply = await sender.send("POST", headers, b'{"jsonrpc": "2.0", "id": ')
+    if reply.status not in {400, 404}:
+        check.add_finding("malformed-status", answer=reply)
+    check.summary = "notifications, sessions, revisions, malformed messages"
+    return check
+
+
+async def check_streams(probe: HttpProbe) -> CheckResult:
+    """Open streams, and check that events arrive at once."""
+    check = CheckResult("streams")
+    notes: list[str] = []
+    session = probe.session
+    if session is not None:
+        reply = await probe.send_in_session(
+            "GET", {"Accept": EVENTS}, min(_STREAM_TIMEOUT, probe.response_timeout)
+        )
+        if reply.kind == "time":
+            probe.has_buffered_events = True
+            check.add_finding("buffered-events", what="The start of the GET stream")
+        elif (reply.status, reply.type) == (200, EVENTS):
+            notes.append("GET opens a stream")
+        elif reply.status != 405:
+            check.add_finding("get-status", answer=reply)
+        else:
+            notes.append("no stream with GET")
+    if probe.listener is not None:
+        answer = await probe.listener.listen({"notifications": {"toolsListChanged": True}}, _STREAM_TIMEOUT)
+        if answer.problem.startswith("no response within"):
+            probe.has_buffered_events = True
+            check.add_finding("buffered-events", what="The acknowledgement of subscriptions/listen")
+        elif answer.result is not None:
+            notes.append("subscriptions/listen is acknowledged immediately")
+    check.summary = ", ".join(notes)
+    return check
+
+
+async def check_session_end(probe: HttpProbe) -> CheckResult:
+    """Delete the session, and check that it has ended."""
+    check = CheckResult("end of the session")
+    if probe.session_id is None:
+        return check
+    session = required(probe.session)
+    reply = await probe.send_in_session("DELETE", {})
+    if reply.status == 405:
+        check.summary = "the server does not support DELETE, which is optional"
+    elif not 200 <= reply.status < 300:
+        check.add_finding("delete-fails", status=reply.status)
+    else:
+        again = await session.reply("ping")
+        if 200 <= again.status < 300:
+            check.add_finding("session-goes-on", status=reply.status)
+        check.summary = "by DELETE"
+    return check
+
+
+_FOREIGN_HOST: Final = "mcpkit-doctor.example"
+_INSPECTOR_ORIGIN: Final = "http://localhost:6274"
+"""MCP Inspector."""
+_REQUEST_HEADERS: Final = ("content-type", "mcp-protocol-version", "mcp-session-id", "last-event-id")
+
+
+async def check_origins(probe: HttpProbe) -> CheckResult:
+    """Send a foreign Origin and Host to a server in the local network."""
+    check = CheckResult("Origin and Host")
+    host = urlsplit(probe.url).hostname or ""
+    if not _is_local(host):
+        check.summary = "not checked: the server is not in the local network"
+        return check
+    status = (await _send_foreign(probe, {"Origin": f"https://{_FOREIGN_HOST}"})).status
+    if 200 <= status < 300:
+        check.add_finding("foreign-origin", status=status)
+    if is_loopback(host):
+        status = (await _send_foreign(probe, {"Host": _FOREIGN_HOST})).status
+        if 200 <= status < 300:
+            check.add_finding("foreign-host", status=status)
+    check.summary = "foreign origins and hosts are rejected"
+    return check
+
+
+async def _send_foreign(probe: HttpProbe, headers: Mapping[str, str]) -> HttpReply:
+    if probe.sse is not None:
+        return await probe.sender.send("GET", {"Accept": EVENTS, **headers})
+    return await probe.initialize(more=headers)
+
+
+async def check_cors(probe: HttpProbe) -> CheckResult:
+    """Send a CORS preflight and a request as MCP Inspector does; if its origin is allowed, all headers must be."""
+    check = CheckResult("CORS")
+    sent = (*_REQUEST_HEADERS, "authorization") if probe.has_credentials else _REQUEST_HEADERS
+    asked = {"Origin": _INSPECTOR_ORIGIN, "Access-Control-Request-Method": "POST"}
+    reply = await probe.sender.send("OPTIONS", {**asked, "Access-Control-Request-Headers": ",".join(sent)})
+    if not _is_allowed(reply):
+        check.summary = f"{_INSPECTOR_ORIGIN} is not allowed"
+        return check
+    allowed = _header_names(reply, "access-control-allow-headers")
+    if missing := [
+        name for name in sent if name not in allowed and ("*" not in allowed or name == "authorization")
+    ]:
+        check.add_finding("cors-preflight", page=_INSPECTOR_ORIGIN, names=", ".join(missing))
+    answer = await probe.initialize(more={"Origin": _INSPECTOR_ORIGIN})
+    if not _is_allowed(answer):
+        check.add_finding("cors-answer", page=_INSPECTOR_ORIGIN)
+    elif "mcp-session-id" in answer.headers:
+        exposed = _header_names(answer, "access-control-expose-headers")
+        if not {"mcp-session-id", "*"} & exposed:
+            check.add_finding("cors-exposed", page=_INSPECTOR_ORIGIN, names="Mcp-Session-Id")
+    check.summary = f"{_INSPECTOR_ORIGIN} is allowed"
+    return check
+
+
+def _is_allowed(reply: HttpReply) -> bool:
+    return 200 <= reply.status < 300 and reply.headers.get("access-control-allow-origin") in {
+        "*",
+        _INSPECTOR_ORIGIN,
+    }
+
+
+def _header_names(reply: HttpReply, header: str) -> set[str]:
+    return {name.strip().lower() for name in reply.headers.get(header, "").split(",")}
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a host is this machine or in the local network."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_private
+    return is_loopback(host)
