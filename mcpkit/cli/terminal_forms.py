@@ -10,14 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..client.asking.forms import FormField, FormRequest
-from ..client.tools.schemas import ServerSchema
 from ..protocol.jsonrpc import Json
 from .console import write_stderr
 from .key_values import ConversionError, KeyValue, convert, parse_json
 from .schema_summary import type_summary
+
+if TYPE_CHECKING:
+    from ..client.asking.forms import FormField, FormRequest
 
 _MAX_LINE: Final = 64 * 1024
 """Bytes of a line."""
@@ -241,6 +242,8 @@ class FormPrompt:
         return self._validate(field, convert(texts, field.schema, self._form.schema))
 
     def _validate(self, field: FormField, value: object) -> object:
+        from ..client.tools.schemas import ServerSchema  # only for forms, as it takes time
+
         schema: Json = {**self._form.schema, "properties": {field.name: field.schema}, "required": []}
         problems = ServerSchema(schema, asserts_formats=True).problems({field.name: value})
         if problems:
