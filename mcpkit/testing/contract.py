@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..cli.checking.finding import Looked
-from ..cli.checking.rules.catalogue import findings
-from ..cli.checking.settings import settings
+from ..cli.check.check_rules import findings
+from ..cli.check.check_settings import load_settings
+from ..cli.check.rule import CheckInputs
 from ..client.contract.changes import Change, changes
 from ..client.contract.lockfile import contract_of, kept, write
 from ..client.contract.surface import Surface, surfaces_of
@@ -65,14 +65,17 @@ def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: boo
     Raises:
         ValueError: A setting is invalid, or a code is unknown.
     """
-    said = settings(folder)
-    looked = Looked(
-        _surfaces(target), budget=said.budget, tool_budget=said.tool_budget, strict_hosts=said.hosts
+    settings = load_settings(folder)
+    inputs = CheckInputs(
+        _surfaces(target),
+        budget=settings.budget,
+        tool_budget=settings.tool_budget,
+        strict_hosts=settings.hosts,
     )
     found = [
         f"{each.severity}: {each.where}: {each.what} [{each.code}]\n  {each.cure}"
-        for each in findings(looked, ignored=[*said.ignore, *ignore])
-        if is_strict or said.strict or each.severity != "advice"
+        for each in findings(inputs, ignored=[*settings.ignore, *ignore])
+        if is_strict or settings.strict or each.severity != "advice"
     ]
     return "\n".join(found) or None
 

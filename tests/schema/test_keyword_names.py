@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from mcpkit import Server
-from mcpkit.cli.checking.finding import Looked
-from mcpkit.cli.checking.rules.catalogue import findings
+from mcpkit.cli.check.check_rules import findings
+from mcpkit.cli.check.rule import CheckInputs
 from mcpkit.client.contract.surface import Surface
 from mcpkit.client.contract.verdict import Effect, of_input
 from mcpkit.client.tools.schemas import ServerSchema
@@ -62,7 +62,7 @@ def check_schema(schema: dict[str, Any], value: Any, wrong: list[Any]) -> None:
     assert custom_schemas.arguments(schema).validate(value) == value
     assert of_input(schema, schema).effect is Effect.COMPATIBLE
     tool = {"name": "echo", "inputSchema": schema, "outputSchema": schema}
-    found = findings(Looked([Surface(tools=[tool])], strict_hosts=["openai-strict"]))
+    found = findings(CheckInputs([Surface(tools=[tool])], strict_hosts=["openai-strict"]))
     assert [each for each in found if each.severity == "error"] == []
     refused = {"`default`", "`not`", "`if`", "`oneOf`", "`allOf`"}
     assert not refused & set(" ".join(each.what for each in found).replace(",", "").split())

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mcpkit.cli import token_count
-from mcpkit.cli.checking.finding import Looked
-from mcpkit.cli.checking.rules.catalogue import RULES, findings
+from mcpkit.cli.check.check_rules import RULES, findings
+from mcpkit.cli.check.rule import CheckInputs
 from mcpkit.cli.token_count import count_tokens
 from mcpkit.client.contract.changes import Change, changes
 from mcpkit.client.contract.lockfile import contract_of
@@ -57,22 +57,22 @@ CLEAN = Surface(
 )
 
 
-def with_tools(*tools: dict[str, Any]) -> Looked:
-    return Looked([replace(CLEAN, tools=list(tools))])
+def with_tools(*tools: dict[str, Any]) -> CheckInputs:
+    return CheckInputs([replace(CLEAN, tools=list(tools))])
 
 
-def with_template(uri: str) -> Looked:
-    return Looked([replace(CLEAN, templates=[{**CLEAN.templates[0], "uriTemplate": uri}])])
+def with_template(uri: str) -> CheckInputs:
+    return CheckInputs([replace(CLEAN, templates=[{**CLEAN.templates[0], "uriTemplate": uri}])])
 
 
-def with_source(folder: Path, *lines: str, head: str = "import time, requests, subprocess") -> Looked:
+def with_source(folder: Path, *lines: str, head: str = "import time, requests, subprocess") -> CheckInputs:
     path = folder / "server.py"
     path.write_text("\n".join([head, "async def slow(item):", *(f"    {line}" for line in lines)]))
-    return Looked([CLEAN], [path])
+    return CheckInputs([CLEAN], [path])
 
 
-def changed(effect: Effect) -> Looked:
-    return Looked([CLEAN], changes=[Change("tool forecast", "it is gone", effect)])
+def changed(effect: Effect) -> CheckInputs:
+    return CheckInputs([CLEAN], changes=[Change("tool forecast", "it is gone", effect)])
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ TREE = schema(city={"$ref": "#/$defs/tree", "description": "Where."}) | {
 }
 OLD = replace(CLEAN, revision="2025-11-25")
 
-PLANTED: dict[str, list[Looked]] = {
+PLANTED: dict[str, list[CheckInputs]] = {
     "name-not-specified": [with_tools(tool(name)) for name in ("get weather", "", "wetter/ä")],
     "name-letters": [with_tools(tool("weather.forecast"))],
     "name-begins-oddly": [with_tools(tool("4cast"))],
@@ -95,26 +95,26 @@ PLANTED: dict[str, list[Looked]] = {
     "argument-name": [with_tools(tool(inputSchema=schema(**{name: CITY}))) for name in ("the city", "c" * 65)],
     "names-alike": [
         with_tools(tool("get_user"), tool("getUser", "Other.")),
-        Looked([replace(CLEAN, prompts=[CLEAN.prompts[0], {**CLEAN.prompts[0], "name": "Trip"}])]),
+        CheckInputs([replace(CLEAN, prompts=[CLEAN.prompts[0], {**CLEAN.prompts[0], "name": "Trip"}])]),
     ],
     "name-repeated": [with_tools(tool(), tool())],
-    "name-of-several-servers": [Looked([CLEAN, replace(CLEAN, server="climate")])],
-    "prompt-named-as-tool": [Looked([replace(CLEAN, prompts=[{**CLEAN.prompts[0], "name": "Forecast"}])])],
+    "name-of-several-servers": [CheckInputs([CLEAN, replace(CLEAN, server="climate")])],
+    "prompt-named-as-tool": [CheckInputs([replace(CLEAN, prompts=[{**CLEAN.prompts[0], "name": "Forecast"}])])],
     "description-missing": [
         with_tools(tool(description=" ")),
-        Looked([replace(CLEAN, resources=[{**CLEAN.resources[0], "description": None}])]),
+        CheckInputs([replace(CLEAN, resources=[{**CLEAN.resources[0], "description": None}])]),
     ],
     "description-too-long": [with_tools(tool(description="x" * 2_049))],
     "description-repeated": [with_tools(tool(), tool("report"))],
     "argument-undescribed": [with_tools(tool(inputSchema=schema(place={"type": "string"})))],
     "prompt-argument-undescribed": [
-        Looked([replace(CLEAN, prompts=[{**CLEAN.prompts[0], "arguments": [{"name": "to", "required": True}]}])])
+        CheckInputs([replace(CLEAN, prompts=[{**CLEAN.prompts[0], "arguments": [{"name": "to", "required": True}]}])])
     ],
-    "instructions-too-long": [Looked([replace(CLEAN, instructions="x" * 2_049)])],
+    "instructions-too-long": [CheckInputs([replace(CLEAN, instructions="x" * 2_049)])],
     "schema-invalid": [with_tools(argument(type="text")),
                        with_tools(tool(outputSchema={"type": "object", "required": 1}))],
     "input-not-object": [with_tools(tool(inputSchema={"type": "string"})), with_tools(tool(inputSchema={}))],
-    "output-not-object": [Looked([replace(OLD, tools=[tool(outputSchema={"type": "array"})])])],
+    "output-not-object": [CheckInputs([replace(OLD, tools=[tool(outputSchema={"type": "array"})])])],
     "union-at-top": [with_tools(tool(inputSchema={**schema(city=CITY), "anyOf": [{"required": ["city"]}]}))],
     "default-invalid": [
         with_tools(argument(type="string", default=5)),
@@ -142,7 +142,7 @@ PLANTED: dict[str, list[Looked]] = {
         with_tools(argument(enum=[str(number) for number in range(1_001)])),
     ],
     "strict-mode": [
-        replace(Looked([CLEAN]), strict_hosts=["openai-strict"]),
+        replace(CheckInputs([CLEAN]), strict_hosts=["openai-strict"]),
         replace(with_tools(argument(type="integer", minimum=1)), strict_hosts=["anthropic-strict"]),
         replace(with_tools(tool(inputSchema=TREE)), strict_hosts=["anthropic-strict"]),
     ],
@@ -158,7 +158,7 @@ PLANTED: dict[str, list[Looked]] = {
     "uri-not-absolute": [with_template("states/{state}")],
     "template-variables": [with_template(f"weather://{uri}") for uri in ("{}", "{a}/{a}", "{a-b}", "all", "{a")],
     "tool-over-budget": [with_tools(tool(description="word " * 400), tool("c", "rain " * 1_200))],
-    "total-over-budget": [replace(Looked([CLEAN]), budget=50)],
+    "total-over-budget": [replace(CheckInputs([CLEAN]), budget=50)],
     "contract-broken": [changed(Effect.BREAKING)],
     "contract-untold": [changed(Effect.UNTOLD)],
     "contract-changed": [changed(Effect.COMPATIBLE)],
@@ -182,7 +182,7 @@ NOT_BLOCKING = [
 
 
 def test_findings_of_clean_server_are_empty() -> None:
-    assert findings(Looked([CLEAN])) == []
+    assert findings(CheckInputs([CLEAN])) == []
 
 
 def test_rules_have_a_planted_fault_each_and_are_on_the_page() -> None:
@@ -193,7 +193,7 @@ def test_rules_have_a_planted_fault_each_and_are_on_the_page() -> None:
 
 
 @each_row(("code", "surface"), [(code, each) for code, planted in PLANTED.items() for each in planted])
-def test_rule_finds_its_planted_fault_unless_ignored(code: str, surface: Looked) -> None:
+def test_rule_finds_its_planted_fault_unless_ignored(code: str, surface: CheckInputs) -> None:
     found = findings(surface)
     assert code in {finding.code for finding in found}
     assert code not in {finding.code for finding in findings(surface, ignored=[code])}
@@ -211,7 +211,7 @@ def test_blocking_call_is_found_with_its_line(line: str, head: str, tmp_path: Pa
 def test_call_that_does_not_block_the_loop_is_not_found(line: str, head: str, tmp_path: Path) -> None:
     assert findings(with_source(tmp_path, line, head=head)) == []
     (tmp_path / "server.py").write_text("import time\n\ndef slow():\n    time.sleep(1)\n")
-    assert findings(Looked([CLEAN], [tmp_path / "server.py"])) == [], "the function runs in a thread"
+    assert findings(CheckInputs([CLEAN], [tmp_path / "server.py"])) == [], "the function runs in a thread"
 
 
 NAMES = """
@@ -239,7 +239,7 @@ def test_findings_of_malformed_surfaces_do_not_raise(key: str) -> None:
         for old, new in (surfaces, surfaces[::-1]):
             changed = changes(contract_of([old]), contract_of([new]))
             assert findings(
-                Looked([old], changes=changed, strict_hosts=["openai-strict", "anthropic-strict"])
+                CheckInputs([old], changes=changed, strict_hosts=["openai-strict", "anthropic-strict"])
             )
 
 

@@ -1,4 +1,4 @@
-"""What `mcpkit check` finds, and the rules that find it."""
+"""Rules of `mcpkit check`: their form, the server data that they read, and findings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "advice")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that hosts, models or clients will stumble over.
+    """A problem of a server for hosts, models or clients.
 
     Attributes:
-        code: What it is, in words that stay the same.
-        severity: How bad it is.
-        where: What it is about, such as `tool price`.
-        what: What was seen, and what comes of it.
-        cure: What to change.
+        code: A stable code, such as `name-too-long`.
+        severity: Its severity.
+        where: The component, such as `tool price`.
+        what: The observation and its consequence.
+        cure: The fix.
     """
 
     code: str
@@ -36,8 +36,8 @@ class Finding:
     cure: str
 
 
-class Found(NamedTuple):
-    """What a rule has found, as in `Finding`."""
+class Problem(NamedTuple):
+    """Result of a rule; the fields are those of `Finding`."""
 
     where: str
     what: str
@@ -45,16 +45,16 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What rules look at.
+class CheckInputs:
+    """Data of servers that rules read.
 
     Attributes:
-        surfaces: What servers say of themselves.
-        sources: The files of a server that is given as one, and of its own modules that it imports.
-        changes: What has changed since the contract was written.
-        budget: How many tokens all tools together may cost a model.
-        tool_budget: How many one tool may cost.
-        strict_hosts: Hosts' strict modes in which tools have to work, such as `openai-strict`.
+        surfaces: The interfaces of the servers.
+        sources: The source files of a server.
+        changes: The changes against the lockfile.
+        budget: Maximum number of tokens of all tools together.
+        tool_budget: Maximum number of tokens of one tool.
+        strict_hosts: Strict modes of model APIs to check, such as `openai-strict`.
     """
 
     surfaces: Sequence[Surface] = ()
@@ -65,7 +65,7 @@ class Looked:
     strict_hosts: Sequence[str] = ()
 
     def each(self, *kinds: str) -> Iterator[tuple[str, Json]]:
-        """Yield tools, resources, templates or prompts, each with the words that say which one it is."""
+        """Yield tools, resources, templates or prompts, each with its kind and name."""
         for surface in self.surfaces:
             lists = {
                 "tool": (surface.tools, "name"),
@@ -78,7 +78,7 @@ class Looked:
                 yield from ((f"{self.prefix(surface)}{kind} {item.get(key)}", item) for item in items)
 
     def prefix(self, surface: Surface) -> str:
-        """Return what places are told apart by, where there are several servers."""
+        """Return the server's name and a colon if there are several servers; otherwise an empty string."""
         return f"{surface.server}: " if len(self.surfaces) > 1 else ""
 
 
@@ -86,22 +86,22 @@ class Rule(NamedTuple):
     """A rule.
 
     Attributes:
-        code: What its findings are called.
-        severity: How bad they are.
-        summary: What it looks for, in a line.
-        look: Looks.
+        code: The code of its findings.
+        severity: The severity of its findings.
+        summary: Its condition in a line.
+        run: Yields the problems of a server.
     """
 
     code: str
     severity: Severity
     summary: str
-    look: Callable[[Looked], Iterator[Found]]
+    run: Callable[[CheckInputs], Iterator[Problem]]
 
 
-def rule(code: str, severity: Severity) -> Callable[[Callable[[Looked], Iterator[Found]]], Rule]:
-    """Make a function a rule; the first line of its docstring says what it looks for."""
+def rule(code: str, severity: Severity) -> Callable[[Callable[[CheckInputs], Iterator[Problem]]], Rule]:
+    """Create a rule from a function; the first line of its docstring is the summary."""
 
-    def made(look: Callable[[Looked], Iterator[Found]]) -> Rule:
-        return Rule(code, severity, (look.__doc__ or "").strip().splitlines()[0], look)
+    def decorator(run: Callable[[CheckInputs], Iterator[Problem]]) -> Rule:
+        return Rule(code, severity, (run.__doc__ or "").strip().splitlines()[0], run)
 
-    return made
+    return decorator

@@ -1,4 +1,4 @@
-"""`mcpkit lock`: writes down what clients of a server rely on."""
+"""`mcpkit lock`: write the lockfile of a server's interface."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from ....client.contract.changes import changes
-from ....client.contract.lockfile import NAME, contract_of, kept, write
-from ....client.contract.surface import surfaces_of
-from ...console import relative_path, write_stderr
-from ...exit_status import Status
-from ...server_target import ServerTarget, client_command
-from ...targets.served import folder_of
-from ..finding import Looked
-from ..rules.catalogue import findings
-from .told import tell
+from ...client.contract.changes import changes
+from ...client.contract.lockfile import NAME, contract_of, kept, write
+from ...client.contract.surface import surfaces_of
+from ..console import relative_path, write_stderr
+from ..exit_status import Status
+from ..server_target import ServerTarget, client_command
+from ..targets.served import folder_of
+from .check_rules import findings
+from .check_server import write_findings
+from .rule import CheckInputs
 
 
 @click.command("lock", epilog="Example: mcpkit lock server.py --update")
@@ -41,11 +41,11 @@ async def command(server: ServerTarget, path: Path | None, update: bool) -> int:
         write(path, contract)
         write_stderr(f"wrote {path}")
         return Status.DONE
-    found = findings(Looked(changes=changes(old, contract)))
+    found = findings(CheckInputs(changes=changes(old, contract)))
     if old == contract:
         write_stderr(f"{path} is up to date")
         return Status.DONE
-    status = tell(found, is_json=server.is_json, is_strict=True)
+    status = write_findings(found, is_json=server.is_json, is_strict=True)
     if not update:
         write_stderr(f"{path} is unchanged. Run with --update to overwrite it")
         return status

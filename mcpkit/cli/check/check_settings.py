@@ -1,4 +1,4 @@
-"""What a project says of checking, in `[tool.mcpkit.check]` of its pyproject.toml."""
+"""Settings of `mcpkit check` in `[tool.mcpkit.check]` of a pyproject.toml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from ..._utils.package import install_command
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..targets.folders import projects_of
-from .hosts import STRICT
+from .host_limits import STRICT_MODES
 
 T = TypeVar("T")
 
@@ -19,19 +19,19 @@ _KEYS: Final = ("strict", "ignore", "hosts", "budget", "tool-budget")
 
 
 class SettingsError(ValueError):
-    """A setting is none; the message says what to write."""
+    """A setting is invalid."""
 
 
 @dataclass
 class Settings:
-    """How servers are checked.
+    """Settings of `mcpkit check`.
 
     Attributes:
-        strict: Whether advice counts as much as errors.
-        ignore: Codes that are of no interest.
-        hosts: Hosts' strict modes in which tools have to work.
-        budget: How many tokens all tools together may cost a model.
-        tool_budget: How many one tool may cost.
+        strict: Whether findings of severity advice fail the command.
+        ignore: Codes of findings to omit.
+        hosts: Strict modes of model APIs to check.
+        budget: Maximum number of tokens of all tools together.
+        tool_budget: Maximum number of tokens of one tool.
     """
 
     strict: bool = False
@@ -41,36 +41,36 @@ class Settings:
     tool_budget: int = 1_000
 
 
-def settings(folder: Path) -> Settings:
-    """Return the settings of the project that a folder is in; those by default where it says nothing.
+def load_settings(folder: Path) -> Settings:
+    """Return the settings of the project that contains a folder, with defaults for missing ones.
 
     Raises:
-        SettingsError: A setting is none.
+        SettingsError: A setting is invalid.
     """
     project = next(projects_of(folder), None)
-    return Settings() if project is None else _settings(project / "pyproject.toml")
+    return Settings() if project is None else _parse_settings(project / "pyproject.toml")
 
 
-def _settings(path: Path) -> Settings:
-    said = _table(path)
-    for key in said:
+def _parse_settings(path: Path) -> Settings:
+    table = _table(path)
+    for key in table:
         if key not in _KEYS:
             raise SettingsError(
                 f"{path}: unknown key {key} in [tool.mcpkit.check]. Use one of {', '.join(_KEYS)}"
             )
-    found = Settings(
-        strict=_is(bool, said, "strict", False),
-        ignore=_texts(path, said, "ignore"),
-        hosts=_texts(path, said, "hosts"),
-        budget=_is(int, said, "budget", 10_000),
-        tool_budget=_is(int, said, "tool-budget", 1_000),
+    settings = Settings(
+        strict=_typed_value(bool, table, "strict", False),
+        ignore=_string_list(path, table, "ignore"),
+        hosts=_string_list(path, table, "hosts"),
+        budget=_typed_value(int, table, "budget", 10_000),
+        tool_budget=_typed_value(int, table, "tool-budget", 1_000),
     )
-    for host in found.hosts:
-        if host not in STRICT:
+    for host in settings.hosts:
+        if host not in STRICT_MODES:
             raise SettingsError(
-                f"{path}: hosts in [tool.mcpkit.check] must be {' or '.join(STRICT)}, got {host!r}"
+                f"{path}: hosts in [tool.mcpkit.check] must be {' or '.join(STRICT_MODES)}, got {host!r}"
             )
-    return found
+    return settings
 
 
 def _table(path: Path) -> Json:
@@ -89,8 +89,8 @@ def _table(path: Path) -> Json:
     return found if is_object(found) else {}
 
 
-def _is(kind: type[T], said: Json, key: str, otherwise: T) -> T:
-    value: object = said.get(key, otherwise)
+def _typed_value(kind: type[T], table: Json, key: str, default: T) -> T:
+    value: object = table.get(key, default)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise SettingsError(
             f"{key} in [tool.mcpkit.check] must be of type {kind.__name__}, got {value!r:.60}"
@@ -98,8 +98,8 @@ def _is(kind: type[T], said: Json, key: str, otherwise: T) -> T:
     return value
 
 
-def _texts(path: Path, said: Json, key: str) -> list[str]:
-    value: object = said.get(key, [])
+def _string_list(path: Path, table: Json, key: str) -> list[str]:
+    value: object = table.get(key, [])
     if not is_array(value) or not all(isinstance(each, str) for each in value):
         raise SettingsError(
             f"{path}: {key} in [tool.mcpkit.check] must be a list of strings, got {value!r:.60}"

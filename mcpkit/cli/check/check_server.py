@@ -1,0 +1,127 @@
+"""`mcpkit check`: check a server for problems in hosts, models and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ...client.contract.changes import changes
+from ...client.contract.lockfile import NAME, contract_of, kept, read
+from ...client.contract.lockfile import write as write_lockfile
+from ...client.contract.surface import surfaces_of
+from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
+from ..exit_status import Status
+from ..server_target import ServerTarget, client_command
+from ..targets.served import folder_of
+from .check_rules import findings
+from .check_settings import load_settings
+from .host_limits import STRICT_MODES
+from .rule import SEVERITIES, CheckInputs, Finding
+from .source_rules import sources_of
+
+
+@click.command("check", epilog="Example: mcpkit check server.py --strict")
+@client_command
+@click.option("--strict", is_flag=True, help="Also fail for findings of severity advice.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Omit findings with this code.")
+@click.option(
+    "--host",
+    multiple=True,
+    type=click.Choice(list(STRICT_MODES)),
+    help="Also check the strict mode of this model API.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Limit for all tools together (default: 10,000).",
+)
+@click.option(
+    "--tool-budget",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Limit for each tool (default: 1,000).",
+)
+@click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"Lockfile to compare with (default: the project's {NAME}, if it exists).",
+)
+@click.option("--update", is_flag=True, help="Write the current interface to the lockfile.")
+async def command(
+    server: ServerTarget,
+    strict: bool,
+    ignore: tuple[str, ...],
+    host: tuple[str, ...],
+    budget: int | None,
+    tool_budget: int | None,
+    lock: Path | None,
+    update: bool,
+) -> int:
+    """Check a server for problems in hosts, models and clients.
+
+    The rules are about names, descriptions, schemas, annotations and blocking calls. If there is a lockfile from mcpkit
+    lock, the check also lists the changes since then, and which of them break clients.
+    """
+    folder = folder_of(server.target)
+    settings = load_settings(folder)
+    path = lock or relative_path(folder / NAME)
+    old = None if update else read(lock) if lock is not None else kept(path)
+    async with server.client() as client:
+        surfaces = await surfaces_of(client)
+    contract = contract_of(surfaces)
+    inputs = CheckInputs(
+        surfaces,
+        sources_of(server.target),
+        [] if old is None else changes(old, contract),
+        settings.budget if budget is None else budget,
+        settings.tool_budget if tool_budget is None else tool_budget,
+        list(dict.fromkeys([*settings.hosts, *host])),
+    )
+    found = findings(inputs, ignored=[*settings.ignore, *ignore])
+    if update:
+        write_lockfile(path, contract)
+        write_stderr(f"wrote {path}")
+    return write_findings(found, is_json=server.is_json, is_strict=strict or settings.strict)
+
+
+def write_findings(found: Sequence[Finding], *, is_json: bool, is_strict: bool) -> int:
+    """Write findings to standard output.
+
+    Args:
+        found: The findings.
+        is_json: Whether to write JSON.
+        is_strict: Whether findings of severity advice fail the command, too.
+
+    Returns:
+        The exit status.
+    """
+    if is_json:
+        write_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        for finding in found:
+            write(_lines(finding))
+        write(_summary(found))
+    is_found = any(is_strict or finding.severity != "advice" for finding in found)
+    return Status.FINDINGS if is_found else Status.DONE
+
+
+def _lines(finding: Finding) -> str:
+    return escape_control_characters(
+        f"{finding.severity}: {finding.where}: {finding.what} [{finding.code}]\n  {finding.cure}"
+    )
+
+
+def _summary(found: Sequence[Finding]) -> str:
+    if not found:
+        return "no findings"
+    counts = [(severity, sum(finding.severity == severity for finding in found)) for severity in SEVERITIES]
+    words = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
+    ones = {"error": "error", "warning": "warning", "advice": "piece of advice"}
+    return ", ".join(
+        f"{count} {(ones if count == 1 else words)[severity]}" for severity, count in counts if count
+    )

@@ -1,4 +1,0 @@
-"""Commands that check servers.
-
-Internal: it may change at any time.
-"""
