@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..._utils.option_checks import nearest
@@ -47,15 +47,12 @@ RULES: Final[dict[str, Rule]] = {
 """The rules by their codes."""
 
 
-def findings(
-    inputs: CheckInputs, *, ignored: Collection[str] = (), rules: Sequence[Rule] = ()
-) -> list[Finding]:
-    """Run rules, and return their findings, the most severe first.
+def findings(inputs: CheckInputs, *, ignored: Collection[str] = ()) -> list[Finding]:
+    """Run all rules, and return their findings, the most severe first.
 
     Args:
         inputs: The server data.
         ignored: Codes of findings to omit.
-        rules: The rules; by default all.
 
     Raises:
         ValueError: An ignored code is unknown.
@@ -66,7 +63,7 @@ def findings(
             raise ValueError(f"no such rule: {code}" + (f"; did you mean {close}?" if close else ""))
     found = [
         Finding(rule.code, rule.severity, *each)
-        for rule in rules or RULES.values()
+        for rule in RULES.values()
         if rule.code not in ignored
         for each in rule.run(inputs)
     ]

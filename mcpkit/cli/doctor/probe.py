@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -193,10 +192,6 @@ class Probe:
         """Send a request over the connection."""
         assert self.connection is not None, "the checks stop if the server cannot be reached"
         return await self.connection.request(method, params)
-
-    def now(self) -> float:
-        """Return the monotonic time in seconds."""
-        return time.monotonic()
 
 
 def required(value: T | None) -> T:

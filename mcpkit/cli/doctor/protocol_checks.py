@@ -16,7 +16,6 @@ from .probe import Answer, Probe, StatelessConnection, initialize_params, requir
 from .process_probe import ProcessProbe
 
 _FUTURE: Final = "2099-12-31"
-_PROBING: Final = 5.0
 
 
 async def check_process_revisions(probe: ProcessProbe) -> CheckResult:

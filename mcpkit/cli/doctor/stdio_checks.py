@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Final
 
 from ..._utils.exceptions import TransportError
@@ -27,11 +28,11 @@ async def check_start(probe: ProcessProbe) -> CheckResult:
     except TransportError as error:
         probe.status = Status.NOT_REACHED
         return check.add_finding("not-started", problem=str(error))
-    started_at = probe.now()
+    started_at = time.monotonic()
     answer = await main.request(
         "initialize", initialize_params(LATEST_HANDSHAKE), seconds=probe.first_timeout
     )
-    passed = probe.now() - started_at
+    passed = time.monotonic() - started_at
     if answer.result is None and answer.error is None:
         probe.status = Status.NOT_REACHED
         if main.ended.done():
@@ -125,11 +126,11 @@ async def check_input_end(probe: ProcessProbe) -> CheckResult:
     main = probe.start() if probe.has_main_failed else required(probe.main)
     if probe.has_main_failed:
         await main.request("initialize", initialize_params(LATEST_HANDSHAKE), seconds=probe.first_timeout)
-    started_at = probe.now()
+    started_at = time.monotonic()
     main.close_input()
     if not await main.exit_within(_EXIT_TIMEOUT):
         return check.add_finding("input-end-ignored", seconds=_EXIT_TIMEOUT)
-    passed = probe.now() - started_at
+    passed = time.monotonic() - started_at
     if await main.has_orphans(_ORPHAN_TIMEOUT):
         check.add_finding("orphans")
     check.summary = f"the process ended after {passed:.1f} s"
@@ -142,9 +143,9 @@ async def check_sigterm(probe: ProcessProbe) -> CheckResult:
     other = probe.other
     if os.name == "nt" or other is None or other.ended.done():
         return check
-    started_at = probe.now()
+    started_at = time.monotonic()
     other.terminate()
     if not await other.exit_within(_EXIT_TIMEOUT):
         return check.add_finding("sigterm-ignored", seconds=_EXIT_TIMEOUT)
-    check.summary = f"the process ended after {probe.now() - started_at:.1f} s"
+    check.summary = f"the process ended after {time.monotonic() - started_at:.1f} s"
     return check
