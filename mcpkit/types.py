@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .content.third_party_results import as_content
+    from .content.iterators_and_third_party_values import as_content
     from .protocol.objects import (
         AudioBlock,
         ContentBlock,
@@ -31,7 +31,7 @@ else:
     __getattr__ = late_names(
         globals(),
         {
-            ".content.third_party_results": "as_content",
+            ".content.iterators_and_third_party_values": "as_content",
             ".protocol.objects": (
                 "AudioBlock ContentBlock EmbeddedResourceBlock ImageBlock Implementation PromptArgument "
                 "PromptDefinition PromptMessage ResourceContents ResourceDefinition ResourceLinkBlock "

@@ -390,7 +390,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
 
 @cache
 def _schema_of(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
-    from ..schema.plain_types import describe
+    from ..schema.fast_path_for_builtin_types import describe
 
     described = describe(shape)
     return described.schema, SchemaValidator(described.core)

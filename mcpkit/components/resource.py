@@ -364,7 +364,7 @@ def _check_uri(uri: str) -> None:
 def _mime_type_of(returns: Any) -> str | None:
     """Return the media type of all that a function with this return type returns; None where there may be several."""
     from ..content import media_types
-    from ..content.third_party_results import renderer
+    from ..content.iterators_and_third_party_values import renderer
 
     while (origin := get_origin(returns)) in (Annotated, Awaitable, Coroutine) and (
         inner := get_args(returns)

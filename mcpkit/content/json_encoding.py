@@ -37,7 +37,7 @@ from .blocks import (
     shown,
     unreadable,
 )
-from .third_party_results import NoFormError, encoder, is_file, items_of, renderer
+from .iterators_and_third_party_values import NoFormError, encoder, is_file, items_of, renderer
 
 P = ParamSpec("P")
 T = TypeVar("T")

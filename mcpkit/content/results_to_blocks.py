@@ -9,8 +9,8 @@ from .._utils.exceptions import OutputError
 from ..protocol.jsonrpc import Json
 from . import media_types
 from .blocks import Blob, Bytes, Content, Text, TypedText, may_block
+from .iterators_and_third_party_values import has_own_renderer, is_file, read_file, renderer
 from .json_encoding import MAX_DEPTH, call_user_code, json_value, text_of, unrolled
-from .third_party_results import has_own_renderer, is_file, read_file, renderer
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -21,8 +21,8 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
     A `str` becomes text, None no block, bytes of an image or sound an image or audio block, other bytes an embedded
     blob, and an open file its contents. A list, tuple or iterator with content in it (the classes of `blocks`, bytes,
     files, objects with a display method), at any depth, becomes the blocks of its items. An object with a renderer
-    (see `third_party_results`) becomes what the renderer returns. Other values become compact JSON in a text block; a
-    string of JSON is plain text.
+    (see `iterators_and_third_party_values`) becomes what the renderer returns. Other values become compact JSON in a
+    text block; a string of JSON is plain text.
 
     Args:
         value: The value.

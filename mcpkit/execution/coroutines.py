@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from .._utils.exceptions import OutputError
 from ..content.blocks import may_block
-from ..content.third_party_results import MAX_ITEMS, EndlessError, is_iterator, items_of
+from ..content.iterators_and_third_party_values import MAX_ITEMS, EndlessError, is_iterator, items_of
 from ..protocol.jsonrpc import SCALARS
 
 T = TypeVar("T")

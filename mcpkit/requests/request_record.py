@@ -20,8 +20,8 @@ from pydantic_core import from_json, to_json
 from .._utils.concurrency import Running, running_loop
 from .._utils.exceptions import CallEndedError
 from ..content.blocks import LeaveLoop
+from ..content.iterators_and_third_party_values import is_iterator, take_items
 from ..content.json_encoding import LONG, json_error, may_have_huge_number
-from ..content.third_party_results import is_iterator, take_items
 from ..execution.coroutines import collected, is_async_iterable, is_complete, listed
 from ..execution.worker_threads import StopCallback, call_stop_callbacks
 from ..protocol.jsonrpc import Json, Outcome, RequestId, encode

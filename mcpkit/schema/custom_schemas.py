@@ -319,7 +319,7 @@ def json_type(
     own = JsonType(cls, cache(partial(_form, cls, schema)), encode, decode)
     if is_object(schema):
         own.form()  # errors are raised here
-    from ..content.third_party_results import declare_encoder
+    from ..content.iterators_and_third_party_values import declare_encoder
 
     json_schema.json_types[cls] = own
     declare_encoder(cls, encode)
@@ -341,7 +341,7 @@ def _form(cls: type, schema: Any) -> Described:
         found, _ = described(where, schema)
         flat = json_schema.inlined(schema) if "$defs" in schema else schema
     else:
-        from .plain_types import describe
+        from .fast_path_for_builtin_types import describe
 
         found = describe(schema)
         flat = found.schema

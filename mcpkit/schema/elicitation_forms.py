@@ -19,13 +19,13 @@ from typing_extensions import is_typeddict
 
 from .._utils.exceptions import ArgumentsError, Problem, RegistrationError, UnresolvedHint
 from ..content.blocks import path
+from ..content.iterators_and_third_party_values import is_struct
 from ..content.json_encoding import check_sendable
-from ..content.third_party_results import is_struct
 from ..protocol.jsonrpc import Json, is_array, is_object, without
 from . import patterns_and_formats
 from .arguments import Arguments, from_validator
+from .fast_path_for_builtin_types import describe
 from .json_schema import inlined, published, target
-from .plain_types import describe
 from .pydantic_validators import validator_of
 from .signature import Parameter, empty, key_parameters, parameter
 from .validation_errors import expected, is_secret, problems

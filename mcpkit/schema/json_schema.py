@@ -15,14 +15,13 @@ from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, cast
-from urllib.parse import unquote
 
 from pydantic_core import CoreSchema, from_json, to_json
 
 from .._utils.exceptions import OutputError, RegistrationError
 from ..content.blocks import base64, blocking_allowed, described
+from ..content.iterators_and_third_party_values import encode_unknown
 from ..content.json_encoding import LONG, json_error, json_value, may_have_huge_number
-from ..content.third_party_results import encode_unknown
 from ..protocol.jsonrpc import SCALARS, Json, is_array, is_object, without
 from .patterns_and_formats import published_pattern
 
@@ -208,6 +207,10 @@ def resolved(reference: object, root: object) -> Any:
     if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
         raise LookupError(reference)
     found = root
+    from urllib.parse import (
+        unquote,
+    )  # imported here: most schemas have no references, and its import takes time
+
     for step in reference.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
         if is_object(found):

@@ -15,6 +15,7 @@ from typing_extensions import Never, is_typeddict
 
 from .._utils.exceptions import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.blocks import may_block, path
+from ..content.iterators_and_third_party_values import has_own_renderer, renderer
 from ..content.json_encoding import (
     check_sendable,
     checked_json,
@@ -26,11 +27,10 @@ from ..content.json_encoding import (
     serializer,
     unrolled,
 )
-from ..content.third_party_results import has_own_renderer, renderer
 from ..protocol.jsonrpc import Json, is_object, without
 from . import json_schema
+from .fast_path_for_builtin_types import describe
 from .json_schema import Described, published
-from .plain_types import describe
 from .signature import empty, is_bare
 from .value_validators import validator
 

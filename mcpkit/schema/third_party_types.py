@@ -1,7 +1,7 @@
 """Classes that neither JSON nor pydantic knows: of numpy, pandas, polars, attrs, msgspec, and some of Python's own.
 
-The counterpart of content/third_party_results.py, which makes JSON of a value. Here too no library is imported: classes
-are found in `sys.modules`, or known by their names.
+The counterpart of content/iterators_and_third_party_values.py, which makes JSON of a value. Here too no library is
+imported: classes are found in `sys.modules`, or known by their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import NotRequired, is_typeddict
 
 from .._utils.exceptions import RegistrationError
-from ..content.third_party_results import attrs_fields, is_struct, struct_fields
+from ..content.iterators_and_third_party_values import attrs_fields, is_struct, struct_fields
 from ..protocol.jsonrpc import Json, is_array, is_object
 from . import patterns_and_formats
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types

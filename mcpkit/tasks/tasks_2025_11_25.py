@@ -29,7 +29,7 @@ from ..protocol.revisions import TASKS_IN_CORE, narrow_tool_result
 from ..requests.multi_round_trip import digest
 from ..requests.request_record import Call, Dialogue
 from ..requests.requests_to_client import OpenQuestions, Question, Sender
-from .task_methods import TaskService, owner_of_call, unavailable, unknown_task
+from .task_creation_and_methods import TaskService, owner_of_call, unavailable, unknown_task
 from .task_records import StoredTask, TaskRecord, UnreadableTaskError, is_task_id
 
 if TYPE_CHECKING:

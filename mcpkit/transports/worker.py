@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from .._utils.option_checks import check_count, check_seconds
 from ..engine.engine import Engine, Served
-from ..tasks.task_methods import TaskService
+from ..tasks.task_creation_and_methods import TaskService
 from .watchdog import Watchdog
 
 logger = logging.getLogger(__name__)

@@ -446,9 +446,9 @@ _before: list[asyncio.Task[Any]] = []
 """Running apps, and the tasks before the first of them."""
 
 
-def _is_of_anyio(task: asyncio.Task[Any]) -> bool:
-    """Return whether a task runs a fixture or a test."""
-    return getattr(task.get_coro(), "__name__", "") == "_call_in_runner_task"
+def _is_of_library(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task runs a fixture or a test, or is the one of sse-starlette that lasts as long as the loop."""
+    return getattr(task.get_coro(), "__name__", "") in {"_call_in_runner_task", "_shutdown_watcher"}
 
 
 @asynccontextmanager
@@ -471,7 +471,7 @@ async def serving(server: Server, folder: Path, **options: Any) -> AsyncIterator
         await settle()
     finally:
         _served.remove(app)
-    assert _served or not [task for task in asyncio.all_tasks() - {*_before} if not _is_of_anyio(task)]
+    assert _served or not [task for task in asyncio.all_tasks() - {*_before} if not _is_of_library(task)]
 
 
 @asynccontextmanager

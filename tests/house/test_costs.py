@@ -16,7 +16,7 @@ import pytest
 
 import mcpkit
 import mcpkit.requests.running_requests
-from mcpkit import Access, Ask, LogHandler, Server, TaskOptions, resource_dir
+from mcpkit import Access, LogHandler, Server, TaskOptions, resource_dir
 from mcpkit.components.dependency_runner import Injection
 from mcpkit.content.uri_templates import UriTemplate
 from mcpkit.elicitation import ElicitRequest, Root, SamplingRequest
@@ -175,7 +175,7 @@ def after_the_import() -> set[str]:
 
 RARE = (
     *(
-        build_chain, Ask, BaseTool, ElicitRequest, Injection, LogHandler, Root, SamplingRequest,
+        build_chain, BaseTool, ElicitRequest, Injection, LogHandler, Root, SamplingRequest,
         SubscriptionTopic,
     ),
     *(UriTemplate, json_type, resource_dir),
@@ -222,7 +222,7 @@ def test_client_does_not_import_the_server():
 
 def test_asgi_app_at_module_level_imports_its_options_only():
     with_an_app, without = (after_a_whole_conversation(program) for program in (WITH_AN_APP, SERVER))
-    http = {f"mcpkit.transports.http{name}" for name in ("", ".app", ".intake", ".intake.guard", ".options")}
+    http = {f"mcpkit.transports.http{name}" for name in ("", ".app_options", ".asgi")}
     assert with_an_app - without == {"mcpkit.storage.encryption_keys", "mcpkit.protocol.http_headers", *http}
 
 
@@ -249,6 +249,6 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_http_without_auth_does_not_import_authorization():
-    protection = ("mcpkit.client.authorization", "mcpkit.transports.http.protection")
-    of_authorization = ("joserfc", "cryptography", "mcpkit.auth", *protection)
+    http = ("mcpkit.transports.http.bearer_auth", "mcpkit.transports.http.protected_resource")
+    of_authorization = ("joserfc", "cryptography", "mcpkit.auth", "mcpkit.client.authorization", *http)
     assert [name for name in json.loads(run(OPEN)) if name.startswith(of_authorization)] == []

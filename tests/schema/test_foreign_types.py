@@ -28,8 +28,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_co
 from typing_extensions import Required, TypedDict, Unpack
 
 from mcpkit import RegistrationError
+from mcpkit.content.iterators_and_third_party_values import encoder
 from mcpkit.content.json_encoding import json_value
-from mcpkit.content.third_party_results import encoder
 from mcpkit.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, Signature
 from mcpkit.schema.json_schema import json_types

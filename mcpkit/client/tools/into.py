@@ -11,7 +11,7 @@ from pydantic_core import SchemaValidator, ValidationError, from_json
 from ..._utils.exceptions import ArgumentsError, ToolError
 from ...protocol.jsonrpc import Json, is_object
 from ...schema.arguments import from_validator
-from ...schema.plain_types import describe
+from ...schema.fast_path_for_builtin_types import describe
 from ...schema.validation_errors import problems
 from ...schema.value_validators import validator
 from ..link.errors import InvalidResultError

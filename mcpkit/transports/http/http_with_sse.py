@@ -1,40 +1,48 @@
 """The transport of 2024-11-05: one event stream for each session, and POSTs for messages ("HTTP with SSE").
 
-Deprecated since 2025-03-26. A session is a `Pipe`, which lives as long as its stream, in this process.
+Deprecated since 2025-03-26. A session is a `Pipe`, which lives as long as its stream, in this process. sse-starlette
+serves the stream: it sends the pings, detects a disconnect, and ends a stream that the client does not read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from ...engine.message_dispatch import Connection
 from ...identity.principals_and_scopes import owner_of
+from . import response
 from .app_options import MESSAGES_PATH
 from .request import Bodies, UnreadError, check_content, mount_point
-from .response import Exchange, RefusedError, Scope, Source, event
+from .response import Exchange, RefusedError, Scope, event
 from .sessions.loop_state import LoopState
 
 if TYPE_CHECKING:
+    from sse_starlette import EventSourceResponse
+
     from ..._utils.exceptions import ProtocolError
-    from ...auth.verifier import AccessToken
     from ...identity.revocation import Revocation
 
+logger = logging.getLogger(__name__)
 
-class Pipe(Source):
+_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache, no-transform"}
+
+
+class Pipe:
     """One session: it receives messages by POST, and sends all messages on its stream.
 
     Args:
         state: State of the app in the event loop.
         pipes: Open pipes by id, including this one until it ends.
-        exchange: The stream.
-        messages: Path for POSTs, as the client sees it.
+        scope: ASGI scope of the GET.
+        exchange: The exchange of the GET, which this pipe answers.
 
     Attributes:
-        id: Id that the client appends to that path.
+        id: Id that the client appends to the path for POSTs.
         connection: The session.
         principal: Principal that opened it; messages of others are rejected.
         caller: Identifier of the client, for limits; see `Shares`.
@@ -43,38 +51,98 @@ class Pipe(Source):
         BusyError: Too many streams are open.
     """
 
-    def __init__(self, state: LoopState, pipes: dict[str, Pipe], exchange: Exchange, messages: str) -> None:
-        caller = exchange.caller
+    def __init__(self, state: LoopState, pipes: dict[str, Pipe], scope: Scope, exchange: Exchange) -> None:
         self._pipes = pipes
         self._state = state
-        self.caller = caller
+        self._scope = scope
+        self._exchange = exchange
+        self.caller = exchange.caller
         self.take()
         self.id = os.urandom(16).hex()
+        self.principal = exchange.principal
         self.connection = Connection(
             state,
-            self._send,
-            ready=exchange.ready,
+            lambda message: self._push(event(message)),
+            ready=self._ready,
             request_headers=exchange.request_headers,
             principal=exchange.principal,
-            caller=caller,
+            caller=self.caller,
             is_local=False,
             places=self,
         )
-        self.principal = exchange.principal
-        self._exchange = exchange
-        self._token = exchange.request_headers.get(b"authorization")
+        # Events for the client
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._is_finished = False
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        # The stream lasts as long as the latest access token
+        self._token: bytes | None = exchange.request_headers.get(b"authorization")
         self._grant = exchange.grant
         self._ending: asyncio.Task[None] | None = None
-        self._let_go = state.end_with_token(exchange, self._end)
+        self._forget_token = state.end_with_token(exchange, self._end)
         pipes[self.id] = self
-        exchange.attach(self)
-        endpoint = f"{quote(messages)}?session_id={self.id}"
-        exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
+        endpoint = f"{quote(mount_point(scope) + MESSAGES_PATH)}?session_id={self.id}"
+        self._push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
+
+    # The stream
+
+    async def run(self, stream_after: float | None = None) -> None:
+        """Serve the stream, until the session ends or the client disconnects."""
+        stream = _event_source_response()(
+            self._events(),
+            headers=_HEADERS,
+            sep="\n",
+            ping=self._state.settings.http.sse_ping_interval,
+            send_timeout=response.READ_TIMEOUT,
+            # If other code has activated its detection of the shutdown, it waits for ours, which ends the calls first.
+            shutdown_grace_period=self._state.settings.timeouts.shutdown or 3600.0,
+        )
+        try:
+            await stream(self._scope, self._exchange.receive, self._exchange.asgi_send)
+        except response.LOST:
+            logger.debug("the client disconnected, or did not read its event stream", exc_info=True)
+        finally:
+            self._is_finished = True
+            self._has_room.set()
+            if self._leave():
+                self._state.start_task(self.connection.aclose())
+
+    async def _events(self) -> AsyncGenerator[bytes]:
+        """Yield pieces of the stream; the next one is requested when one has been sent."""
+        while self._queue or not self._is_finished:
+            if not self._queue:
+                self._has_news.clear()
+                await self._has_news.wait()
+                continue
+            chunk = b"".join(self._queue)
+            self._queue.clear()
+            for start in range(0, len(chunk), response.PIECE):
+                piece = chunk[start : start + response.PIECE]
+                yield piece
+                self._queued -= len(piece)
+            self._has_room.set()
+
+    def _push(self, chunk: bytes) -> None:
+        if not self._is_finished:
+            self._queue.append(chunk)
+            self._queued += len(chunk)
+            self._has_news.set()
+
+    async def _ready(self) -> None:
+        """Wait until the client has read enough."""
+        while not self._is_finished and (
+            len(self._queue) > response.MAX_READY_EVENTS or self._queued > response.MAX_READY_BYTES
+        ):
+            self._has_room.clear()
+            await self._has_room.wait()
 
     @property
     def is_behind(self) -> bool:
         """True if the client should read its stream before it sends more requests."""
-        return self._exchange.is_behind
+        return sum(map(len, self._queue)) > response.MAX_QUEUED
+
+    # The session
 
     def take(self) -> None:
         """Count one more listening stream: the pipe itself, or one that is opened on it.
@@ -90,17 +158,18 @@ class Pipe(Source):
         self._state.stream_shares.release(self.caller)
 
     def renew(self, exchange: Exchange) -> None:
-        """Use the access token of a new message: the stream lasts as long as the latest token."""
-        token = exchange.request_headers.get(b"authorization")
-        if token == self._token or self._ending is not None or not _lasts(exchange.grant, self._grant):
+        """Use the access token of a new message, if it is valid at least as long as the present one."""
+        token, grant, before = exchange.request_headers.get(b"authorization"), exchange.grant, self._grant
+        if token == self._token or self._ending is not None or grant is None or before is None:
             return
-        self._let_go()
-        self._token, self._grant = token, exchange.grant
-        self._let_go = self._state.end_with_token(exchange, self._end)
+        if grant.expires is None or (before.expires is not None and grant.expires >= before.expires):
+            self._forget_token()
+            self._token, self._grant = token, grant
+            self._forget_token = self._state.end_with_token(exchange, self._end)
 
     def _end(self) -> None:
         """Stop listening, and end the session when the running requests have been answered."""
-        self._let_go()
+        self._forget_token()
         self.connection.end_listening()
         self._ending = self._state.loop.create_task(self._end_after_calls())
 
@@ -122,59 +191,17 @@ class Pipe(Source):
             self._ending.cancel()
         self._leave()
         await self.connection.aclose(graceful=True)
-        self._exchange.finish()
-
-    def _send(self, message: bytes) -> None:
-        self._exchange.push(event(message))
+        self._is_finished = True
+        self._has_news.set()
+        self._has_room.set()
 
     def _leave(self) -> bool:
         """Remove this pipe from the open ones. Return True if it was among them."""
         if self._pipes.pop(self.id, None) is None:
             return False
         self.release()
-        self._let_go()
+        self._forget_token()
         return True
-
-    def lost(self, exchange: Exchange) -> None:
-        """Cancel running requests, because the client has disconnected."""
-        if self._leave():
-            self._state.start_task(self.connection.aclose())
-
-
-def _lasts(grant: AccessToken | None, other: AccessToken | None) -> bool:
-    """Return True if an access token is valid at least as long as another one."""
-    if grant is None or other is None:
-        return False
-    return grant.expires is None or (other.expires is not None and grant.expires >= other.expires)
-
-
-async def serve_sse(
-    state: LoopState,
-    pipes: dict[str, Pipe],
-    scope: Scope,
-    exchange: Exchange,
-    serve: Callable[[Exchange], Awaitable[None]],
-) -> None:
-    """Serve a GET of the event stream, which opens a session.
-
-    Args:
-        state: State of the app in the event loop.
-        pipes: Open sessions by id.
-        scope: ASGI scope of the request.
-        exchange: The exchange of the request.
-        serve: Sends the stream until it ends.
-
-    Raises:
-        RefusedError: The method is not GET (405).
-        BusyError: Too many streams are open.
-    """
-    if scope["method"] != "GET":
-        raise UnreadError(405, "use GET to open the event stream", ((b"allow", b"GET"),))
-    pipe = Pipe(state, pipes, exchange, mount_point(scope) + MESSAGES_PATH)
-    try:
-        await serve(exchange)
-    finally:
-        await pipe.aclose()
 
 
 async def receive_message(pipes: dict[str, Pipe], bodies: Bodies, scope: Scope, exchange: Exchange) -> None:
@@ -206,3 +233,17 @@ async def receive_message(pipes: dict[str, Pipe], bodies: Bodies, scope: Scope, 
     pipe.renew(exchange)
     exchange.answer(None, 202)
     await exchange.respond()
+
+
+def _event_source_response() -> type[EventSourceResponse]:
+    """Import the class of sse-starlette, and restore `handle_exit` of uvicorn, which its import replaces.
+
+    Its replacement would apply to all apps of the process. The service ends the streams in its place.
+    """
+    from uvicorn import Server
+
+    handle_exit = Server.handle_exit
+    from sse_starlette import EventSourceResponse
+
+    Server.handle_exit = handle_exit  # type: ignore[method-assign]  # puts the original back
+    return EventSourceResponse

@@ -123,17 +123,17 @@ def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> Awaitab
 MAX_QUEUED = 16 * 1024 * 1024
 """Bytes queued for a client above which it must read before it sends more requests."""
 
-_READ_TIMEOUT = 30.0
+READ_TIMEOUT = 30.0
 """Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
 
-_PIECE = 64 * 1024
+PIECE = 64 * 1024
 """Bytes of a stream that are passed to the ASGI server at once."""
 
-_MAX_READY_EVENTS = 64
-_MAX_READY_BYTES = 1024 * 1024
+MAX_READY_EVENTS = 64
+MAX_READY_BYTES = 1024 * 1024
 """Number of events, and of bytes, in the queue before `ready` waits for the client."""
 
-_LOST = (OSError, RuntimeError)
+LOST = (OSError, RuntimeError)
 """Exceptions of servers for a disconnected client; uvloop raises the second."""
 
 _PING = b":\n\n"
@@ -201,6 +201,8 @@ class Exchange:
         state: State of the response, such as `ANSWERED`.
         may_stream: Whether the client accepts an event stream.
         is_local: Always False; see `Channel`.
+        receive: ASGI channel of the request.
+        asgi_send: ASGI channel of the response.
         grant: The verified access token of the request; None without one.
         standalone: None: without a session the client only receives messages of its request.
         questions: None: the server sends no requests, because without a session the client could not answer.
@@ -235,7 +237,7 @@ class Exchange:
         self.principal = principal
         self.receive = receive
         self.peer = peer
-        self._send = send
+        self.asgi_send = send
         self._keep_alive = keep_alive
         self._queue: list[bytes] = []
 
@@ -284,9 +286,7 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait until the client has read enough."""
-        while (
-            len(self._queue) > _MAX_READY_EVENTS or self._queued > _MAX_READY_BYTES
-        ) and self.state != _GONE:
+        while (len(self._queue) > MAX_READY_EVENTS or self._queued > MAX_READY_BYTES) and self.state != _GONE:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -394,7 +394,7 @@ class Exchange:
                 await self.respond_disconnected()
             else:
                 await self._stream()
-        except _LOST:
+        except LOST:
             self.hang_up()
         finally:
             watching.cancel()
@@ -409,9 +409,9 @@ class Exchange:
         if body:
             headers.insert(0, _JSON)
         try:  # as the function `respond` does, without one more coroutine for each call
-            await self._send({"type": "http.response.start", "status": self._status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": body})
-        except _LOST:
+            await self.asgi_send({"type": "http.response.start", "status": self._status, "headers": headers})
+            await self.asgi_send({"type": "http.response.body", "body": body})
+        except LOST:
             self.hang_up()
 
     async def respond_disconnected(self) -> None:
@@ -420,8 +420,8 @@ class Exchange:
         It does not arrive. Middleware such as Starlette's BaseHTTPMiddleware raises an error for an app that ends
         without a response, and may log the status.
         """
-        with suppress(*_LOST):
-            await respond(self._send, _CLIENT_CLOSED)
+        with suppress(*LOST):
+            await respond(self.asgi_send, _CLIENT_CLOSED)
 
     async def wait_for(self, work: Coroutine[Any, Any, None]) -> bool:
         """Wait for a coroutine before anything is served, and return False if the client disconnects meanwhile."""
@@ -460,9 +460,9 @@ class Exchange:
             if not chunk and not is_last:
                 await self._wait(self._keep_alive)
                 continue
-            for start in range(0, len(chunk) or 1, _PIECE):
-                piece = chunk[start : start + _PIECE]
-                more = not is_last or start + _PIECE < len(chunk)
+            for start in range(0, len(chunk) or 1, PIECE):
+                piece = chunk[start : start + PIECE]
+                more = not is_last or start + PIECE < len(chunk)
                 await self._write({"type": "http.response.body", "body": piece, "more_body": more})
                 if self.state == _GONE:
                     break
@@ -471,13 +471,13 @@ class Exchange:
 
     async def _write(self, message: Message) -> None:
         """Send a part of the stream. A client that reads nothing for too long is disconnected."""
-        sending = self._send(message)
+        sending = self.asgi_send(message)
         if iscoroutine(sending):
             is_sent, awaited = run_to_first_wait(sending)
             if is_sent:
                 return
             sending = resume(sending, awaited)
-        await within(_READ_TIMEOUT, sending)
+        await within(READ_TIMEOUT, sending)
 
     async def _wait(self, seconds: float | None) -> None:
         """Wait until there may be data to send. After some seconds a comment is sent."""

@@ -222,9 +222,15 @@ class Router:
             )
 
     async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
-        from .http_with_sse import serve_sse
+        if scope["method"] != "GET":
+            raise UnreadError(405, "use GET to open the event stream", ((b"allow", b"GET"),))
+        from .http_with_sse import Pipe
 
-        await serve_sse(service.loop_state, service.pipes, scope, exchange, service.serve)
+        pipe = Pipe(service.loop_state, service.pipes, scope, exchange)
+        try:
+            await service.serve(pipe)
+        finally:
+            await pipe.aclose()
 
     async def _messages(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         from .http_with_sse import receive_message

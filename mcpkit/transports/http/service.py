@@ -169,7 +169,7 @@ class Service(Source):
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
-    async def serve(self, exchange: Exchange, stream_after: float | None = None) -> None:
+    async def serve(self, exchange: Exchange | Pipe, stream_after: float | None = None) -> None:
         """Send the response of an exchange, at most until the service ends; see `Exchange.run`."""
         task = asyncio.current_task()
         assert task is not None

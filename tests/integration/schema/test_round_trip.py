@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from typing_extensions import TypedDict
 
+from mcpkit.schema.fast_path_for_builtin_types import describe
 from mcpkit.schema.patterns_and_formats import matches, published_pattern
-from mcpkit.schema.plain_types import describe
 from tests.helpers.node import NodeJudge, node_judge
 from tests.helpers.supported_types import EVERY, REVISIONS, Echo, Supported, is_same
 from tests.helpers.tables import each_row

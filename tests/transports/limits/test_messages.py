@@ -11,8 +11,8 @@ import pytest
 
 from mcpkit import Limits, ResultOptions, Server
 from mcpkit.components.completion import MOST, MOST_COUNTED
+from mcpkit.content.iterators_and_third_party_values import MAX_ITEMS
 from mcpkit.content.json_encoding import MAX_DEPTH
-from mcpkit.content.third_party_results import MAX_ITEMS
 from mcpkit.engine.message_dispatch import MAX_BATCH
 from mcpkit.engine.request_handlers import _MAX_URI_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH

@@ -200,9 +200,9 @@ async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
 async def test_response_is_aborted_when_client_does_not_read(
     seconds: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response, "_READ_TIMEOUT", 1000)
+    monkeypatch.setattr(response, "READ_TIMEOUT", 1000)
     server = Server("patient")
-    text = "x" * 5 * response._PIECE
+    text = "x" * 5 * response.PIECE
 
     @server.tool
     async def speak(ctx: Context) -> str:

@@ -1,7 +1,7 @@
 """Python types to JSON Schema and validator: the entry point, and the short way for types that need no pydantic.
 
 Importing pydantic is most of the start of a server, and most signatures have only the types below. For these the short
-way makes the same JSON Schema and core schema as `pydantic_types`, which describes all other types.
+way makes the same JSON Schema and core schema as `type_schemas`, which describes all other types.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def describe(annotation: Any, mode: Mode = "validation") -> Described:
     try:
         return describe_plain(annotation)
     except NotPlainError:
-        from . import pydantic_types
+        from . import type_schemas
 
-        return pydantic_types.describe(annotation, mode)
+        return type_schemas.describe(annotation, mode)
 
 
 class NotPlainError(Exception):

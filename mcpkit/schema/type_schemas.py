@@ -65,7 +65,7 @@ class _Key:
 
 
 def describe(annotation: Any, mode: Mode) -> Described:
-    """Return JSON Schema and validator of a type; see `plain_types.describe`."""
+    """Return JSON Schema and validator of a type; see `fast_path_for_builtin_types.describe`."""
     return _cached(_Key(annotation), mode)
 
 

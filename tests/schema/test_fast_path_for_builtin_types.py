@@ -23,8 +23,8 @@ from pydantic import Field
 from typing_extensions import NotRequired
 
 from mcpkit.protocol.objects import ParamHeader
-from mcpkit.schema import pydantic_types
-from mcpkit.schema.plain_types import NotPlainError, describe_plain
+from mcpkit.schema import type_schemas
+from mcpkit.schema.fast_path_for_builtin_types import NotPlainError, describe_plain
 from mcpkit.types import Email, Uri
 
 
@@ -116,13 +116,13 @@ def sorted_branches(schema: Any) -> Any:
 @given(ANNOTATIONS)
 def test_plain_type_is_described_as_by_pydantic(annotation: Any) -> None:
     plain = describe_plain(annotation)
-    other = pydantic_types.describe(annotation, "validation")
+    other = type_schemas.describe(annotation, "validation")
     assert sorted_branches(plain.schema) == sorted_branches(other.schema)
     assert not other.definitions
     assert comparable(plain.core) == comparable(other.core)
 
 
-def test_plain_types_leave_other_types_to_pydantic() -> None:
+def test_fast_path_leaves_other_types_to_pydantic() -> None:
     others: list[Any] = [
         Annotated[int, at.Ge(0), at.Predicate(bool)], Annotated[list[int], at.Len(1, 2)], dict[int, int],
         Annotated[str, at.MinLen(0)], Annotated[float, at.Le(float("inf"))], bytearray, range, set[int],
