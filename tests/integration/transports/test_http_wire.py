@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcpkit import Context, FromHeader, HttpOptions, Principal, Server
-from mcpkit.transports.http import request as unread
+from mcpkit.transports.http import request as http_request
 from tests.helpers.raw_client import call_params, initialize, request, standard_headers, text_of
 from tests.helpers.serving import in_thread
 
@@ -182,8 +182,8 @@ def test_upgrade_offer_does_not_change_response() -> None:
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_client_that_sends_before_reading_gets_refusal(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "_SOON", 60)
-    monkeypatch.setattr(unread, "_LATE", 60)
+    monkeypatch.setattr(http_request, "_SHORT_BODY_TIME", 60)
+    monkeypatch.setattr(http_request, "_DROP_TIME", 60)
     with in_thread(Server("s").asgi(), http=parser) as url:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         for size, content_type, status in (
