@@ -20,14 +20,16 @@ from pydantic_core import PydanticSerializationError, SchemaError
 from pydantic_core import core_schema as cs
 
 from .._utils.exceptions import RegistrationError, UnresolvedHint, exception_text
+from ..content.iterators_and_third_party_values import is_struct
 from ..content.json_encoding import is_named_tuple, member_name, serializing
-from ..protocol.jsonrpc import Json
+from ..protocol.jsonrpc import Json, is_object
 from . import json_schema, patterns_and_formats, third_party_types
 from .json_schema import Described, Mode
 from .pydantic_validators import (
     INTEGER_KEY,
     NUMBER_KEY,
     TEMPORAL,
+    copied,
     decimal_pattern,
     encoding,
     nodes,
@@ -165,7 +167,30 @@ def _core(annotation: Any) -> Any:
 def _described_node(node: Any) -> Described | None:
     """Return schema and validator of a node for a class that pydantic does not know; None for other nodes."""
     mode = json_schema.mode.get()
-    return third_party_types.described_node(node, lambda annotation: describe(annotation, mode))
+    found = third_party_types.described_node(node, lambda annotation: describe(annotation, mode))
+    if found is not None or node.get("type") != "is-instance" or not is_struct(node["cls"]):
+        return found
+    # A class of attrs or msgspec in a model of pydantic that was defined before the class was known here.
+    found = describe(node["cls"], mode)
+    if found.definitions:
+        raise RegistrationError(
+            f"{node['cls'].__qualname__} contains itself, which is not supported within a pydantic model; make the "
+            "model a dataclass"
+        )
+    return Described(found.schema, _inlined(found.core, {}), found.output)
+
+
+def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a core schema without definitions, of which each may be in a schema only once."""
+    kind = core.get("type") if is_object(core) else None
+    if kind == "definitions":
+        return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
+    if kind == "definition-ref":
+        return _inlined(definitions[core["schema_ref"]], definitions)
+    inlined = copied(core, lambda inner: _inlined(inner, definitions), ("metadata", "config", "cls"))
+    if isinstance(kind, str):  # else it is fields by name
+        inlined.pop("ref", None)
+    return inlined
 
 
 def named(annotation: Any) -> str:

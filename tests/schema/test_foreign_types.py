@@ -27,12 +27,13 @@ from pydantic import BaseModel
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
 from typing_extensions import Required, TypedDict, Unpack
 
-from mcpkit import RegistrationError
+from mcpkit import RegistrationError, Server
 from mcpkit.content.iterators_and_third_party_values import encoder
 from mcpkit.content.json_encoding import json_value
 from mcpkit.exceptions import ArgumentsError
 from mcpkit.schema import Arguments, Signature
 from mcpkit.schema.json_schema import json_types
+from mcpkit.testing import connect
 from mcpkit.types import json_type
 from tests.helpers.schema_cases import arguments_of
 from tests.helpers.tables import each_row
@@ -333,3 +334,25 @@ def test_kwargs_of_typed_dict_are_arguments() -> None:
     assert arguments.validate({"by": "bus", "city": "Rome"}) == {"by": "bus", "city": "Rome"}
     with pytest.raises(ArgumentsError, match='dayz: unknown argument; did you mean "days"'):
         arguments.validate({"by": "bus", "city": "Rome", "dayz": 2})
+
+
+class PointModel(BaseModel, arbitrary_types_allowed=True):
+    point: Point
+    cats: list[Cat]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_attrs_and_msgspec_in_model_defined_before_registration_are_converted(revision: str) -> None:
+    server = Server("models")
+
+    @server.tool
+    def same(model: PointModel) -> PointModel:
+        assert isinstance(model.point, Point)
+        assert isinstance(model.cats[0], Cat)
+        return model
+
+    value = {"point": {"x": 1, "y": "down"}, "cats": [{"type": "Cat", "nineLives": 9, "name": "Tom"}]}
+    async with connect(server, protocol_version=revision) as client:
+        assert (await client.call_tool("same", {"model": value})).structured_content == value
+        refused = await client.call_tool("same", {"model": {**value, "point": {"x": "one"}}})
+        assert "model.point.x" in refused.error_text
