@@ -185,7 +185,7 @@ def principal_of(scope: Scope) -> Principal:
 
 # Body
 
-_RETRY_SOON = ((b"retry-after", b"1"),)
+RETRY_SOON = ((b"retry-after", b"1"),)
 
 
 class Bodies:
@@ -262,7 +262,7 @@ class Bodies:
         except asyncio.CancelledError:
             if not self._is_closed or uncancel(task) > 0:
                 raise
-            raise UnreadError(503, "the server is shutting down. Try again later", _RETRY_SOON) from None
+            raise UnreadError(503, "the server is shutting down. Try again later", RETRY_SOON) from None
         finally:
             self._reading.discard(task)
 
@@ -293,7 +293,7 @@ class Bodies:
                         raise UnreadError(
                             503,
                             f"the server is receiving too many bytes {excess}. Try again later",
-                            _RETRY_SOON,
+                            RETRY_SOON,
                         )
                     shares.take(caller, uncounted)
                     counted += uncounted

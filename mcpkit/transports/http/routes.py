@@ -27,6 +27,7 @@ from ...protocol.http_headers import JoinedHeaders
 from .app_options import DEFAULT_PATH, MESSAGES_PATH, SSE_PATH, Guard, Settings, warn_of_workers
 from .handshake import fail_question, serve_delete, serve_get, serve_handshake
 from .request import (
+    RETRY_SOON,
     UnreadError,
     accepts_events,
     drop_unread_body,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RETRY_SOON = ((b"retry-after", b"1"),)
 
 _SINGLE_HEADERS = frozenset(
     b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-session-id origin".split()
@@ -275,9 +275,9 @@ class Router:
                 "the server cannot start, as its lifespan raised an exception. Requests are answered "
                 "with HTTP 503"
             )
-            raise UnreadError(503, "the server cannot start. The cause is in its log", _RETRY_SOON) from None
+            raise UnreadError(503, "the server cannot start. The cause is in its log", RETRY_SOON) from None
         if not service.is_open:
-            raise UnreadError(503, "the server is shutting down. Try again later", _RETRY_SOON)
+            raise UnreadError(503, "the server is shutting down. Try again later", RETRY_SOON)
         self._announce()
         return service
 
