@@ -1,12 +1,12 @@
-"""Measures how long a call that is cut off goes on: `python bench/cancellation.py`. See README.md.
+"""Measures how long a call goes on that is cut off: `python bench/cancellation.py`. See README.md.
 
 Three tools, each of which would take ten seconds, cut off in four ways, at three servers. Each figure is the longest of
 the rounds:
 
 - *caller*: until who called is free: has an answer to the call, or where it has given the call up itself, to the next.
 - *work*: until nothing of the tool's function runs any more.
-- *process*: until the server's process is gone, which is told to end when the caller is free, by closing its standard
-  input, or by SIGTERM over HTTP; by Ctrl+C itself.
+- *process*: until the server's process is gone; it is shut down when the caller is free, by closing its standard
+  input, by SIGTERM over HTTP, by Ctrl+C itself.
 """
 
 from __future__ import annotations
@@ -79,36 +79,36 @@ class Stopwatch:
     def arguments(self, seconds: float = SECONDS) -> dict[str, Any]:
         return {"name": self.tool, "arguments": {"folder": self.folder.name, "seconds": seconds}}
 
-    def told(self, name: str, patience: float = DEFAULT_TIMEOUT) -> tuple[float, int] | None:
-        """Return when, and in which process, the function told something; None when it does not in time."""
+    def event(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> tuple[float, int] | None:
+        """Return the time and the process of an event that the function has written; None if it does not in time."""
         path = Path(self.folder.name) / name
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while not path.exists():
-            if time.monotonic() > end or (patience and self.is_over(self.life)):
+            if time.monotonic() > end or (timeout and self.is_over(self.life)):
                 return None
             time.sleep(0.0005)
         moment, process = path.read_text().split()
         return float(moment), int(process)
 
-    def forget(self) -> None:
-        """Take away what a call that came before has told."""
+    def remove_events(self) -> None:
+        """Remove the events of an earlier call."""
         for path in Path(self.folder.name).iterdir():
             path.unlink()
 
     def begun(self) -> float:
         """Wait until the function runs, and return since when."""
-        told = self.told("begun")
-        assert told is not None, f"the tool does not run; the server said: {self.said()}"
-        if told[1] != self.process.pid:
-            self.worker = os.pidfd_open(told[1])
-        return told[0]
+        begun = self.event("begun")
+        assert begun is not None, f"the tool does not run; standard error: {self.errors()}"
+        if begun[1] != self.process.pid:
+            self.worker = os.pidfd_open(begun[1])
+        return begun[0]
 
-    def work_stopped(self, patience: float) -> float | None:
+    def work_stopped(self, timeout: float) -> float | None:
         """Return when nothing of the function ran any more; None when something still does then."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while True:
-            if told := self.told("stopped", 0):
-                return told[0]
+            if stopped := self.event("stopped", 0):
+                return stopped[0]
             if self.worker >= 0 and self.worker_over is None and self.is_over(self.worker):
                 self.worker_over = time.monotonic()
             if self.worker_over is not None:
@@ -119,14 +119,14 @@ class Stopwatch:
                 return None
             time.sleep(0.0005)
 
-    def is_over(self, descriptor: int, patience: float = 0) -> bool:
-        return bool(select.select([descriptor], [], [], patience)[0])
+    def is_over(self, descriptor: int, timeout: float = 0) -> bool:
+        return bool(select.select([descriptor], [], [], timeout)[0])
 
     def ended(self) -> float:
         """Wait for the end of the process, and return when it was."""
         return time.monotonic() if self.is_over(self.life, DEFAULT_TIMEOUT) else float("inf")
 
-    def said(self) -> str:
+    def errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-2000:].decode(errors="replace") or "nothing"
 
@@ -156,7 +156,7 @@ class Stdio(Stopwatch):
         if tool == "spin":  # whatever it takes to start a process is not what is measured
             self.call(2, self.arguments(0))
             self.receive(2)
-            self.forget()
+            self.remove_events()
         self.call(3, self.arguments())
         self.since = self.begun()
 
@@ -168,7 +168,7 @@ class Stdio(Stopwatch):
         self.send(line({"id": id_, "method": "tools/call", "params": params}))
 
     def receive(self, id_: int) -> bool:
-        """Read up to a response; say whether there was one."""
+        """Read up to a response; return whether there was one."""
         assert self.process.stdout is not None
         end = time.monotonic() + DEFAULT_TIMEOUT
         output = self.process.stdout.fileno()
@@ -193,7 +193,7 @@ class Stdio(Stopwatch):
             if json.loads(first).get("id") == id_:
                 return True
 
-    def told_to_end(self) -> None:
+    def shut_down(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
@@ -208,7 +208,7 @@ class Http(Stopwatch):
         if tool == "spin":
             with self.post(self.arguments(0)) as connection:
                 self.read(connection)
-            self.forget()
+            self.remove_events()
         self.connection = self.post(self.arguments())
         self.since = self.begun()
 
@@ -229,14 +229,14 @@ class Http(Stopwatch):
         return connection
 
     def read(self, connection: socket.socket) -> None:
-        """Read until the result, whose text is a word of this benchmark's."""
+        """Read until the result, which contains one of four words."""
         received = b""
         while not any(word in received for word in (b"waited", b"slept", b"span", b"here")):
             chunk = connection.recv(65536)
             assert chunk, f"no answer: {received!r}"
             received += chunk
 
-    def told_to_end(self) -> None:
+    def shut_down(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
 
@@ -300,10 +300,10 @@ def measure(python: Path, peer: str, tool: str, way: str) -> Figures:
 
 
 def end(server: Any) -> float:
-    """Tell a server to end, and return how long it takes."""
-    told = time.monotonic()
-    server.told_to_end()
-    return float(server.ended() - told)
+    """Shut a server down, and return how long it takes."""
+    begin = time.monotonic()
+    server.shut_down()
+    return float(server.ended() - begin)
 
 
 def shown(seconds: float) -> str:
@@ -338,7 +338,7 @@ def main() -> None:
     parser.add_argument("--tool", action="append", choices=TOOLS, help="only this one; may be repeated")
     options = parser.parse_args()
     python = environment.python_with_peers(environment.interpreter(options.python))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # servers must hear it, also in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # servers must get it, also in the background
     peers, tools = options.peer or PEERS, options.tool or tuple(TOOLS)
     measured: dict[tuple[str, str, str], Figures] = {}
     for peer in peers:

@@ -1,9 +1,9 @@
-"""What commands of the command line take beside those of fastmcp: `make bench-cli`.
+"""Measures commands of the command line beside those of fastmcp: `make bench-cli`.
 
 Each is a process that starts, does its work and ends, and with it the server that it starts; all of that is counted.
 The two of a row take turns, in an order that turns around, and ratios are taken pair by pair. Each figure is there
-twice, by the clock and by what all processes together take of the processor: on an idle machine they say the same, on a
-busy one the second holds. Aims: a call at most 0.25 of `fastmcp call`, `--help` at most 1.6 of `import mcpkit`.
+twice, by the clock and by what all processes together take of the processor: on an idle machine they agree, on a
+busy one the second counts. Aims: a call at most 0.25 of `fastmcp call`, `--help` at most 1.6 of `import mcpkit`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROWS: Mapping[str, tuple[list[str], list[str], str, float | None]] = {
 
 
 def main() -> int:
-    """Measure, print the table, and return 0 whatever it says: a benchmark is read."""
+    """Measure, print the table, and return 0 whatever the figures are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11, help="pairs for each figure")
     rounds = parser.parse_args().rounds
@@ -59,7 +59,7 @@ def main() -> int:
             if turn:  # the first compiles the modules
                 pairs.append((taken[id(ours)], taken[id(theirs)]))
         for place, way in enumerate(("clock", "processor")):
-            told(title, way, [(our[place], their[place]) for our, their in pairs], aim)
+            print_row(title, way, [(our[place], their[place]) for our, their in pairs], aim)
     return 0
 
 
@@ -79,7 +79,7 @@ def spent() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def told(title: str, way: str, pairs: list[tuple[float, float]], aim: float | None) -> None:
+def print_row(title: str, way: str, pairs: list[tuple[float, float]], aim: float | None) -> None:
     """Print a row."""
     ours, theirs = (median(each) * 1e3 for each in zip(*pairs, strict=True))
     ratios = sorted(our / their for our, their in pairs)

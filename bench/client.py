@@ -117,14 +117,14 @@ class Child:
         return seconds, b"".join(chunks).splitlines(keepends=True)
 
     @contextmanager
-    def placed(self, *, together: bool) -> Iterator[None]:
+    def pinned(self, *, one_core: bool) -> Iterator[None]:
         """Keep client and server on one core, or on one each, while the block lasts (Linux; elsewhere nothing)."""
         if sys.platform != "linux":
             yield
             return
         cores = os.sched_getaffinity(0)
         ours = min(cores)
-        self._pin({ours}, {ours if together else max(cores)})
+        self._pin({ours}, {ours if one_core else max(cores)})
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from figures import Figure, Outcome, Series, run
 from report import plain, table
 from web_client import WebServer
 
-ASKERS = Path(__file__).resolve().parent / "askers"
+CLIENTS = Path(__file__).resolve().parent / "client_peers"
 FIRST, LAST = 0, (os.cpu_count() or 1) - 1
 IMPORTS = {
     "mcpkit": "from mcpkit import Client",
@@ -31,8 +31,8 @@ TURN = {"calls": 300, "in flight": 640, "lists": 5}
 """How often a client does something when it has its turn."""
 
 
-class Asker:
-    """A client in a process of its own, which does what its standard input says, and says how long it took.
+class ClientProcess:
+    """A client in a process of its own, which runs the commands of its standard input and reports how long each took.
 
     Attributes:
         pid: The process.
@@ -41,7 +41,7 @@ class Asker:
 
     def __init__(self, contender: Contender, target: list[str]) -> None:
         self._process = subprocess.Popen(
-            [contender.runtime, str(ASKERS / f"{contender.module}.py"), *target],
+            [contender.runtime, str(CLIENTS / f"{contender.module}.py"), *target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
@@ -51,7 +51,7 @@ class Asker:
         self.revision: str = self._read()["revision"]
 
     def do(self, what: str, count: int) -> dict[str, float]:
-        """Have it do something so many times; return what it says of each time."""
+        """Run a command `count` times; return the times and the memory that the client reports."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{what} {count}\n")
         self._process.stdin.flush()
@@ -62,8 +62,8 @@ class Asker:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the client has ended with status {self._process.wait()}")
-        said: dict[str, Any] = json.loads(line)
-        return said
+        report: dict[str, Any] = json.loads(line)
+        return report
 
     def servers(self) -> list[int]:
         """Return the processes that it has started."""
@@ -80,7 +80,7 @@ class Asker:
 
 @dataclass(frozen=True)
 class Turns:
-    """What clients do over a transport, where each of them has taken its turn.
+    """One command over a transport, which the clients run in turn.
 
     Attributes:
         transport: "stdio", where each has a server of its own, or "http", where one serves all.
@@ -94,26 +94,26 @@ class Turns:
     apart: bool = False
     server: str = "basic"
 
-    def open(self, contender: Contender, stack: ExitStack) -> Asker:
+    def open(self, contender: Contender, stack: ExitStack) -> ClientProcess:
         """Connect a client."""
         if self.transport == "stdio":
             target = [contender.runtime, str(PEERS / "mcpkit_server.py"), self.server]
         else:
-            module = "mcpkit_many" if self.server == "500" else "mcpkit_server"
+            module = "mcpkit_500_tools" if self.server == "500" else "mcpkit_server"
             served = WebServer(Contender("mcpkit", contender.runtime, module), "load")
             stack.callback(served.close)
             served.connect().close()
             target = [f"http://{served.host}/mcp"]
-        asker = Asker(contender, [self.transport, *target])
-        stack.callback(asker.close)
-        pin(asker.pid, LAST if self.apart else FIRST)
-        for server in asker.servers():
+        client = ClientProcess(contender, [self.transport, *target])
+        stack.callback(client.close)
+        pin(client.pid, LAST if self.apart else FIRST)
+        for server in client.servers():
             pin(server, FIRST)
-        asker.do(self.what, TURN[self.what])
-        SPOKEN[contender.name] = asker.revision
-        return asker
+        client.do(self.what, TURN[self.what])
+        SPOKEN[contender.name] = client.revision
+        return client
 
-    def sample(self, opened: Asker) -> dict[str, float]:
+    def sample(self, opened: ClientProcess) -> dict[str, float]:
         """Let it take its turn."""
         return opened.do(self.what, TURN[self.what])
 
@@ -133,19 +133,19 @@ class Import:
     """A fresh process each time, which imports the client."""
 
     def open(self, contender: Contender, stack: ExitStack) -> list[str]:
-        """Say how it is imported."""
+        """Return the command of a process that imports it."""
         del stack
         code = (
             f"import time; begin = time.perf_counter(); {IMPORTS[contender.name]}; "
             "seconds = time.perf_counter() - begin; import sys; sys.path.insert(0, sys.argv[1]); "
-            "import asking; asking.say({'wall': seconds, 'resident': asking.resident()})"
+            "import command_loop; command_loop.write({'wall': seconds, 'resident': command_loop.resident()})"
         )
-        return [contender.runtime, "-c", code, str(ASKERS)]
+        return [contender.runtime, "-c", code, str(CLIENTS)]
 
     def sample(self, opened: list[str]) -> dict[str, float]:
         """Import it once."""
-        said = subprocess.run(opened, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
-        sample: dict[str, float] = json.loads(said)
+        report = subprocess.run(opened, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+        sample: dict[str, float] = json.loads(report)
         return sample
 
 
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     options = parser.parse_args()
     python = environment.python_with_peers(sys.executable)
-    everybody = [Contender(name, str(python), f"{name}_asker") for name in IMPORTS]
+    everybody = [Contender(name, str(python), f"{name}_client") for name in IMPORTS]
     importing = Series(
         "import",
         Import(),

@@ -1,8 +1,8 @@
-"""What a server for `mcp` 1.x costs under `mcpkit.compat`: `make bench-compat`.
+"""Measures a server for `mcp` 1.x under `mcpkit.compat`: `make bench-compat`.
 
 One file, `peers/compat_server.py`, one environment, two ways: `python FILE` and `python -m mcpkit.compat FILE`. The two
 take turns, in an order that turns around, and ratios are taken pair by pair. Each figure is there twice, by the clock
-and by what the server takes of the processor: on an idle machine they say the same, on a busy one the second holds.
+and by what the server takes of the processor: on an idle machine they agree, on a busy one the second counts.
 Aims: at most 0.4 of the start, at least 5 times the calls.
 """
 
@@ -38,12 +38,12 @@ CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "sync tool": ("add_sync", ADD),
     "text with an output schema": ("total", ADD),
     "a model, taken and returned": ("report", {"place": {"name": "Paris", "latitude": 48.9}}),
-    "with Context": ("told", {"text": "hello"}),
+    "with Context": ("echo", {"text": "hello"}),
 }
 
 
 def main() -> int:
-    """Measure, print the table, and return 0 whatever it says: a benchmark is read."""
+    """Measure, print the table, and return 0 whatever the figures are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="pairs for each figure")
     parser.add_argument("--only", choices=("start", "calls"), help="one half of the figures")
@@ -59,7 +59,7 @@ def main() -> int:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for title, pairs in starts.items():
         is_memory = "memory" in title
-        told(
+        print_row(
             title,
             "MB" if is_memory else "ms",
             pairs,
@@ -123,8 +123,8 @@ def calls(
             with child.deadline(DEFAULT_TIMEOUT):
                 few = requests("tools/call", {"name": tool, "arguments": arguments}, 2 * WINDOW, REVISION)
                 child.concurrent(few, WINDOW)
-                seconds, said = child.concurrent(few, WINDOW)
-            answers[name] = json.dumps(results(said, len(said)), sort_keys=True)
+                seconds, received = child.concurrent(few, WINDOW)
+            answers[name] = json.dumps(results(received, len(received)), sort_keys=True)
             counts[name] = max(2 * WINDOW, int(SECONDS / (seconds / len(few))))
         assert answers["mcp"] == answers["mcpkit"], answers
         for turn in range(rounds):
@@ -134,24 +134,26 @@ def calls(
                 wanted = requests("tools/call", {"name": tool, "arguments": arguments}, count, REVISION)
                 few = wanted[: max(100, count // 2)]
                 with child.deadline(DEFAULT_TIMEOUT):
-                    with child.placed(together=True):
+                    with child.pinned(one_core=True):
                         begun = processor(child)
-                        seconds, said = child.sequential(few)
+                        seconds, received = child.sequential(few)
                         spent = processor(child) - begun
-                    with child.placed(together=False):
+                    with child.pinned(one_core=False):
                         begun = processor(child)
-                        flying, all_said = child.concurrent(wanted, WINDOW)
+                        flying, all_received = child.concurrent(wanted, WINDOW)
                         flown = processor(child) - begun
-                results(said, len(few))
-                results(all_said, count)
+                results(received, len(few))
+                results(all_received, count)
                 sample[name] = [seconds / len(few), spent / len(few), flying / count, flown / count]
             for number, pairs in enumerate(taken.values()):
                 pairs.append((sample["mcp"][number], sample["mcpkit"][number]))
     for way, pairs in taken.items():
-        told(f"call, {title}, {way}", "µs", pairs, 1e6, TIMES)
+        print_row(f"call, {title}, {way}", "µs", pairs, 1e6, TIMES)
 
 
-def told(title: str, unit: str, pairs: list[tuple[float, float]], scale: float, aim: float | None) -> None:
+def print_row(
+    title: str, unit: str, pairs: list[tuple[float, float]], scale: float, aim: float | None
+) -> None:
     """Print a row: medians, and the ratio pair by pair."""
     is_rate = aim == TIMES
     ratios = sorted(theirs / ours if is_rate else ours / theirs for theirs, ours in pairs)

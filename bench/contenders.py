@@ -1,4 +1,4 @@
-"""Who is measured, and what each of them can do."""
+"""The measured libraries, and what each of them supports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Contender:
         return [self.runtime, str(file), kind]
 
     def web_argv(self, mode: str, descriptor: int) -> list[str]:
-        """Return the command that serves HTTP on the socket `descriptor`; `peers/web.py` says what `mode` may be."""
+        """Return the command that serves HTTP on the socket `descriptor`; `peers/web.py` lists the modes."""
         return [self.runtime, str(PEERS / "web.py"), str(self.module), mode, str(descriptor)]
 
 

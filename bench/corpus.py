@@ -1,6 +1,6 @@
 """Sends wrong arguments to mcpkit and its peers: `python bench/corpus.py`, which writes docs/reference/mistakes.md.
 
-corpus.json has what is sent, what was meant by it (null where nobody can tell) and which field is wrong. What the
+corpus.json has what is sent, what was meant by it (null where that is not known) and which field is wrong. What the
 peers answer is kept in corpus_answers.json, so that the page can be checked without them.
 """
 
@@ -35,13 +35,13 @@ it, without settings: mcpkit, mcp {mcp} (`MCPServer`) and fastmcp {fastmcp}. `py
 and writes this page; a test keeps mcpkit's part true.
 
 *Runs as meant*: the function is called with what the model had in mind. *Says why*: the model reads which field is
-wrong, and can mend it. *Runs otherwise*: the function is called with something else than was meant, and nobody is told.
+wrong, and can mend it. *Runs otherwise*: the function is called with something else than was meant, without an error.
 """
 
 READING = """\
 mcpkit takes what fits the published schema, and a string that holds the JSON of what was meant where a string itself
 does not fit. It guesses no further: a wrong name, a word for a number and a field too many are refused with a line that
-says what to write. [Errors](../how-to/errors.md#wrong-arguments) shows how a tool ignores unknown arguments instead."""
+shows what to write. [Errors](../how-to/errors.md#wrong-arguments): how a tool ignores unknown arguments instead."""
 
 Answer = dict[str, str]
 
@@ -74,8 +74,8 @@ def intended() -> list[Any]:
     ]
 
 
-def judge(case: dict[str, Any], meant: Any, answer: Answer) -> str:
-    """Return what an answer is worth: `runs as meant`, `runs otherwise`, `says why`, `refuses` or `fails`."""
+def classify(case: dict[str, Any], meant: Any, answer: Answer) -> str:
+    """Return the class of an answer: `runs as meant`, `runs otherwise`, `says why`, `refuses` or `fails`."""
     if "ran" in answer:
         return "runs as meant" if json.loads(answer["ran"]) == meant else "runs otherwise"
     if "failed" in answer:
@@ -87,21 +87,21 @@ def judge(case: dict[str, Any], meant: Any, answer: Answer) -> str:
 def page(answers: dict[str, list[Answer]], versions: dict[str, str]) -> str:
     """Return the page that shows all answers."""
     corpus, meant = cases(), intended()
-    judged = {
-        library: [judge(*each) for each in zip(corpus, meant, answers[library], strict=True)]
+    classes = {
+        library: [classify(*each) for each in zip(corpus, meant, answers[library], strict=True)]
         for library in LIBRARIES
     }
     wrong = [number for number, case in enumerate(corpus) if case["kind"] != RIGHT]
     numbers = {"wrong": len(wrong), "right": len(corpus) - len(wrong)}
     lines = [
         INTRODUCTION.format(**numbers, **versions),
-        *summary(corpus, wrong, judged, answers),
+        *summary(corpus, wrong, classes, answers),
         "",
         READING,
     ]
     rows = zip(
         corpus,
-        *([*zip(judged[library], answers[library], strict=True)] for library in LIBRARIES),
+        *([*zip(classes[library], answers[library], strict=True)] for library in LIBRARIES),
         strict=True,
     )
     for kind, group in groupby(rows, key=lambda row: row[0]["kind"]):
@@ -114,13 +114,13 @@ def page(answers: dict[str, list[Answer]], versions: dict[str, str]) -> str:
 def summary(
     corpus: list[dict[str, Any]],
     wrong: list[int],
-    judged: dict[str, list[str]],
+    classes: dict[str, list[str]],
     answers: dict[str, list[Answer]],
 ) -> Iterator[str]:
     """Yield the table with one number for each library."""
 
     def count(what: str, library: str) -> int:
-        return sum(judged[library][number] == what for number in wrong)
+        return sum(classes[library][number] == what for number in wrong)
 
     def texts(library: str) -> list[str]:
         return [
@@ -139,12 +139,12 @@ def summary(
         ("runs as meant", lambda library: count("runs as meant", library)),
         ("says why", lambda library: count("says why", library)),
         ("refuses, and does not name the field", lambda library: count("refuses", library)),
-        ("runs otherwise, and nobody is told", lambda library: count("runs otherwise", library)),
+        ("runs otherwise, without an error", lambda library: count("runs otherwise", library)),
         ("fails: no result, but an error of the protocol", lambda library: count("fails", library)),
         (
             "of those that only look wrong, run as meant",
             lambda library: (
-                f"{sum(judged[library][number] == 'runs as meant' for number in right)} of {len(right)}"
+                f"{sum(classes[library][number] == 'runs as meant' for number in right)} of {len(right)}"
             ),
         ),
         (
@@ -167,12 +167,12 @@ def row(case: dict[str, Any], *outcomes: tuple[str, Answer]) -> str:
     """Return the row of one case: mcpkit's answer in its words, what the others do in ours."""
     (ours, answer), *others = outcomes
     own = "<br>".join(code(line) for line in answer["refused"].splitlines()) if "refused" in answer else ours
-    told = [
+    cells = [
         f"{what} ({len(other['refused'])} characters)" if "refused" in other else what
         for what, other in others
     ]
     sent = code(f"{case['tool']} {json.dumps(case['sent'], ensure_ascii=False)}")
-    return f"| {sent} | {own} | {' | '.join(told)} |"
+    return f"| {sent} | {own} | {' | '.join(cells)} |"
 
 
 def code(text: str) -> str:

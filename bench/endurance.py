@@ -1,4 +1,4 @@
-"""What clients leave behind: sessions opened and abandoned, and connections killed in mid-call."""
+"""Measures what clients leave behind: sessions opened and abandoned, and connections killed in mid-call."""
 
 from __future__ import annotations
 
@@ -47,25 +47,27 @@ def killed(contender: Contender, *, clients: int) -> list[Row]:
     rows: list[Row] = []
     with WebServer(contender, "streams") as server:
         before = server.observe()
-        reset(begin(server, "hold", 1))
-        settle(server, lambda held: held["tasks"] <= before["tasks"])
+        reset(begin(server, "wait_for_hours", 1))
+        settle(server, lambda counts: counts["tasks"] <= before["tasks"])
         before = server.observe()
         rows.append(("before", before))
-        connections = begin(server, "hold", clients)
+        connections = begin(server, "wait_for_hours", clients)
 
-        def all_run(held: dict[str, float]) -> bool:
-            return held["tasks"] >= clients and held["descriptors"] >= before["descriptors"] + clients
+        def all_running(counts: dict[str, float]) -> bool:
+            return counts["tasks"] >= clients and counts["descriptors"] >= before["descriptors"] + clients
 
-        rows.append((f"{clients:,} calls run", settle(server, all_run)))
+        rows.append((f"{clients:,} calls run", settle(server, all_running)))
         reset(connections)
-        rows.append(("clients killed", settle(server, lambda held: held["tasks"] <= before["tasks"])))
-        connections = begin(server, "hold_sync", KILLED_IN_THREADS)
+        rows.append(("clients killed", settle(server, lambda counts: counts["tasks"] <= before["tasks"])))
+        connections = begin(server, "block", KILLED_IN_THREADS)
         busy = before["threads"] + KILLED_IN_THREADS
-        rows.append((f"{KILLED_IN_THREADS} in threads", settle(server, lambda held: held["threads"] >= busy)))
+        rows.append(
+            (f"{KILLED_IN_THREADS} in threads", settle(server, lambda counts: counts["threads"] >= busy))
+        )
         reset(connections)
-        rows.append(("clients killed", settle(server, lambda held: held["tasks"] <= before["tasks"])))
+        rows.append(("clients killed", settle(server, lambda counts: counts["tasks"] <= before["tasks"])))
         server.ask(server.head(0, {}, "GET", "/let-go"))
-        ended = settle(server, lambda held: held["tasks"] <= before["tasks"])
+        ended = settle(server, lambda counts: counts["tasks"] <= before["tasks"])
         rows.append(("functions ended", ended))
     return rows
 
@@ -88,23 +90,23 @@ def reset(connections: Sequence[socket.socket]) -> None:
 def settle(server: WebServer, is_there: Callable[[dict[str, float]], bool]) -> dict[str, float]:
     """Return what the server holds once it has got there, or when it has had ten seconds."""
     end = time.monotonic() + 10
-    held = server.observe()
-    while not is_there(held) and time.monotonic() < end:
+    counts = server.observe()
+    while not is_there(counts) and time.monotonic() < end:
         time.sleep(0.05)
-        held = server.observe()
-    return held
+        counts = server.observe()
+    return counts
 
 
 def endurance_table(title: str, rows: Sequence[Row]) -> str:
     """Return one contender's rows as a markdown table."""
     columns = ["resident", "traced", "objects", "blocks", "tasks", "threads", "descriptors"]
-    if not any(held["traced"] for _, held in rows):
+    if not any(counts["traced"] for _, counts in rows):
         columns.remove("traced")
     lines = [[title, *(f"{each} (MB)" if each in {"resident", "traced"} else each for each in columns)]]
     lines.append(["---"] * len(lines[0]))
-    for moment, held in rows:
+    for moment, counts in rows:
         cells = [
-            f"{held[each] / 1e6:.1f}" if each in {"resident", "traced"} else f"{held[each]:,.0f}"
+            f"{counts[each] / 1e6:.1f}" if each in {"resident", "traced"} else f"{counts[each]:,.0f}"
             for each in columns
         ]
         lines.append([moment, *cells])
@@ -112,4 +114,4 @@ def endurance_table(title: str, rows: Sequence[Row]) -> str:
 
 
 def plain_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
-    return [{"moment": moment, **held} for moment, held in rows]
+    return [{"moment": moment, **counts} for moment, counts in rows]

@@ -17,17 +17,17 @@ NODE = BENCH / "peers" / "node"
 REQUIREMENTS = BENCH / "peers" / "requirements.txt"
 
 
-def interpreter(wanted: str) -> str:
-    """Return the path of the CPython that `wanted` names: a path, or a version such as "3.13"."""
-    if os.sep in wanted:
-        return wanted
-    on_path = shutil.which(f"python{wanted}")
+def interpreter(version: str) -> str:
+    """Return the path of the CPython that `version` names: a path, or a version such as "3.13"."""
+    if os.sep in version:
+        return version
+    on_path = shutil.which(f"python{version}")
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    installed = [str(path) for path in sorted(pyenv.glob(f"{wanted}*/bin/python"), reverse=True)]
+    installed = [str(path) for path in sorted(pyenv.glob(f"{version}*/bin/python"), reverse=True)]
     for candidate in [*([on_path] if on_path else []), *installed]:
         if subprocess.run([candidate, "-c", ""], check=False, capture_output=True).returncode == 0:
             return candidate
-    raise SystemExit(f"no CPython {wanted} on PATH or below {pyenv}; give --python the path of one")
+    raise SystemExit(f"no CPython {version} on PATH or below {pyenv}; give --python the path of one")
 
 
 def python_with_peers(base: str) -> Path:
@@ -53,7 +53,7 @@ def python_with_peers(base: str) -> Path:
 
 
 def node_with_peer() -> str | None:
-    """Return the node to run the TypeScript peer with, or None (said on stderr) where there is none."""
+    """Return the node to run the TypeScript peer with, or None, with a line on stderr, if there is none."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         print("no node and npm on PATH: the TypeScript server is left out", file=sys.stderr)

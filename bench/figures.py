@@ -1,4 +1,4 @@
-"""The figures: what is sampled for whom, in which order, and the target that mcpkit has for each."""
+"""The figures: what is sampled of which library, in which order, and the target that mcpkit has for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probes import Frames, InMemory, Launch, PipeCalls, PipeLists, Probe, Regist
 
 @dataclass(frozen=True)
 class Figure:
-    """One row. `kind` says what `target` is: a share of a peer's cost, times faster than the peer, or a limit."""
+    """One row. `kind` is the kind of `target`: a share of a peer's cost, times faster than the peer, or a limit."""
 
     key: str
     title: str
@@ -177,7 +177,7 @@ def every_series() -> list[Series]:
 
 
 def run(series: Series, everybody: Sequence[Contender], rounds: int | None) -> list[Outcome]:
-    """Sample everybody in turn, round after round, so that what disturbs the machine disturbs all alike.
+    """Sample all in turn, round after round, so that what disturbs the machine disturbs all alike.
 
     The order turns around every other round: A B, B A, A B. A contender that fails is left out of the later
     rounds, and what it said is kept.

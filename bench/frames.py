@@ -1,4 +1,4 @@
-"""A stdio server that tells on stderr how many frames of its framework a call goes through to reach the tool.
+"""A stdio server that prints on stderr how many frames of its framework a call passes before it reaches the tool.
 
 A frame counts when it is on the stack as the tool is entered, or was on the stack as work for this call was
 handed to another task or thread: the call went through it too. The way begins with the frame that has the
@@ -35,7 +35,7 @@ HANDOVERS = {
     "submit",
 }
 DECODERS = {"from_json", "validate_json", "loads"}
-QUIET = 0.2  # seconds in which nothing is handed over tell one call from the next
+QUIET = 0.2  # seconds without a handover, which separate one call from the next
 
 Way = list[FrameType]
 moments: list[tuple[float, str, Way]] = []
@@ -55,7 +55,7 @@ def way_to(frame: FrameType | None) -> Way:
     return way
 
 
-def watch(frame: FrameType, event: str, arg: Any) -> None:
+def profile(frame: FrameType, event: str, arg: Any) -> None:
     if event == "c_call":
         name = getattr(arg, "__name__", "")
     elif event == "call" and not is_of_package(frame):
@@ -66,7 +66,7 @@ def watch(frame: FrameType, event: str, arg: Any) -> None:
         moments.append((time.monotonic(), name, way_to(frame)))
 
 
-def tell() -> None:
+def print_frames() -> None:
     """Print the frames that the call went through, and forget them."""
     entered = time.monotonic()
     ways = [way_to(sys._getframe(1))]
@@ -88,17 +88,17 @@ def tell() -> None:
     print(json.dumps({"frames": len(names), "names": names}), file=sys.stderr, flush=True)
 
 
-def told(function: Any) -> Any:
-    """Return `function` telling about each call of it."""
+def with_frames(function: Any) -> Any:
+    """Return `function`, which then prints the frames of each call."""
 
     @functools.wraps(function)
     async def of_coroutine(**arguments: Any) -> Any:
-        tell()
+        print_frames()
         return await function(**arguments)
 
     @functools.wraps(function)
     def of_function(**arguments: Any) -> Any:
-        tell()
+        print_frames()
         return function(**arguments)
 
     return of_coroutine if inspect.iscoroutinefunction(function) else of_function
@@ -106,7 +106,7 @@ def told(function: Any) -> Any:
 
 if __name__ == "__main__":
     peer = importlib.import_module(sys.argv[1])
-    server = peer.build([told(workload.add), told(workload.add_sync)])
-    threading.setprofile(watch)
-    sys.setprofile(watch)
+    server = peer.build([with_frames(workload.add), with_frames(workload.add_sync)])
+    threading.setprofile(profile)
+    sys.setprofile(profile)
     peer.run(server)

@@ -1,10 +1,10 @@
-"""How many instructions a server executes, and how much memory it takes: of this checkout, and of another beside it.
+"""Counts the instructions and the memory of a server: of this checkout, and of another beside it.
 
     python bench/instructions.py --base ../other-checkout
     python bench/instructions.py --only "stdio stateless" --only start --out profiles
 
 valgrind's callgrind counts the instructions, so that a busy machine changes nothing: two runs of the same code differ
-by a few parts in a thousand, where times differ by tenths. The counts tell which of two versions does less; they are
+by a few parts in a thousand, where times differ by tenths. The counts show which of two versions does less; they are
 no times, and leave out the kernel. It needs Linux and valgrind (Debian's package of that name), and uvicorn with
 httptools and uvloop for what goes over HTTP. A server is some fifty times slower this way.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from client import HANDSHAKE, INITIALIZE, STATELESS, Child
-from ways import COUNTED, Memory, Pipes, Way, Web, environment
+from ways import SERVERS, Memory, Pipes, Way, Web, environment
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 UNCOUNTED: Final = 40  # calls after which Python has specialized its bytecode
@@ -50,13 +50,13 @@ LINES: Final = {
     "async": call("add_async", a=1, b=2),
     "dict": call("record", city="Oslo"),
     "model": call("mirror", point={"name": "here", "x": 1.5}),
-    "text": call("say", text="good morning"),
+    "text": call("echo", text="good morning"),
     "list": ("tools/list", {}),
     "resource": ("resources/read", {"uri": "counted://state"}),
 }
 
 
-def tell(process: int, command: str) -> None:
+def vgdb(process: int, command: str) -> None:
     """Give callgrind in another process one of its commands."""
     subprocess.run(["vgdb", f"--pid={process}", *command.split()], check=True, capture_output=True)
 
@@ -79,24 +79,24 @@ def count_calls(title: str, checkout: Path, out: Path) -> Iterator[tuple[str, fl
         for method, params in LINES.values():
             way.ask(method, params, UNCOUNTED)
         way.ask(*call("quiet"), 1)
-        tell(way.process, "instrumentation on")
+        vgdb(way.process, "instrumentation on")
         for number, (name, (method, params)) in enumerate(LINES.items(), 1):
             result = way.ask(method, params, 2)
             assert not result.get("isError"), result
-            tell(way.process, "zero")
+            vgdb(way.process, "zero")
             way.ask(method, params, ROUNDS)
-            tell(way.process, "dump")
+            vgdb(way.process, "dump")
             yield f"{title}, {name}", instructions(Path(f"{out}.{number}")) / ROUNDS
 
 
 def count_start(title: str, checkout: Path, out: Path) -> float:
     """Return the instructions from the start of the process to its first answer."""
     os.environ.update(environment(checkout))
-    with Child([sys.executable, str(COUNTED / STARTS[title])]) as child:  # compiles what is not yet
+    with Child([sys.executable, str(SERVERS / STARTS[title])]) as child:  # compiles what is not yet
         child.ask(INITIALIZE)
-    with Child([*callgrind(out), sys.executable, str(COUNTED / STARTS[title])]) as child:
+    with Child([*callgrind(out), sys.executable, str(SERVERS / STARTS[title])]) as child:
         child.ask(INITIALIZE)
-        tell(child.process.pid, "dump")
+        vgdb(child.process.pid, "dump")
     return instructions(Path(f"{out}.1"))
 
 
@@ -119,21 +119,21 @@ def resident(title: str, checkout: Path) -> float:
     os.environ.update(environment(checkout))
     found: list[int] = []
     for _ in range(5):
-        with Child([sys.executable, str(COUNTED / STARTS[title])]) as child:
+        with Child([sys.executable, str(SERVERS / STARTS[title])]) as child:
             child.ask(INITIALIZE)
             found.append(child.memory()[1])
     return min(found)
 
 
-def is_wanted(title: str, only: Sequence[str] | None) -> bool:
+def is_selected(title: str, only: Sequence[str] | None) -> bool:
     return only is None or any(part in title for part in only)
 
 
-def measured(
-    wanted: Sequence[str] | None, checkouts: Sequence[Path], folder: Path
+def measurements(
+    only: Sequence[str] | None, checkouts: Sequence[Path], folder: Path
 ) -> Iterator[tuple[str, str, list[float]]]:
     """Yield each line: its title, its unit, and what was counted in each of the checkouts."""
-    for title in [each for each in WAYS if is_wanted(each, wanted)]:
+    for title in [each for each in WAYS if is_selected(each, only)]:
         for unit, count in (
             ("instructions", lambda place, out: count_calls(title, place, out)),  # noqa: B023 - used at once
             ("bytes at most", lambda place, out: trace_calls(title, place)),  # noqa: B023
@@ -142,7 +142,7 @@ def measured(
             found = [dict(count(place, out)) for place, out in zip(checkouts, outs, strict=True)]
             for name in found[0]:
                 yield name, unit, [each[name] for each in found]
-    for title in [each for each in STARTS if is_wanted(each, wanted)]:
+    for title in [each for each in STARTS if is_selected(each, only)]:
         outs = [folder / f"{title.replace(' ', '-')}-{number}" for number in range(len(checkouts))]
         counts = [float(count_start(title, place, out)) for place, out in zip(checkouts, outs, strict=True)]
         yield title, "instructions", counts
@@ -165,7 +165,7 @@ def main() -> None:
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name, unit, counts in measured(options.only, checkouts, options.out or Path(folder)):
+        for name, unit, counts in measurements(options.only, checkouts, options.out or Path(folder)):
             row = f"{name:32}{unit:16}" + "".join(f"{each:14,.0f}" for each in counts)
             if len(counts) > 1:
                 ratio = counts[0] / counts[1]

@@ -1,4 +1,4 @@
-"""What libraries would give in place of rooms: worker processes, events and the errors of values.
+"""Measures libraries in place of own code: worker processes, events and the errors of values.
 
     python bench/libraries.py
 
@@ -170,7 +170,7 @@ async def streaming() -> None:
 
 
 def explaining() -> None:
-    """Print how long it takes to say what is wrong with many values, none of which fits."""
+    """Print how long it takes to report the errors of many values, none of which is valid."""
     import jsonschema_rs
 
     schema = {"type": "array", "items": {"type": "integer"}}
@@ -182,7 +182,7 @@ def explaining() -> None:
     problems(schema, value)
     ours = time.perf_counter() - start
     print(
-        f"the first of {EVENTS:,} errors by jsonschema-rs: {theirs * 1e3:.0f} ms; all that is told: {ours * 1e3:.0f} ms"
+        f"the first of {EVENTS:,} errors by jsonschema-rs: {theirs * 1e3:.0f} ms; all by mcpkit: {ours * 1e3:.0f} ms"
     )
 
 

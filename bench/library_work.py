@@ -1,4 +1,4 @@
-"""What bench/libraries.py has worker processes do."""
+"""The functions that bench/libraries.py runs in worker processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class OwnArgumentsError(Exception):
-    """An exception whose class takes other arguments than it keeps, as many do."""
+    """An exception whose class takes other arguments than `args` has, as is common."""
 
     def __init__(self, city: str, days: int) -> None:
         super().__init__(f"{city} in {days} days")

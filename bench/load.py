@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("wrk.lua")
 
 
 def wrk() -> str:
-    """Return the path of wrk, or end the run by saying how to get it."""
+    """Return the path of wrk, or end the run with the command that installs it."""
     found = shutil.which("wrk")
     if found is None:
         raise SystemExit(
@@ -54,7 +54,7 @@ class Target:
 class Load:
     """Seconds for each call that all connections together get answered in `SECONDS`, and of the server's processor.
 
-    The server is what bounds the rate, so on an idle machine both are the same; on a busy one the second holds.
+    The server is what bounds the rate, so on an idle machine both are the same; on a busy one the second counts.
     """
 
     def __init__(self, revision: str, mode: str) -> None:
@@ -86,7 +86,7 @@ class Load:
         used = target.server.processor_time() - before
         summary = json.loads(done.stdout.splitlines()[-1])
         target.next_id += summary["requests"] + SPARE_IDS
-        assert summary["failed"] == 0, f"{summary}; the server said: {target.server.said()}"
+        assert summary["failed"] == 0, f"{summary}; standard error: {target.server.errors()}"
         # Every answer is 2xx, and as long as the one that was read before and the one that is read now.
         assert target.checked() == target.size
         assert abs(summary["bytes"] - summary["requests"] * target.size) <= CONNECTIONS * target.size, summary

@@ -1,4 +1,4 @@
-"""What is measured: each probe opens its contenders, and takes one sample of one of them at a time."""
+"""The probes: each opens its contenders, and takes one sample of one of them at a time."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class PipeCalls:
         wanted = self._requests(count)
         few = wanted[: max(100, count // 2)]
         with child.deadline(DEFAULT_TIMEOUT):
-            with child.placed(together=True):
+            with child.pinned(one_core=True):
                 together = child.sequential(few)
-            with child.placed(together=False):
+            with child.pinned(one_core=False):
                 apart = child.sequential(few)
                 concurrent = child.concurrent(wanted, WINDOW)
         for _, answers in (together, apart, concurrent):
@@ -133,9 +133,9 @@ class PipeLists:
     def sample(self, opened: tuple[Child, list[bytes], int]) -> Sample:
         child, pages, count = opened
         with child.deadline(DEFAULT_TIMEOUT):
-            with child.placed(together=True):
+            with child.pinned(one_core=True):
                 together, answers = child.sequential(pages * count)
-            with child.placed(together=False):
+            with child.pinned(one_core=False):
                 apart, again = child.sequential(pages * count)
         lengths = [len(each) for each in answers]
         # The pages were verified when opened; the same bytes are expected again and again.
@@ -215,7 +215,7 @@ class Register:
 
 
 class Frames:
-    """How many frames of the framework a call passes on its way to the tool; `frames.py` says what counts."""
+    """The frames of the framework that a call passes on its way to the tool; `frames.py` defines what counts."""
 
     def open(self, contender: Contender, stack: ExitStack) -> list[str]:
         del stack
@@ -255,9 +255,9 @@ def own_cost(rounds: int) -> Sample:
     with Child(["cat"]) as child, child.deadline(DEFAULT_TIMEOUT):
         wanted = requests("tools/call", {"name": "add", "arguments": workload.ARGUMENTS}, 5000, HANDSHAKE)
         child.concurrent(wanted, WINDOW)
-        with child.placed(together=True):
+        with child.pinned(one_core=True):
             together = [child.sequential(wanted)[0] / len(wanted) for _ in range(rounds)]
-        with child.placed(together=False):
+        with child.pinned(one_core=False):
             apart = [child.sequential(wanted)[0] / len(wanted) for _ in range(rounds)]
             concurrent = [child.concurrent(wanted, WINDOW)[0] / len(wanted) for _ in range(rounds)]
     return {"one core": median(together), "two cores": median(apart), "in flight": median(concurrent)}

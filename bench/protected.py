@@ -1,4 +1,4 @@
-"""What a protected call costs beside an open one, of mcpkit and its peers in one run: `python bench/protected.py`.
+"""Measures a protected call beside an open one, of mcpkit and its peers in one run: `python bench/protected.py`.
 
 Everybody serves the same tool twice, once open and once with access tokens that are JWTs (RS256), under the same
 uvicorn. The same token comes with every request, as a client sends it: mcpkit knows it after the first. The ratio is

@@ -248,7 +248,7 @@ async def outcomes(revision: str = "2026-07-28") -> list[tuple[Any, Any]]:
 
 
 def read(result: Any) -> Any:
-    """Return what a result says: its data, else its text where that is all, else its content."""
+    """Return the value of a result: its data, else its text where that is all, else its content."""
     if result.is_error:
         return {"error": result.text}
     if result.structured_content is not None:
@@ -259,11 +259,11 @@ def read(result: Any) -> Any:
     return Content(result.content)
 
 
-def is_same(got: Any, wanted: Any) -> bool:
-    """Tell whether a client got what was wanted; a number or a null alone comes as text."""
-    if isinstance(got, str) and not isinstance(wanted, (str, Content)):
+def is_same(got: Any, expected_value: Any) -> bool:
+    """Return whether a client got the expected value; a number or a null alone comes as text."""
+    if isinstance(got, str) and not isinstance(expected_value, (str, Content)):
         got = json.loads(got)
-    return type(got) is type(wanted) and got == wanted
+    return type(got) is type(expected_value) and got == expected_value
 
 
 def page(found: list[tuple[Any, Any]]) -> str:
@@ -298,9 +298,9 @@ def block(content: dict[str, Any]) -> str:
 def main() -> None:
     found = asyncio.run(outcomes())
     for row, got in zip(ROWS, found, strict=True):
-        for what, each, wanted in zip(("alone", "inside"), got, expected(row), strict=True):
-            if not is_same(each, wanted):
-                print(f"{row[1]} {what}: {each!r}, not {wanted!r}")
+        for what, each, expected_value in zip(("alone", "inside"), got, expected(row), strict=True):
+            if not is_same(each, expected_value):
+                print(f"{row[1]} {what}: {each!r}, not {expected_value!r}")
     PAGE.write_text(page(found), "utf-8")
     print(f"wrote {PAGE}: {len(ROWS)} rows")
 

@@ -1,4 +1,4 @@
-"""Measures mcpkit beside its peers: `python bench/run.py`, or `make bench`. README.md says what and how."""
+"""Measures mcpkit beside its peers: `python bench/run.py`, or `make bench`. See README.md."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def main() -> None:
         everybody = [each for each in everybody if each.name in {"mcpkit", *options.peer}]
     outcomes = []
     for series in [*load_series(), stream_series()]:
-        if wanted(series.title, options):
+        if is_selected(series.title, options):
             print(f"measuring {series.title} ...", file=sys.stderr)
             outcomes += run(series, everybody, options.rounds)
     if outcomes:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def endurance(everybody: Sequence[Contender], options: argparse.Namespace) -> dict[str, Any]:
-    """Print what sessions and clients leave behind, of those who serve both eras; return the same as data."""
+    """Print what sessions and clients leave behind, of the libraries that serve both eras; return the same as data."""
     measures = {
         "abandoned": lambda each: abandoned(each, traced=False, sessions=options.sessions),
         "abandoned, traced": lambda each: abandoned(each, traced=True, sessions=options.sessions),
@@ -58,7 +58,7 @@ def endurance(everybody: Sequence[Contender], options: argparse.Namespace) -> di
     endured: dict[str, Any] = {}
     for name, measure in measures.items():
         for each in everybody:
-            if each.name in {"mcpkit", "mcp"} and wanted(name, options):
+            if each.name in {"mcpkit", "mcp"} and is_selected(name, options):
                 print(f"measuring {name}, {each.name} ...", file=sys.stderr)
                 try:
                     rows = measure(each)
@@ -70,7 +70,7 @@ def endurance(everybody: Sequence[Contender], options: argparse.Namespace) -> di
     return endured
 
 
-def wanted(title: str, options: argparse.Namespace) -> bool:
+def is_selected(title: str, options: argparse.Namespace) -> bool:
     return options.only is None or any(part in title for part in options.only)
 
 

@@ -1,4 +1,4 @@
-"""What it costs to share a Redis: round trips, processor time of plain calls, and changes told to many.
+"""Measures the cost of a shared Redis: round trips, processor time of plain calls, and notifications to many clients.
 
     make bench-scale-out
     make bench-scale-out ARGS="--only costs"
@@ -32,17 +32,17 @@ _IDLE = {"XREAD", "PING", "INFO", "HELLO", "CLIENT", "SELECT", "AUTH", "CONFIG",
 
 
 class Monitor:
-    """Counts what a Redis is asked.
+    """Counts the commands that a Redis receives.
 
     Args:
         port: Where it is.
 
     Attributes:
-        asked: How often each command was asked for since `begin`.
+        commands: How often each command came since `begin`.
     """
 
     def __init__(self, port: int) -> None:
-        self.asked: Counter[str] = Counter()
+        self.commands: Counter[str] = Counter()
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.sendall(b"MONITOR\r\n")
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -56,14 +56,14 @@ class Monitor:
 
     def begin(self) -> None:
         """Forget what was counted."""
-        self.asked = Counter()
+        self.commands = Counter()
 
     def _read(self) -> None:
         with self._socket.makefile("rb") as lines:
             for line in lines:
                 found = _LINE.match(line)
                 if found and found[1] != b"lua" and (name := found[2].decode().upper()) not in _IDLE:
-                    self.asked[name] += 1
+                    self.commands[name] += 1
 
 
 async def costs(times: int) -> None:
@@ -81,8 +81,8 @@ async def costs(times: int) -> None:
             for number in range(times):
                 await each(number)
             await asyncio.sleep(0.3)
-            shown = ", ".join(f"{how / times:.2f} {what}" for what, how in monitor.asked.most_common())
-            print(f"| {name} | {monitor.asked.total() / times:.2f} | {shown} |", flush=True)
+            shown = ", ".join(f"{how / times:.2f} {what}" for what, how in monitor.commands.most_common())
+            print(f"| {name} | {monitor.commands.total() / times:.2f} | {shown} |", flush=True)
 
         ids: list[str] = []
 
@@ -95,7 +95,7 @@ async def costs(times: int) -> None:
         await count("plain call, stateless", lambda _: client.text("echo", value="x"))
         await count("plain call, session", lambda _: session.text("echo", value="x"))
         await count("tools/list, session", lambda _: session.ask("tools/list"))
-        await count("a change told", lambda _: client.text("touch", name="x"))
+        await count("a change notified", lambda _: client.text("touch", name="x"))
         await count("task, made", create)
         await count("task, looked at", lambda number: client.ask("tasks/get", {"taskId": ids[number]}))
         await count("task, cancelled", cancel)
@@ -105,7 +105,7 @@ async def costs(times: int) -> None:
         client = Client(cluster.replicas[0].url)
         monitor.begin()
         await asyncio.sleep(10)
-        print(f"| worker without work, in 10 s | {monitor.asked.total()} | {dict(monitor.asked)} |")
+        print(f"| worker without work, in 10 s | {monitor.commands.total()} | {dict(monitor.commands)} |")
         for tool, seconds in (("works", 0.0), ("works", 3.0), ("steps", 0.0)):
             monitor.begin()
             for number in range(10):
@@ -118,9 +118,9 @@ async def costs(times: int) -> None:
                         answers = dict.fromkeys(task["inputRequests"], yes)
                         await client.ask("tasks/update", {"taskId": id_, "inputResponses": answers})
                     await asyncio.sleep(0.1)
-            shown = ", ".join(f"{how / 10:.1f} {what}" for what, how in monitor.asked.most_common())
+            shown = ", ".join(f"{how / 10:.1f} {what}" for what, how in monitor.commands.most_common())
             print(
-                f"| task, whole, {tool} of {seconds:g} s, with its polls | {monitor.asked.total() / 10:.1f} | {shown} |"
+                f"| task, whole, {tool} of {seconds:g} s, with polls | {monitor.commands.total() / 10:.1f} | {shown} |"
             )
         monitor.close()
 
@@ -193,16 +193,20 @@ def _request(client: Client, replica: Process) -> bytes:
 
 
 async def fan_out(listeners: int, changes: int) -> None:
-    """Print how long it takes until all who listen have heard of a change, at one replica and at three."""
+    """Print how long it takes until all listeners have the notification of a change, at one replica and at three."""
     for replicas in (1, 3):
         async with Cluster("fan-out", replicas=replicas, workers=0) as cluster:
             client = Client(cluster.url)
-            heard = [0] * listeners
-            news = asyncio.Event()
+            received = [0] * listeners
+            changed = asyncio.Event()
             is_up = asyncio.Semaphore(0)
 
             async def listen(
-                number: int, urls: list[str], heard: list[int], is_up: asyncio.Semaphore, news: asyncio.Event
+                number: int,
+                urls: list[str],
+                received: list[int],
+                is_up: asyncio.Semaphore,
+                changed: asyncio.Event,
             ) -> None:
                 client = Client(urls[number % len(urls)])
                 filters = {"notifications": {"resourceSubscriptions": ["thing://bench"]}}
@@ -211,12 +215,13 @@ async def fan_out(listeners: int, changes: int) -> None:
                     is_up.release()
                     while True:
                         await stream.wait()
-                        heard[number] += 1
-                        news.set()
+                        received[number] += 1
+                        changed.set()
 
             urls = [each.url for each in cluster.replicas]
             running = [
-                asyncio.ensure_future(listen(number, urls, heard, is_up, news)) for number in range(listeners)
+                asyncio.ensure_future(listen(number, urls, received, is_up, changed))
+                for number in range(listeners)
             ]
             for _ in range(listeners):
                 await is_up.acquire()
@@ -224,14 +229,14 @@ async def fan_out(listeners: int, changes: int) -> None:
             for change in range(1, changes + 1):
                 begin = time.perf_counter()
                 await client.text("touch", name="bench")
-                while min(heard) < change:
-                    news.clear()
-                    await asyncio.wait_for(news.wait(), 30)
+                while min(received) < change:
+                    changed.clear()
+                    await asyncio.wait_for(changed.wait(), 30)
                 took.append(time.perf_counter() - begin)
             spent = sum(map(processor_seconds, cluster.replicas)) - before
             await end(running)
             print(
-                f"{listeners} listeners at {replicas} replica{'s' if replicas > 1 else ''}: all have heard after "
+                f"{listeners} listeners at {replicas} replica{'s' if replicas > 1 else ''}: all are notified after "
                 f"{statistics.median(took) * 1000:.0f} ms (median of {changes} changes; the longest "
                 f"{max(took) * 1000:.0f} ms), {spent / changes * 1000:.0f} ms of processor time of the replicas each",
                 flush=True,

@@ -1,4 +1,4 @@
-"""What large arguments and results cost a server: `python bench/sizes.py`. README.md says what and how."""
+"""Measures large arguments and results: `python bench/sizes.py`. See README.md."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Peer:
             self.ask = lambda body: server.post(body, headers).body
 
     def takes(self, params: dict[str, Any]) -> bool:
-        """Say whether it answers a call at all: a body may be too long for it."""
+        """Return whether it answers a call at all: a body may be too long for it."""
         return b'"result"' in self.ask(requests("tools/call", params, 1, HANDSHAKE)[0])[:100]
 
     def sample(self, params: dict[str, Any], count: int) -> float:
         """Return the seconds of a processor that one call takes."""
-        wanted = requests("tools/call", params, count, HANDSHAKE)
+        messages = requests("tools/call", params, count, HANDSHAKE)
         before = processor_time(self.process)
-        for request in wanted:
+        for request in messages:
             answer = self.ask(request)
         spent = processor_time(self.process) - before
         result = json.loads(answer)["result"]
@@ -85,19 +85,19 @@ def measure(way: str, direction: str, kind: str, size: str, peers: dict[str, Pee
             samples[name].append(peers[name].sample(params, CALLS[size]))
     cells = [f"{way}, {direction}, {kind}, {size}"]
     cells += [f"{median(samples[name]) * 1e3:.3g}" if name in samples else "refused" for name in peers]
-    most = {"mcp": MOST_OF_MCP[size], "loop": MOST_OF_LOOP[way] if size != "10 KB" else None}
-    cells += [compared(samples["mcpkit"], samples.get(name, ()), most[name]) for name in list(peers)[1:]]
+    limit = {"mcp": MOST_OF_MCP[size], "loop": MOST_OF_LOOP[way] if size != "10 KB" else None}
+    cells += [ratio_to(samples["mcpkit"], samples.get(name, ()), limit[name]) for name in list(peers)[1:]]
     return "| " + " | ".join(cells) + " |"
 
 
-def compared(ours: Sequence[float], theirs: Sequence[float], most: float | None) -> str:
-    """Return the median of the ratios, round by round, and what it should be at most."""
+def ratio_to(ours: Sequence[float], theirs: Sequence[float], limit: float | None) -> str:
+    """Return the median of the ratios, round by round, and the limit of it."""
     if not theirs:
         return "-"
     ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
-    if most is None:
+    if limit is None:
         return f"{ratio:.2f}"
-    return f"{ratio:.2f} (≤ {most:g}{'' if ratio <= most else ': **no**'})"
+    return f"{ratio:.2f} (≤ {limit:g}{'' if ratio <= limit else ': **no**'})"
 
 
 def main() -> None:
@@ -105,7 +105,9 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="rows with this in their name; may be repeated")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="samples of each (%(default)s)")
     parser.add_argument("--without", choices=PEERS[1:], action="append", default=[], help="leave one out")
-    parser.add_argument("--checkout", type=Path, default=LARGE.parent.parent, help="whose mcpkit is measured")
+    parser.add_argument(
+        "--checkout", type=Path, default=LARGE.parent.parent, help="the checkout that is measured"
+    )
     options = parser.parse_args()
     os.environ.update(environment(options.checkout.resolve()))
     names = [name for name in PEERS if name not in options.without]

@@ -1,4 +1,4 @@
-"""Many idle event streams, then one message for all of them: what a stream costs, and how long telling all takes."""
+"""Measures many idle event streams: the cost of each, and the time of one notification to all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from web_client import DEFAULT_TIMEOUT, WebServer, read_answer, stateless, state
 
 STREAMS = 1000
 WARM = 20  # streams opened before memory is read, so that what is loaded on first use does not count
-TOLD = 5  # times that all are told
+NOTIFICATIONS = 5  # of which the median counts
 MARK = b"notifications/resources/updated"
 
 
@@ -31,14 +31,14 @@ class Streams:
         with WebServer(opened, "streams") as server, ExitStack() as stack:
             for _ in range(WARM):
                 open_stream(server).close()
-            tell(server, [stack.enter_context(open_stream(server)) for _ in range(WARM)])
+            notify(server, [stack.enter_context(open_stream(server)) for _ in range(WARM)])
             before = server.observe()
             streams = [stack.enter_context(open_stream(server)) for _ in range(STREAMS)]
             after = server.observe()
-            seconds = median(tell(server, streams) for _ in range(TOLD))
+            seconds = median(notify(server, streams) for _ in range(NOTIFICATIONS))
             cost = {key: (after[key] - before[key]) / STREAMS for key in after}
         return {
-            "told": seconds,
+            "notified": seconds,
             "resident": cost["resident"],
             "tasks": cost["tasks"],
             "objects": cost["objects"],
@@ -54,14 +54,14 @@ def open_stream(server: WebServer) -> socket.socket:
     received = b""
     while b"acknowledged" not in received:
         chunk = stream.recv(65536)
-        assert chunk, f"refused: {received!r}; the server said: {server.said()}"
+        assert chunk, f"refused: {received!r}; standard error: {server.errors()}"
         received += chunk
     assert b"text/event-stream" in received, received
     return stream
 
 
-def tell(server: WebServer, streams: list[socket.socket]) -> float:
-    """Call the tool that tells all; return the seconds until the last of the streams has the message."""
+def notify(server: WebServer, streams: list[socket.socket]) -> float:
+    """Call the tool that sends the notification; return the seconds until the last of the streams has it."""
     body = stateless("tools/call", {"name": "touch", "arguments": {}})
     request = server.head(len(body), stateless_headers("tools/call", "touch")) + body
     with server.connect() as caller, selectors.DefaultSelector() as selector:
@@ -72,7 +72,7 @@ def tell(server: WebServer, streams: list[socket.socket]) -> float:
         waiting = len(streams)
         while waiting:
             ready = selector.select(DEFAULT_TIMEOUT)
-            assert ready, f"{waiting} of {len(streams)} streams were not told"
+            assert ready, f"{waiting} of {len(streams)} streams got no notification"
             for key, _ in ready:
                 assert isinstance(key.fileobj, socket.socket)
                 chunk = key.fileobj.recv(65536)
@@ -91,7 +91,11 @@ def stream_series() -> Series:
         "streams",
         Streams(),
         [
-            Figure("told", f"{STREAMS:,} listen streams: until the last is told of an update", "ms"),
+            Figure(
+                "notified",
+                f"{STREAMS:,} listen streams: until the last has the notification of an update",
+                "ms",
+            ),
             Figure("resident", "... resident memory of the server for each", "KB", kind="share"),
             Figure("tasks", "... tasks for each", "tasks", kind="share"),
             Figure("objects", "... objects of the garbage collector for each", "objects", kind="share"),

@@ -1,4 +1,4 @@
-"""How tasks scale with workers: `make bench-tasks`, or with `ARGS="--engine sqlite"`.
+"""Measures how tasks scale with workers: `make bench-tasks`, or with `ARGS="--engine sqlite"`.
 
 Each round makes the tasks first, while the workers are up and do not know the tool yet. Then all of them get to know it
 at once, and the clock runs from there to the end of the last task. What is counted is what the functions wrote down.
@@ -32,7 +32,7 @@ WAIT = 0.1
 
 
 class Round(NamedTuple):
-    """What one round has come to.
+    """The outcome of one round.
 
     Attributes:
         seconds: From the word to the end of the last task.

@@ -1,4 +1,4 @@
-"""The server of `tasks.py`: its workers take tasks when the file says so, all at once."""
+"""The server of `tasks.py`: its workers take tasks once a file exists, all at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def begin(server: Server) -> None:
 
 
 def add_tool(server: Server) -> None:
-    """Add the tool whose tasks are measured: it waits."""
+    """Add the tool of the measured tasks: it waits."""
     ledger = os.open(os.environ.get("BENCH_LEDGER", os.devnull), os.O_WRONLY | os.O_APPEND)
 
     @server.tool(task=Task(rerun="safe"))

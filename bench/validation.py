@@ -276,7 +276,7 @@ WRITTEN: list[tuple[str, dict[str, Any], Text]] = [
 
 
 class Row(NamedTuple):
-    """What one case took.
+    """The times of one case.
 
     Args:
         name: Its name.

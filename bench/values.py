@@ -1,4 +1,4 @@
-"""Sends 375 ordinary values through mcpkit, mcp and fastmcp: `python bench/values.py`, which says what arrives as sent.
+"""Sends 375 ordinary values through mcpkit, mcp and fastmcp, and prints those that change: `python bench/values.py`.
 
 Each is called over stdio by the official client. A value of a type arrives if its tool gives it, the function that
 gets it back has the same, and what that returns is what was given; a result, if its JSON is what anybody would
@@ -24,21 +24,21 @@ sys.path.insert(0, str(PEERS))
 
 
 async def count(
-    python: str, library: str, mode: str, holders: Collection[str] | None = None
+    python: str, library: str, mode: str, containers: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the error of each value with a library, an empty text where it arrives; in all holders or in some."""
+    """Return the error of each value with a library, an empty text where it arrives; in all containers or in some."""
     from mcp import Client, StdioServerParameters
 
     server = StdioServerParameters(
-        command=python, args=[str(PEERS / "values_peer.py"), library, *(holders or ())]
+        command=python, args=[str(PEERS / "values_peer.py"), library, *(containers or ())]
     )
     async with Client(server, mode=mode) as client:
-        return await outcomes(client, holders)
+        return await outcomes(client, containers)
 
 
-async def outcomes(client: Any, holders: Collection[str] | None = None) -> dict[str, str]:
+async def outcomes(client: Any, containers: Collection[str] | None = None) -> dict[str, str]:
     """Return the same of a client that is connected."""
-    from values_tools import HOLDERS, RESULTS, TYPES
+    from values_tools import CONTAINERS, RESULTS, TYPES
 
     at_once = asyncio.Semaphore(8)
 
@@ -49,7 +49,7 @@ async def outcomes(client: Any, holders: Collection[str] | None = None) -> dict[
     tools = {
         f"{name}, {holder}": f"{number}_{holder}"
         for number, (name, _, _) in enumerate(TYPES)
-        for holder in holders or HOLDERS
+        for holder in containers or CONTAINERS
     }
     found = dict(zip(tools, await asyncio.gather(*map(passed_on, tools.values())), strict=True))
     for number, (name, (_, wanted)) in enumerate(RESULTS.items()):

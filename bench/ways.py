@@ -1,4 +1,4 @@
-"""The ways to a server whose work is counted: pipes, HTTP, and the client in its own process."""
+"""The ways to the counted server: pipes, HTTP, and the in-memory client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from client import HANDSHAKE, INITIALIZE, INITIALIZED, STATELESS, Child, request
 from contenders import Contender
 from web_client import WebServer, stateless_headers
 
-COUNTED = Path(__file__).resolve().parent / "counted"
+SERVERS = Path(__file__).resolve().parent / "instruction_servers"
 Result = dict[str, Any]
 
 
@@ -46,7 +46,7 @@ class Pipes:
     def __init__(self, checkout: Path, before: Sequence[str], revision: str) -> None:
         os.environ.update(environment(checkout))
         self._revision = revision
-        self._child = Child([*before, sys.executable, str(COUNTED / "server.py"), "stdio"])
+        self._child = Child([*before, sys.executable, str(SERVERS / "server.py"), "stdio"])
         self.process = self._child.process.pid
         if revision == HANDSHAKE:
             self._child.ask(INITIALIZE)
@@ -66,7 +66,7 @@ class Web:
     """HTTP, in one of the eras."""
 
     def __init__(self, checkout: Path, before: Sequence[str], revision: str) -> None:
-        command = (*before, sys.executable, str(COUNTED / "server.py"), "http")
+        command = (*before, sys.executable, str(SERVERS / "server.py"), "http")
         served = Served("mcpkit", sys.executable, None, command=command)
         self._server = WebServer(served, "", environment(checkout))
         self.process = self._server.process.pid
@@ -90,7 +90,7 @@ class Web:
 
 @dataclass(frozen=True)
 class Served(Contender):
-    """What `WebServer` starts."""
+    """A contender of `WebServer` with a command of its own."""
 
     command: tuple[str, ...] = ()
 
@@ -99,11 +99,11 @@ class Served(Contender):
 
 
 class Memory:
-    """The in-memory client, whose own work is counted as well."""
+    """The in-memory client; its own work is counted as well."""
 
     def __init__(self, checkout: Path, before: Sequence[str], revision: str) -> None:
         self._worker = subprocess.Popen(
-            [*before, sys.executable, str(COUNTED / "server.py"), "memory", revision],
+            [*before, sys.executable, str(SERVERS / "server.py"), "memory", revision],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if before else None,

@@ -71,16 +71,16 @@ class WebServer:
             self._connection.sendall(raw)
             return read_answer(self._connection)
         except OSError as error:
-            raise AssertionError(f"{error!r}; the server said: {self.said()}") from error
+            raise AssertionError(f"{error!r}; standard error: {self.errors()}") from error
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         body = body.strip()
         return self.ask(self.head(len(body), headers) + body)
 
     def observe(self) -> dict[str, float]:
-        """Return what the process holds: counts by its own account, and its resident memory in bytes."""
-        held: dict[str, float] = json.loads(self.ask(self.head(0, {}, "GET", "/observe")).body)
-        return {**held, "resident": self.resident() * 1024}
+        """Return the counts of GET /observe, and the resident memory in bytes."""
+        counts: dict[str, float] = json.loads(self.ask(self.head(0, {}, "GET", "/observe")).body)
+        return {**counts, "resident": self.resident() * 1024}
 
     def processor_time(self) -> float:
         """Return the seconds of a processor that its threads have used so far."""
@@ -100,7 +100,7 @@ class WebServer:
         assert self.post(line({"method": "notifications/initialized"}), headers).status == 202
         return headers
 
-    def said(self) -> str:
+    def errors(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(0.2)
         self._errors.seek(0)

@@ -1,4 +1,4 @@
-"""What is sent and returned: texts of a kind and a size, which take no time to make."""
+"""Payloads: texts of a kind and a size, which take no time to make."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ mcp = FastMCP("bench", log_level="WARNING")
 
 
 class Place(BaseModel):
-    """Where something is."""
+    """A place."""
 
     name: str
     latitude: float = Field(ge=-90, le=90)
@@ -42,7 +42,7 @@ def report(
 
 
 @mcp.tool()
-async def told(text: str, ctx: Context) -> str:
+async def echo(text: str, ctx: Context) -> str:
     """Return a text with the id of the request."""
     return f"{text} {ctx.request_id}"
 

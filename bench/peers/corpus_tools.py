@@ -1,4 +1,4 @@
-"""The tools of the corpus of wrong arguments: ordinary typed functions, each of which tells what it was given."""
+"""The tools of the corpus of wrong arguments: ordinary typed functions, each of which returns its arguments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Filter(BaseModel):
     sizes: list[int] = []
 
 
-def seen(**arguments: Any) -> str:
+def as_json(**arguments: Any) -> str:
     return to_json(arguments).decode()
 
 
@@ -53,7 +53,7 @@ async def get_forecast(
     unit: Literal["celsius", "fahrenheit"] = "celsius",
 ) -> str:
     """Get the weather forecast for a location."""
-    return seen(latitude=latitude, longitude=longitude, days=days, unit=unit)
+    return as_json(latitude=latitude, longitude=longitude, days=days, unit=unit)
 
 
 async def search_products(
@@ -64,48 +64,50 @@ async def search_products(
     wanted: Filter | None = None,
 ) -> str:
     """Search the products of a shop."""
-    return seen(query=query, max_results=max_results, tags=tags, only_available=only_available, wanted=wanted)
+    return as_json(
+        query=query, max_results=max_results, tags=tags, only_available=only_available, wanted=wanted
+    )
 
 
 async def add_numbers(numbers: list[int], scale: float = 1.0) -> str:
     """Add whole numbers."""
-    return seen(numbers=numbers, scale=scale)
+    return as_json(numbers=numbers, scale=scale)
 
 
 async def create_event(
     title: str, start: dt.datetime, attendees: list[Attendee], reminder_minutes: int | None = None
 ) -> str:
     """Create an event in the calendar."""
-    return seen(title=title, start=start, attendees=attendees, reminder_minutes=reminder_minutes)
+    return as_json(title=title, start=start, attendees=attendees, reminder_minutes=reminder_minutes)
 
 
 async def book_room(
     day: dt.date, room: Room, seats: Annotated[int, Field(ge=1, le=20)], note: str = ""
 ) -> str:
     """Book a room for a day."""
-    return seen(day=day, room=room, seats=seats, note=note)
+    return as_json(day=day, room=room, seats=seats, note=note)
 
 
 async def pay(amount: Decimal, currency: Literal["CHF", "EUR", "USD"], to: Account) -> str:
     """Pay an amount of money to an account."""
-    return seen(amount=amount, currency=currency, to=to)
+    return as_json(amount=amount, currency=currency, to=to)
 
 
 async def sign_in(
     user: str, password: Annotated[SecretStr, Field(min_length=12)], remember: bool = False
 ) -> str:
     """Sign in to the shop."""
-    return seen(user=user, password=password.get_secret_value(), remember=remember)
+    return as_json(user=user, password=password.get_secret_value(), remember=remember)
 
 
 async def draw(shape: Circle | Square, at: tuple[float, float], layers: dict[str, int] | None = None) -> str:
     """Draw a shape."""
-    return seen(shape=shape, at=at, layers=layers)
+    return as_json(shape=shape, at=at, layers=layers)
 
 
 async def take_note(text: str, key: str | int = "", answer: str | None = None) -> str:
     """Write something down."""
-    return seen(text=text, key=key, answer=answer)
+    return as_json(text=text, key=key, answer=answer)
 
 
 TOOLS: list[Callable[..., Any]] = [

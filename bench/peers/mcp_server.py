@@ -44,14 +44,14 @@ def asgi(server: MCPServer, mode: str) -> Any:
     Without it for streams and killed clients: as JSON it does not notice that a client has gone.
     """
     server.resource(workload.STATE, name="state")(workload.state)
-    server.tool(structured_output=False)(workload.hold)
-    server.tool(structured_output=False)(workload.hold_sync)
+    server.tool(structured_output=False)(workload.wait_for_hours)
+    server.tool(structured_output=False)(workload.block)
 
     @server.tool(structured_output=False)
     async def touch(ctx: Context) -> str:
-        """Tell whoever listens that the state has changed."""
+        """Send a notification that the state has changed."""
         await ctx.notify_resource_updated(workload.STATE)
-        return "told"
+        return "sent"
 
     if mode == "brief":
         return server.streamable_http_app(

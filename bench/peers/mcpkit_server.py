@@ -36,14 +36,14 @@ async def count_tools(client: Any) -> int:
 def asgi(server: Server, mode: str) -> Any:
     """Return the app; what the figures on streams and endurance need stands beside the usual tools."""
     server.resource(workload.STATE, name="state")(workload.state)
-    server.tool(workload.hold)
-    server.tool(workload.hold_sync)
+    server.tool(workload.wait_for_hours)
+    server.tool(workload.block)
 
     @server.tool(result=ResultOptions(structured=False))
     async def touch() -> str:
-        """Tell whoever listens that the state has changed."""
+        """Send a notification that the state has changed."""
         server.notify_resource_updated(workload.STATE)
-        return "told"
+        return "sent"
 
     if mode == "brief":
         from mcpkit.transports.http.app_options import Settings

@@ -27,7 +27,7 @@ async def events() -> AsyncIterator[str]:
 
 
 async def endpoint(request: Request) -> Response:
-    """Open a stream for `subscriptions/listen`; anything else tells all streams."""
+    """Open a stream for `subscriptions/listen`; anything else sends a message to all streams."""
     message = await request.json()
     if message["method"] == "subscriptions/listen":
         return EventSourceResponse(events())

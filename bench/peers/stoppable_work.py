@@ -1,4 +1,4 @@
-"""Functions that take long, tell when they begin, and when they stop if they get to it. Importable in any process."""
+"""Functions that take long, and write a file when they begin and when they stop. Importable in any process."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pathlib import Path
 
 async def wait(folder: str, seconds: float) -> str:
     """Wait in the event loop."""
-    tell(folder, "begun")
+    write_event(folder, "begun")
     try:
         await asyncio.sleep(seconds)
     finally:
-        tell(folder, "stopped")
+        write_event(folder, "stopped")
     return "waited"
 
 
 def sleep(folder: str, seconds: float) -> str:
     """Sleep, in whatever the server runs a plain function in."""
-    tell(folder, "begun")
+    write_event(folder, "begun")
     time.sleep(seconds)
-    tell(folder, "stopped")
+    write_event(folder, "stopped")
     return "slept"
 
 
 def spin(folder: str, seconds: float) -> str:
     """Keep a processor busy."""
-    tell(folder, "begun")
+    write_event(folder, "begun")
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
-    tell(folder, "stopped")
+    write_event(folder, "stopped")
     return "span"
 
 
@@ -41,8 +41,8 @@ async def answer() -> str:
     return "here"
 
 
-def tell(folder: str, name: str) -> None:
-    """Leave a file that says when this was called, and in which process."""
+def write_event(folder: str, name: str) -> None:
+    """Write a file with the time and the process."""
     new = Path(folder) / f"{name}.new"
     new.write_text(f"{time.monotonic()} {os.getpid()}")
     new.rename(new.with_suffix(""))

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from values_tools import HOLDERS, RESULTS, TYPES, is_same
+from values_tools import CONTAINERS, RESULTS, TYPES, is_same
 
 
 def register_all(register: Callable[[Any], Any]) -> None:
@@ -23,9 +23,9 @@ def register_all(register: Callable[[Any], Any]) -> None:
         register: Registers one function, by its name.
     """
     for number, (_, annotation, value) in enumerate(TYPES):
-        for name in sys.argv[2:] or HOLDERS:
+        for name in sys.argv[2:] or CONTAINERS:
             with contextlib.suppress(Exception):  # a value without its tools is counted as one that fails
-                for tool in _pair(f"{number}_{name}", *HOLDERS[name](annotation, value)):
+                for tool in _pair(f"{number}_{name}", *CONTAINERS[name](annotation, value)):
                     register(tool)
     for number, (make, _) in enumerate(RESULTS.values()):
         register(_result(f"result_{number}", make))

@@ -182,7 +182,7 @@ def _in_dataclass(annotation: Any, value: Any) -> tuple[Any, Any]:
     return cls, cls(value)
 
 
-HOLDERS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+CONTAINERS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "alone": lambda annotation, value: (annotation, value),
     "list": lambda annotation, value: (list[annotation], [value]),
     "dict": lambda annotation, value: (dict[str, annotation], {"value": value}),
@@ -193,7 +193,7 @@ HOLDERS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 
 def is_same(first: Any, second: Any) -> bool:
-    """Tell whether two values are equal and of one type, and so is what holders hold."""
+    """Return whether two values, and the values inside them, are equal and of one type."""
     if type(first) is not type(second):
         return False
     if isinstance(first, list):

@@ -1,7 +1,7 @@
 """Serves one of the peers over HTTP: `python web.py MODULE MODE FD`, each under the same uvicorn.
 
 FD is a listening socket. MODE is what the module's `asgi(server, mode)` is asked for; for "brief" and "streams" the
-app is wrapped, so that GET /observe tells what the process holds. Load is measured without that wrapper.
+app is wrapped, so that GET /observe returns counts of the process. Load is measured without that wrapper.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import workload
 
 
 def observed(app: Any) -> Any:
-    """Return `app`, answering two paths more: what this process holds, and "let the blocked functions go"."""
+    """Return `app`, with two more paths: counts of this process, and "let the blocked functions go"."""
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] == "/observe":
-            await answer(send, held())
+            await answer(send, counts())
         elif scope["type"] == "http" and scope["path"] == "/let-go":
             workload.LET_GO.set()
             await answer(send, {})
@@ -36,7 +36,7 @@ def observed(app: Any) -> Any:
     return wrapped
 
 
-def held() -> dict[str, float]:
+def counts() -> dict[str, float]:
     gc.collect()
     return {
         "tasks": len(asyncio.all_tasks()) - 1,  # without the one that asks

@@ -57,20 +57,20 @@ async def add_structured(first: int, second: float, label: str) -> Sum:
 
 
 async def state() -> str:
-    """What the listeners of the figure on streams have subscribed to."""
+    """The resource that the streams are subscribed to."""
     return "quiet"
 
 
-async def hold() -> str:
+async def wait_for_hours() -> str:
     """Answer after an hour, unless cancelled."""
     await asyncio.sleep(3600)
-    return "held"
+    return "ended"
 
 
-def hold_sync() -> str:
-    """Occupy a thread until the server has been told to let go."""
+def block() -> str:
+    """Occupy a thread until GET /let-go."""
     LET_GO.wait(60)
-    return "held"
+    return "ended"
 
 
 _TEMPLATE = '''
@@ -96,12 +96,12 @@ async def tool_{n:03d}(
 '''
 
 
-def many(count: int) -> list[Callable[..., Any]]:
+def numbered_tools(count: int) -> list[Callable[..., Any]]:
     """Return `count` documented functions, each compiled from source of its own as an author's would be."""
     source = "from typing import Literal, Optional\n" + "".join(_TEMPLATE.format(n=n) for n in range(count))
-    filename = "<many>"
+    filename = "<numbered_tools>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    namespace: dict[str, Any] = {"__name__": "many"}
+    namespace: dict[str, Any] = {"__name__": "numbered_tools"}
     exec(compile(source, filename, "exec", dont_inherit=True), namespace)
     return [namespace[f"tool_{n:03d}"] for n in range(count)]
 
@@ -113,4 +113,4 @@ def chosen(argv: list[str]) -> tuple[list[Callable[..., Any]], bool]:
         return [add, add_sync], False
     if kind == "structured":
         return [add_structured], True
-    return many(int(kind)), False
+    return numbered_tools(int(kind)), False

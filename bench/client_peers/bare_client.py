@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import httpx2
-from asking import take_turns
+from command_loop import run_commands
 
 REVISION = "2026-07-28"
 META = {
@@ -17,7 +17,7 @@ META = {
 }
 
 
-class Asker:
+class BareClient:
     def __init__(self, client: httpx2.AsyncClient, url: str) -> None:
         self.client = client
         self.url = url
@@ -47,7 +47,7 @@ class Asker:
 
 async def main() -> None:
     async with httpx2.AsyncClient() as client:
-        await take_turns(Asker(client, sys.argv[2]), REVISION)
+        await run_commands(BareClient(client, sys.argv[2]), REVISION)
 
 
 asyncio.run(main())

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from typing import Any
 
-from asking import take_turns
+from command_loop import run_commands
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 
-class Asker:
+class MeasuredClient:
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -26,7 +26,7 @@ async def main() -> None:
     transport, *target = sys.argv[1:]
     way = StdioTransport(target[0], target[1:]) if transport == "stdio" else target[0]
     async with Client(way) as client:
-        await take_turns(Asker(client), client.protocol_version or "")
+        await run_commands(MeasuredClient(client), client.protocol_version or "")
 
 
 asyncio.run(main())

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from typing import Any
 
-from asking import take_turns
+from command_loop import run_commands
 
 from mcpkit import Client
 
 
-class Asker:
+class MeasuredClient:
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -25,7 +25,7 @@ class Asker:
 async def main() -> None:
     transport, *target = sys.argv[1:]
     async with Client(target if transport == "stdio" else target[0]) as client:
-        await take_turns(Asker(client), client.protocol_version)
+        await run_commands(MeasuredClient(client), client.protocol_version)
 
 
 asyncio.run(main())

@@ -17,4 +17,4 @@ OF_ASGI = 3
 
 
 def build(functions: list[Any]) -> Server:
-    return build_few([*functions, *workload.many(500 - len(functions) - OF_ASGI)])
+    return build_few([*functions, *workload.numbered_tools(500 - len(functions) - OF_ASGI)])

@@ -1,7 +1,6 @@
-"""What every client is told to do on its standard input, one line for each turn, and how long it took.
+"""The loop of a measured client: reads commands on standard input and prints how long each took.
 
-A client imports nothing before `measured` has begun, and has to have, beside its name: `call(name, arguments)`, which
-returns the text, and `list_tools()`, which returns how many there are.
+A client has two methods: `call(name, arguments)` returns the text of the result, `list_tools()` the number of tools.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Client(Protocol):
 async def calls(client: Client, count: int) -> None:
     """Call, one after the other."""
     for _ in range(count):
-        if await client.call_tool("add", ARGUMENTS) != TEXT:
+        if await client.call("add", ARGUMENTS) != TEXT:
             raise AssertionError("that is not the answer")
 
 
@@ -50,21 +49,21 @@ async def lists(client: Client, count: int) -> None:
             raise AssertionError("those are not the tools")
 
 
-TURNS: dict[str, Callable[[Client, int], Awaitable[None]]] = {
+COMMANDS: dict[str, Callable[[Client, int], Awaitable[None]]] = {
     "calls": calls,
     "in flight": in_flight,
     "lists": lists,
 }
 
 
-async def take_turns(client: Client, revision: str) -> None:
-    """Do what the lines say until they end: `calls 500`. The answers are for one of so many."""
-    say({"revision": revision})
+async def run_commands(client: Client, revision: str) -> None:
+    """Run each command until standard input ends: `calls 500` is 500 calls; the printed times are for one of them."""
+    write({"revision": revision})
     for line in sys.stdin:
         what, _, count = line.rpartition(" ")
         wall, processor = time.perf_counter(), time.process_time()
-        await TURNS[what](client, int(count))
-        say(
+        await COMMANDS[what](client, int(count))
+        write(
             {
                 "wall": (time.perf_counter() - wall) / int(count),
                 "processor": (time.process_time() - processor) / int(count),
@@ -73,7 +72,7 @@ async def take_turns(client: Client, revision: str) -> None:
         )
 
 
-def say(answer: dict[str, Any]) -> None:
+def write(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
 
 

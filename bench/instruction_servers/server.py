@@ -1,4 +1,4 @@
-"""What is counted: a server with a tool for each line of `bench/instructions.py`, which starts it.
+"""The server whose instructions are counted: it has a tool for each line of `bench/instructions.py`, which starts it.
 
 It imports mcpkit from PYTHONPATH, and nothing of the bench, so that any checkout can be counted with it.
 """
@@ -41,7 +41,7 @@ async def add_async(a: int, b: int) -> int:
 
 @server.tool
 def record(city: str) -> dict[str, Any]:
-    """Return what is known of a city."""
+    """Return the record of a city."""
     return {"city": city, "temperature": 21.5, "tags": ["dry", "warm"], "wind": {"speed": 4, "from": "NW"}}
 
 
@@ -56,8 +56,8 @@ async def mirror(point: Point) -> Point:
 
 
 @server.tool
-async def say(text: str) -> str:
-    """Say it again."""
+async def echo(text: str) -> str:
+    """Return the text."""
     return f"You said: {text}"
 
 

@@ -6,12 +6,12 @@ import asyncio
 import sys
 from typing import Any
 
-from asking import take_turns
+from command_loop import run_commands
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 
-class Asker:
+class MeasuredClient:
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -26,7 +26,7 @@ async def main() -> None:
     transport, *target = sys.argv[1:]
     command = StdioServerParameters(command=target[0], args=target[1:])
     async with Client(stdio_client(command) if transport == "stdio" else target[0]) as client:
-        await take_turns(Asker(client), client.protocol_version)
+        await run_commands(MeasuredClient(client), client.protocol_version)
 
 
 asyncio.run(main())
