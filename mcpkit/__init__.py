@@ -3,7 +3,7 @@
 Public are the names in `__all__` of `mcpkit`, `mcpkit.auth`, `mcpkit.client`, `mcpkit.doctor`, `mcpkit.elicitation`,
 `mcpkit.exceptions`, `mcpkit.extensions`, `mcpkit.middleware`, `mcpkit.storage`, `mcpkit.testing`, `mcpkit.transports`,
 `mcpkit.transports.stdio`, `mcpkit.types` and `mcpkit.protocol.revisions`; and, for servers that were written for other
-SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lowlevel`, `mcpkit.compat.standalone`,
+SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lowlevel`, `mcpkit.compat.mcp_fastmcp`,
 `mcpkit.compat.types` and `mcpkit.compat.agent_sdk`. Everything else is internal, and may change at any time.
 """
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import httpx
-from mcpkit.compat.fastmcp import FastMCP
+from mcpkit.compat.mcp_fastmcp import FastMCP
 
 mcp = FastMCP("weather")
 

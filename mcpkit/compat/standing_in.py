@@ -27,31 +27,31 @@ else:
     )
 
 TABLE: Final = """
-fastmcp = standalone: * __version__; absent: ClientGroup FastMCPApp
-fastmcp.client = standalone.client: *
-fastmcp.client.client = standalone.client: *
-fastmcp.dependencies = standalone.dependencies: *
-fastmcp.exceptions = standalone.exceptions: *; shared: McpError; fastmcp.exceptions: InvalidSignature
-fastmcp.prompts = standalone.prompts: *
-fastmcp.prompts.base = standalone.prompts: *
-fastmcp.prompts.prompt = standalone.prompts: *; types: PromptMessage TextContent ImageContent EmbeddedResource
-fastmcp.resources = standalone.resources: *; absent: HttpResource DirectoryResource
-fastmcp.resources.resource = standalone.resources: *
-fastmcp.resources.template = standalone.resources: ResourceTemplate
-fastmcp.resources.types = standalone.resources: *; absent: HttpResource DirectoryResource
-fastmcp.server = standalone.server: FastMCP; standalone.context: Context
-fastmcp.server.context = standalone.context: Context
-fastmcp.server.dependencies = standalone.dependencies: *
-fastmcp.server.elicitation = standalone.elicitation: AcceptedElicitation ScalarElicitationType
-    fastmcp.elicitation: CancelledElicitation DeclinedElicitation
-fastmcp.server.server = standalone.server: FastMCP
-fastmcp.tools = standalone.tools: * FunctionTool=Tool
-fastmcp.tools.base = standalone.tools: *
-fastmcp.tools.function_tool = standalone.tools: Tool FunctionTool=Tool
-fastmcp.tools.tool = standalone.tools: * FunctionTool=Tool
+fastmcp = fastmcp: * __version__; absent: ClientGroup FastMCPApp
+fastmcp.client = fastmcp.client: *
+fastmcp.client.client = fastmcp.client: *
+fastmcp.dependencies = fastmcp.dependencies: *
+fastmcp.exceptions = fastmcp.exceptions: *; shared: McpError; mcp_fastmcp.exceptions: InvalidSignature
+fastmcp.prompts = fastmcp.prompts: *
+fastmcp.prompts.base = fastmcp.prompts: *
+fastmcp.prompts.prompt = fastmcp.prompts: *; types: PromptMessage TextContent ImageContent EmbeddedResource
+fastmcp.resources = fastmcp.resources: *; absent: HttpResource DirectoryResource
+fastmcp.resources.resource = fastmcp.resources: *
+fastmcp.resources.template = fastmcp.resources: ResourceTemplate
+fastmcp.resources.types = fastmcp.resources: *; absent: HttpResource DirectoryResource
+fastmcp.server = fastmcp.server: FastMCP; fastmcp.context: Context
+fastmcp.server.context = fastmcp.context: Context
+fastmcp.server.dependencies = fastmcp.dependencies: *
+fastmcp.server.elicitation = fastmcp.elicitation: AcceptedElicitation ScalarElicitationType
+    mcp_fastmcp.elicitation: CancelledElicitation DeclinedElicitation
+fastmcp.server.server = fastmcp.server: FastMCP
+fastmcp.tools = fastmcp.tools: * FunctionTool=Tool
+fastmcp.tools.base = fastmcp.tools: *
+fastmcp.tools.function_tool = fastmcp.tools: Tool FunctionTool=Tool
+fastmcp.tools.tool = fastmcp.tools: * FunctionTool=Tool
 fastmcp.utilities
-fastmcp.utilities.logging = fastmcp.settings: configure_logging get_logger
-fastmcp.utilities.types = standalone.media: *
+fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
+fastmcp.utilities.types = fastmcp.media: *
 mcp = types: * SamplingRole=Role; shared: McpError UrlElicitationRequiredError; lowlevel.session: ServerSession
     lowlevel.serving: stdio_server; absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
 mcp.types = types: *
@@ -62,40 +62,40 @@ mcp.client.session_group = absent: ClientSessionGroup SseServerParameters Stream
 mcp.client.sse = absent: sse_client
 mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
 mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
-mcp.server = fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions InitializationOptions
+mcp.server = mcp_fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions InitializationOptions
 mcp.server.auth
 mcp.server.auth.middleware
 mcp.server.auth.middleware.auth_context = auth: get_access_token
-mcp.server.auth.middleware.bearer_auth = fastmcp.http: AuthenticatedUser
+mcp.server.auth.middleware.bearer_auth = mcp_fastmcp.http: AuthenticatedUser
 mcp.server.auth.provider = auth: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
 mcp.server.auth.settings = auth: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
-mcp.server.elicitation = fastmcp.elicitation: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
-    fastmcp.elicitation: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
-    fastmcp.elicitation: elicit_url elicit_with_validation
-mcp.server.fastmcp = fastmcp: *
-mcp.server.fastmcp.exceptions = fastmcp.exceptions: *
-mcp.server.fastmcp.prompts = fastmcp.prompts: Prompt PromptManager
-mcp.server.fastmcp.prompts.base = fastmcp.prompts: Prompt PromptArgument
-    fastmcp.messages: Message UserMessage AssistantMessage message_validator
-mcp.server.fastmcp.prompts.manager = fastmcp.prompts: PromptManager
-mcp.server.fastmcp.resources = fastmcp.resources: Resource FunctionResource ResourceManager ResourceTemplate
-    fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-mcp.server.fastmcp.resources.base = fastmcp.resources: Resource
-mcp.server.fastmcp.resources.resource_manager = fastmcp.resources: ResourceManager
-mcp.server.fastmcp.resources.templates = fastmcp.resources: ResourceTemplate
-mcp.server.fastmcp.resources.types = fastmcp.resources: FunctionResource
-    fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-mcp.server.fastmcp.server = fastmcp.server: FastMCP; fastmcp.context: Context
-    fastmcp.settings: Settings; fastmcp.http: StreamableHTTPASGIApp
-mcp.server.fastmcp.tools = fastmcp.tools: Tool ToolManager
-mcp.server.fastmcp.tools.base = fastmcp.tools: Tool
-mcp.server.fastmcp.tools.tool_manager = fastmcp.tools: ToolManager
+mcp.server.elicitation = mcp_fastmcp.elicitation: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
+    mcp_fastmcp.elicitation: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
+    mcp_fastmcp.elicitation: elicit_url elicit_with_validation
+mcp.server.fastmcp = mcp_fastmcp: *
+mcp.server.fastmcp.exceptions = mcp_fastmcp.exceptions: *
+mcp.server.fastmcp.prompts = mcp_fastmcp.prompts: Prompt PromptManager
+mcp.server.fastmcp.prompts.base = mcp_fastmcp.prompts: Prompt PromptArgument
+    mcp_fastmcp.messages: Message UserMessage AssistantMessage message_validator
+mcp.server.fastmcp.prompts.manager = mcp_fastmcp.prompts: PromptManager
+mcp.server.fastmcp.resources = mcp_fastmcp.resources: Resource FunctionResource ResourceManager ResourceTemplate
+    mcp_fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.resources.base = mcp_fastmcp.resources: Resource
+mcp.server.fastmcp.resources.resource_manager = mcp_fastmcp.resources: ResourceManager
+mcp.server.fastmcp.resources.templates = mcp_fastmcp.resources: ResourceTemplate
+mcp.server.fastmcp.resources.types = mcp_fastmcp.resources: FunctionResource
+    mcp_fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.server = mcp_fastmcp.server: FastMCP; mcp_fastmcp.context: Context
+    mcp_fastmcp.settings: Settings; mcp_fastmcp.http: StreamableHTTPASGIApp
+mcp.server.fastmcp.tools = mcp_fastmcp.tools: Tool ToolManager
+mcp.server.fastmcp.tools.base = mcp_fastmcp.tools: Tool
+mcp.server.fastmcp.tools.tool_manager = mcp_fastmcp.tools: ToolManager
 mcp.server.fastmcp.utilities
 mcp.server.fastmcp.utilities.context_injection = foreign: find_context_parameter
-mcp.server.fastmcp.utilities.func_metadata = fastmcp.signatures: ArgModelBase FuncMetadata func_metadata
-    fastmcp.signatures: StrictJsonSchema; fastmcp.exceptions: InvalidSignature
-mcp.server.fastmcp.utilities.logging = fastmcp.settings: configure_logging get_logger
-mcp.server.fastmcp.utilities.types = fastmcp.media: Audio Image
+mcp.server.fastmcp.utilities.func_metadata = mcp_fastmcp.signatures: ArgModelBase FuncMetadata func_metadata
+    mcp_fastmcp.signatures: StrictJsonSchema; mcp_fastmcp.exceptions: InvalidSignature
+mcp.server.fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
+mcp.server.fastmcp.utilities.types = mcp_fastmcp.media: Audio Image
 mcp.server.lowlevel = lowlevel.server: Server NotificationOptions
 mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
 mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.session: request_ctx RequestContext

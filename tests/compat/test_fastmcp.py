@@ -1,74 +1,224 @@
-"""FastMCP of mcpkit.compat: tool managers, malformed requests, tool names and errors."""
+"""Servers and tests written for fastmcp, in this process."""
 
 from __future__ import annotations
 
-import asyncio
-import json
+import re
 from typing import Any
 
 import pytest
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
-from mcpkit import Client, ProtocolError
-from mcpkit.compat.auth import get_access_token
-from mcpkit.compat.fastmcp import Context, FastMCP
-from mcpkit.compat.fastmcp.tools import ToolManager
-from mcpkit.compat.shared import UrlElicitationRequiredError
-from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
+import mcpkit
+from mcpkit.compat.fastmcp import Client, Context, FastMCP
+from mcpkit.compat.fastmcp.exceptions import NotFoundError, ToolError
+from mcpkit.compat.fastmcp.tools import Tool, ToolResult
 
 
-def bakery(**options: Any) -> FastMCP:
-    mcp = FastMCP("bakery", **options)
+def shop() -> FastMCP:
+    mcp = FastMCP("shop", instructions="Buy.")
 
-    @mcp.tool()
-    def bake(kind: str, ctx: Context) -> str:
-        """Bake."""
-        return f"{kind} for {(token := get_access_token()) and token.client_id}"
+    @mcp.tool
+    def add(a: int, b: int = 2) -> int:
+        """Add."""
+        return a + b
 
-    @mcp.resource("order://{day}-{number}-{kind}.json")
-    def order(day: str, number: int, kind: str) -> dict[str, Any]:
-        return {"day": day, "number": number, "kind": kind}
+    @mcp.tool
+    async def fail(ctx: Context) -> None:
+        raise ToolError(f"{ctx.fastmcp.name} is closed")
 
-    @mcp.prompt()
-    def ask(question: str) -> str:
-        return question
+    @mcp.resource("data://{name}")
+    def data(name: str) -> str:
+        return name
+
+    @mcp.prompt
+    def ask(what: str) -> str:
+        return f"What is {what}?"
 
     return mcp
 
 
-def weather(city: str, days: int = 1) -> str:
-    """Tell the weather."""
-    return f"{days} days of rain in {city}"
+async def test_client_returns_results_of_tools():
+    async with Client(shop()) as client:
+        assert client.is_connected()
+        assert await client.ping()
+        assert [tool.name for tool in await client.list_tools()] == ["add", "fail"]
+        result = await client.call_tool("add", {"a": 1})
+        assert (result.data, result.structured_content, result.is_error) == (3, {"result": 3}, False)
+        assert result.content[0].text == "3"
+        with pytest.raises(ToolError, match="shop is closed"):
+            await client.call_tool("fail")
+        assert (await client.call_tool("fail", raise_on_error=False)).is_error
+        assert [each.text for each in await client.read_resource("data://a")] == ["a"]
+        assert [each.uriTemplate for each in await client.list_resource_templates()] == ["data://{name}"]
+        assert await client.list_resources() == []
+        assert [each.name for each in await client.list_prompts()] == ["ask"]
+        prompt = await client.get_prompt("ask", {"what": "this"})
+        assert prompt.messages[0].content.text == "What is this?"
 
 
-def test_tool_manager_duplicate_name_logs_warning(caplog):
-    manager = ToolManager()
-    manager.add_tool(weather)
-    manager.add_tool(weather, description="another")
-    assert manager.add_tool(weather).description == "Tell the weather."
-    assert [record.getMessage() for record in caplog.records] == ["Tool already exists: weather"] * 2
+async def test_server_methods_work_without_client():
+    mcp = shop()
+    assert (await mcp.call_tool("add", {"a": 1})).structured_content == {"result": 3}
+    assert [part.content for part in await mcp.read_resource("data://a")] == ["a"]
+    assert (await mcp.render_prompt("ask", {"what": "x"})).messages[0].content["text"] == "What is x?"
+    assert list(await mcp.get_tools()) == [tool.name for tool in await mcp.list_tools()]
+    with pytest.raises(NotFoundError):
+        await mcp.call_tool("nowhere")
 
 
-@pytest.mark.limit("matching of a URI by a template of a FastMCP")
-async def test_resource_uri_too_long_to_match_is_unknown() -> None:
-    async with Client(bakery()._mcp_server.served) as client:
-        kind = "k" * (391 - len("order://d-1-.json"))
-        (read,) = await client.read_resource(f"order://d-1-{kind}.json")
-        assert json.loads(read["text"])["kind"] == kind
-        for uri in (f"order://d-1-k{kind}.json", "order://" + "-" * 4000):
-            with pytest.raises(ProtocolError, match="Unknown resource"):
-                await asyncio.wait_for(client.read_resource(uri), 20)
+async def test_decorators_return_the_function():
+    mcp = FastMCP()
+
+    @mcp.tool
+    def add(a: int) -> int:
+        return a + 1
+
+    assert add(1) == 2
+    mcp.remove_tool("add")
+    with pytest.raises(NotFoundError):
+        mcp.remove_tool("add")
+    tool = mcp.add_tool(Tool.from_function(add, name="again", enabled=False))
+    assert await mcp.list_tools() == []
+    tool.enable()
+    assert (await mcp.get_tool("again")).parameters["required"] == ["a"]
+    assert (await tool.run({"a": "2"})).structured_content == {"result": 3}
 
 
-PAGE = ElicitRequestURLParams(message="Log in.", url="https://example.org", elicitationId="1")
+async def test_mask_error_details_hides_unexpected_errors():
+    mcp = FastMCP(mask_error_details=True, strict_input_validation=True)
+
+    @mcp.tool
+    def fail(on_purpose: bool, count: int = 1) -> None:
+        raise ToolError("on purpose") if on_purpose else ValueError("secret")
+
+    async with Client(mcp) as client:
+        with pytest.raises(ToolError, match=r"^Error calling tool 'fail'$"):
+            await client.call_tool("fail", {"on_purpose": False})
+        with pytest.raises(ToolError, match=r"^on purpose$"):
+            await client.call_tool("fail", {"on_purpose": True})
+        with pytest.raises(ToolError, match="valid integer"):
+            await client.call_tool("fail", {"on_purpose": True, "count": "1"})
 
 
-def test_url_elicitation_required_error_round_trips():
-    error = UrlElicitationRequiredError([PAGE])
-    assert error.error.code == -32042
-    assert str(error) == "URL elicitation required"
-    again = UrlElicitationRequiredError.from_error(error.error)
-    assert again.elicitations == [PAGE]
-    assert str(UrlElicitationRequiredError([PAGE, PAGE])) == "URL elicitations required"
-    assert str(UrlElicitationRequiredError([PAGE], "Log in first.")) == "Log in first."
-    with pytest.raises(ValueError, match="Expected error code -32042, got -32602"):
-        UrlElicitationRequiredError.from_error(ErrorData(code=-32602, message=""))
+async def test_context_sample_and_list_roots_request_the_client():
+    mcp = FastMCP("asks")
+
+    @mcp.tool
+    async def summarize(ctx: Context) -> list[str]:
+        said = await ctx.sample("A text", system_prompt="Be short", model_preferences="small", max_tokens=5)
+        return [said.text, *(str(root.uri) for root in await ctx.list_roots())]
+
+    async def sample(request: Any) -> str:
+        assert request.params["systemPrompt"] == "Be short"
+        return "Short"
+
+    async with mcpkit.Client(mcp.served, sampling_handler=sample, roots=["file:///home"]) as client:
+        assert (await client.call_tool("summarize", {})).structured_content == {
+            "result": ["Short", "file:///home"]
+        }
+
+
+async def test_http_app_has_own_routes_and_middleware():
+    mcp = shop()
+
+    @mcp.custom_route("/health", methods=["GET"])
+    async def health(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("well")
+
+    @mcp.tool
+    def where(ctx: Context) -> list[str]:
+        from mcpkit.compat.fastmcp.dependencies import get_http_headers, get_http_request
+
+        return [get_http_request().url.path, get_http_headers()["x-shop"], str(ctx.transport)]
+
+    app: Any = mcp.http_app(path="/api/mcp", middleware=[Middleware(CORSMiddleware, allow_origins=["*"])])
+    assert callable(app.lifespan)
+    async with mcpkit.Client(app, path="/api/mcp", headers={"X-Shop": "1"}) as client:
+        answer = await client.call_tool("where", {})
+    assert answer.structured_content == {"result": ["/api/mcp", "1", "streamable-http"]}
+    response = TestClient(app).get("/health", headers={"Origin": "https://example.com"})
+    assert (response.text, response.headers["access-control-allow-origin"]) == ("well", "*")
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "auth": (object(), "Server(auth=...)"), "middleware": ([object()], "@server.middleware"),
+    "providers": ([object()], "server.include"), "transforms": ([object()], "names and arguments"),
+    "include_tags": ({"a"}, "visible="), "tasks": (True, "task=True"),
+    "resource_security": (object(), "outside the folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_unsupported_options_raise_with_alternative(option: str) -> None:
+    value, alternative = REFUSED[option]
+    with pytest.raises(NotImplementedError, match=f"{option}=.*{re.escape(alternative)}"):
+        FastMCP("x", **{option: value})
+    FastMCP("x", **{option: None})
+
+
+async def names_after(mount: Any) -> list[str]:
+    """Return the tools of a server after another has been mounted."""
+    main, sub = FastMCP("main"), FastMCP("sub")
+    sub.tool(lambda a: a, name="add")
+    mounted = mount(main, sub)
+    if mounted is not None:
+        await mounted
+    async with Client(main) as client:
+        return [tool.name for tool in await client.list_tools()]
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        lambda main, sub: main.mount(sub, "x"), lambda main, sub: main.mount("x", sub),
+        lambda main, sub: main.mount(sub, prefix="x"), lambda main, sub: main.mount(prefix="x", server=sub),
+        lambda main, sub: main.mount(sub, "x", False),
+        lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
+        lambda main, sub: main.import_server("x", sub), lambda main, sub: main.import_server(sub, "x"),
+        lambda main, sub: main.import_server(server=sub, prefix="x"),
+    ],
+)  # fmt: skip
+async def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
+    assert await names_after(mount) == ["x_add"]
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
+        (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
+        (lambda main, sub: main.mount(sub, "x", None, None), "by name"),
+        (lambda main, sub: main.mount("x", sub, tool_separator="/"), "tool_separator"),
+        (lambda main, sub: main.mount("x", "y"), "takes a FastMCP and"),
+        (lambda main, sub: main.mount(sub, 5), "and a string or None"),
+        (lambda main, sub: main.mount(main), "onto itself"),
+        (lambda main, sub: main.tool("name", "description"), "description="),
+        (lambda main, sub: main.prompt("name", "description"), "description="),
+        (lambda main, sub: main.add_tool(len, "name"), "name="),
+        (lambda main, sub: FastMCP("x", "y", None), "lifespan="),
+        (lambda main, sub: main.run_sse_async("127.0.0.1", 1, 2, 3, 4, 5), "positional"),
+        (lambda main, sub: main.run_http_async("http", "127.0.0.1"), "show_banner"),
+        (lambda main, sub: FastMCP.from_openapi({}), "from_openapi.*mcpkit"),
+        (lambda main, sub: FastMCP.as_proxy, "as_proxy.*mcpkit"),
+        (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
+        (lambda main, sub: FastMCP("x", nonsense=1), r"FastMCP\(\) got an unexpected .* 'nonsense'"),
+        (lambda main, sub: main.tool(nonsense=1)(lambda: 1), r"tool\(\) got an unexpected .* 'nonsense'"),
+        (lambda main, sub: main.tool(task=True)(lambda: 1), r"task= of tool\(\).*task=True"),
+        (lambda main, sub: main.tool("a", name="b"), "as keyword"),
+        (lambda main, sub: main.tool(1), "must be a function"),
+        (lambda main, sub: main.tool(Tool.enable), "method"),
+        (lambda main, sub: main.resource(lambda: 1), "@resource"),
+        (lambda main, sub: main.tool(output_schema={"type": "string"}, name="a")(lambda: 1), "object types"),
+        (lambda main, sub: Client("https://example.com"), r"mcpkit\.Client"),
+        (lambda main, sub: Client(main, sampling_handler=print), "sampling_handler= of Client.*mcpkit"),
+        (lambda main, sub: ToolResult(), "Either content or structured_content"),
+        (lambda main, sub: ToolResult(structured_content=[1]), "must be a dict"),
+    ],
+)
+async def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
+        await names_after(use)

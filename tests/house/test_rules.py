@@ -60,7 +60,7 @@ def test_public_api_is_as_recorded() -> None:
 _SUBMODULES: Final = (
     *(
         "auth", "client", "compat", "compat.agent_sdk", "compat.fastmcp", "compat.lowlevel",
-        "compat.standalone",
+        "compat.mcp_fastmcp",
     ),
     *(
         "compat.types", "doctor", "elicitation", "exceptions", "extensions", "middleware",

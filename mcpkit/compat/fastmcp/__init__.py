@@ -1,19 +1,19 @@
-"""The decorators of `mcp.server.fastmcp`, over mcpkit's engine."""
+"""The package `fastmcp`, 2 to 4, over mcpkit's engine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._utils.package import __version__ as __version__
 from ..._utils.package import late_names
 
 if TYPE_CHECKING:
-    from ..types import Icon
+    from .client import Client
     from .context import Context
-    from .media import Audio, Image
+    from .options import settings
     from .server import FastMCP
 
-__all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
+__all__ = ["Client", "Context", "FastMCP", "settings"]
+__version__ = "4.1.2"
 
-_HOMES = {".context": "Context", ".server": "FastMCP", "..types": "Icon", ".media": "Audio Image"}
+_HOMES = {".client": "Client", ".context": "Context", ".server": "FastMCP", ".options": "settings"}
 __getattr__ = late_names(globals(), _HOMES)

@@ -1,86 +1,139 @@
-"""Elicitation requests with results that a model validates."""
+"""Elicitation requests: the form for a type, and its result as a value of that type."""
 
 from __future__ import annotations
 
-import types
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, Union, get_args, get_origin
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+from typing_extensions import TypeVar
 
-if TYPE_CHECKING:
-    from ..lowlevel.session import ServerSession
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.objects import Incomplete
+from .schemas import inlined, origin_of, rooted
 
-ElicitSchemaModelT = TypeVar("ElicitSchemaModelT", bound=BaseModel)
+T = TypeVar("T", default=object)
+_PRIMITIVE = {"string", "number", "integer", "boolean"}
 
-_PRIMITIVE_TYPES = (str, int, float, bool)
 
-
-class AcceptedElicitation(BaseModel, Generic[ElicitSchemaModelT]):
+class AcceptedElicitation(BaseModel, Generic[T]):
     """The user accepted the request."""
 
     action: Literal["accept"] = "accept"
-    data: ElicitSchemaModelT
+    data: T
 
 
-class DeclinedElicitation(BaseModel):
-    """The user declined the request."""
+@dataclass
+class ScalarElicitationType(Generic[T]):
+    """The form for one value."""
 
-    action: Literal["decline"] = "decline"
-
-
-class CancelledElicitation(BaseModel):
-    """The user dismissed the request."""
-
-    action: Literal["cancel"] = "cancel"
+    value: T
 
 
-class AcceptedUrlElicitation(BaseModel):
-    """The user agreed to visit the page."""
+class _Form(GenerateJsonSchema):
+    """Schema generator with inlined choices; lists of choices are `anyOf`."""
 
-    action: Literal["accept"] = "accept"
-
-
-ElicitationResult = Union[AcceptedElicitation[ElicitSchemaModelT], DeclinedElicitation, CancelledElicitation]  # noqa: UP007
-UrlElicitationResult = Union[AcceptedUrlElicitation, DeclinedElicitation, CancelledElicitation]  # noqa: UP007
-
-
-def _is_strings(annotation: object) -> bool:
-    origin = get_origin(annotation)
-    return isinstance(origin, type) and issubclass(origin, Sequence) and get_args(annotation) == (str,)
+    def list_schema(self, schema: core_schema.ListSchema) -> JsonSchemaValue:
+        found = super().list_schema(schema)
+        items = found.get("items", {})
+        return {**found, "items": {"anyOf": items["oneOf"]}} if "oneOf" in items else found
 
 
-def _may_be_asked(annotation: object) -> bool:
-    is_union = get_origin(annotation) in {Union, types.UnionType}
-    kinds = get_args(annotation) if is_union else [annotation]
-    return all(each in {None, types.NoneType, *_PRIMITIVE_TYPES} or _is_strings(each) for each in kinds)
+def _choices(of: Json, key: str) -> Json:
+    return {key: [{"const": value, "title": each.get("title", value)} for value, each in of.items()]}
 
 
-async def elicit_with_validation(
-    session: ServerSession, message: str, schema: type[ElicitSchemaModelT], related_request_id: object = None
-) -> ElicitationResult[ElicitSchemaModelT]:
-    """Request that the user fills in the fields of a model."""
-    for name, field in schema.model_fields.items():
-        if not _may_be_asked(field.annotation):
+def _literal(values: Incomplete) -> Incomplete:
+    return Literal[tuple(values)]
+
+
+def _one(kind: Incomplete, of: Incomplete, otherwise: Incomplete) -> Incomplete:
+    return otherwise if of is None else kind[of]
+
+
+def _several(values: Incomplete) -> Incomplete:
+    choice = _literal(values)
+    return list[choice]  # type: ignore[valid-type]  # made at run time
+
+
+class Form:
+    """The form for a type of result.
+
+    Args:
+        response_type: A scalar, a `Literal`, an `Enum`, a dataclass, a model; or choices, as a list of texts or a dict
+            of titles, within a list if several may be chosen.
+        title: Title of the only field.
+        description: Description of the only field.
+
+    Raises:
+        TypeError: The type has no form.
+    """
+
+    def __init__(
+        self, response_type: Incomplete, title: str | None = None, description: str | None = None
+    ) -> None:
+        if response_type is None:
+            raise TypeError("ctx.elicit() requires a response_type. Pass bool for a confirmation")
+        given: Incomplete = response_type[0] if is_array(response_type) and len(response_type) == 1 else None
+        value: Json | None = None
+        wrapped: Incomplete = None
+        if is_object(response_type):
+            value, wrapped = {**_choices(response_type, "oneOf"), "type": "string"}, _literal(response_type)
+        elif given and is_object(given):
+            value, wrapped = {"type": "array", "items": _choices(given, "anyOf")}, _several(given)
+        elif given and is_array(given):
+            value, wrapped = {"type": "array", "items": {"enum": given}}, _several(given)
+        elif is_array(response_type):
+            wrapped = _literal(response_type)
+        elif (
+            response_type in (bool, int, float, str)
+            or origin_of(response_type) in (list, Literal)
+            or (isinstance(response_type, type) and issubclass(response_type, Enum))
+        ):
+            wrapped = response_type
+        elif title is not None or description is not None:
             raise TypeError(
-                f"Elicitation schema field '{name}' must be a primitive type {_PRIMITIVE_TYPES}, a sequence of strings "
-                "(list[str], etc.), or Optional of these types. Nested models and complex types are not allowed."
+                "response_title and response_description work only with single values. Use Field(title=...) in a model"
             )
-    result = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
-    if result.action == "accept" and result.content is not None:
-        return AcceptedElicitation(data=schema.model_validate(result.content))
-    return _unanswered(result.action)
+        self._adapter: TypeAdapter[Incomplete] = TypeAdapter(
+            _one(ScalarElicitationType, wrapped, response_type)
+        )
+        if value is not None:
+            self.schema: Json = {"type": "object", "properties": {"value": value}, "required": ["value"]}
+        else:
+            self.schema = inlined(rooted(self._adapter.json_schema(schema_generator=_Form)))
+            if wrapped is not None:
+                del self.schema["title"], self.schema["description"]
+            _check(self.schema)
+        said = {"title": title, "description": description}
+        if wrapped is not None:
+            self.schema["properties"]["value"].update(
+                {name: each for name, each in said.items() if each is not None}
+            )
+
+    def accepted(self, content: Incomplete) -> AcceptedElicitation[Incomplete]:
+        """Return the result of the user. Raises pydantic's ValidationError."""
+        found: Incomplete = self._adapter.validate_python(content)
+        is_one = isinstance(found, ScalarElicitationType)
+        return AcceptedElicitation(data=vars(found)["value"] if is_one else found)
 
 
-async def elicit_url(
-    session: ServerSession, message: str, url: str, elicitation_id: str, related_request_id: object = None
-) -> UrlElicitationResult:
-    """Request that the user visits a page."""
-    result = await session.elicit_url(message, url, elicitation_id, related_request_id)
-    return AcceptedUrlElicitation() if result.action == "accept" else _unanswered(result.action)
-
-
-def _unanswered(action: str) -> DeclinedElicitation | CancelledElicitation:
-    if action not in {"decline", "cancel"}:
-        raise ValueError(f"Unexpected elicitation action: {action}")
-    return DeclinedElicitation() if action == "decline" else CancelledElicitation()
+def _check(schema: Json) -> None:
+    if schema.get("type") != "object":
+        raise TypeError(f"Elicitation schema must be an object schema, got type '{schema.get('type')}'.")
+    for name, each in schema.get("properties", {}).items():
+        items = each.get("items", {})
+        if each.get("type") == "array":
+            may_be = (
+                "enum" in items or "const" in items or all("const" in one for one in items.get("anyOf", [{}]))
+            )
+        else:
+            arms = each.get("anyOf") or each.get("oneOf") or [each]
+            may_be = all("const" in one or "enum" in one or one.get("type") in _PRIMITIVE for one in arms)
+        if not may_be:
+            raise TypeError(
+                f"Elicitation schema field '{name}' must be a string, a number, a boolean or an enum: forms are flat"
+            )

@@ -1,14 +1,20 @@
-"""Exceptions of `FastMCP`."""
+"""Exceptions of `fastmcp.exceptions`."""
 
 from __future__ import annotations
 
+import logging
+
 
 class FastMCPError(Exception):
-    """Base class of the exceptions."""
+    """Base class of errors with a message for clients, also if error details are masked."""
+
+    def __init__(self, *args: object, log_level: int = logging.ERROR) -> None:
+        super().__init__(*args)
+        self.log_level = log_level
 
 
 class ValidationError(FastMCPError):
-    """Arguments or a result do not match their types."""
+    """Arguments do not match their types."""
 
 
 class ResourceError(FastMCPError):
@@ -16,8 +22,24 @@ class ResourceError(FastMCPError):
 
 
 class ToolError(FastMCPError):
-    """A tool cannot be called, or failed."""
+    """A tool failed."""
 
 
-class InvalidSignature(Exception):  # noqa: N818 - the name that servers import
-    """A function cannot be registered with these parameters or this return annotation."""
+class PromptError(FastMCPError):
+    """A prompt cannot be rendered."""
+
+
+class AuthorizationError(FastMCPError):
+    """The user is not authorized."""
+
+
+class ClientError(Exception):
+    """A client operation failed."""
+
+
+class NotFoundError(Exception):
+    """The component does not exist."""
+
+
+class DisabledError(Exception):
+    """The component is disabled."""

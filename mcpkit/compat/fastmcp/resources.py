@@ -1,182 +1,288 @@
-"""Resources, resource templates, and their manager."""
+"""Resources and resource templates."""
 
 from __future__ import annotations
 
-import abc
-import inspect
+import json
 import re
-from collections.abc import Callable
-from math import factorial
-from typing import TYPE_CHECKING, TypedDict
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import cached_property
+from urllib.parse import parse_qs, quote, unquote
 
-from pydantic import AnyUrl, Field, ValidationInfo, field_validator
+from pydantic import AnyUrl, TypeAdapter
 from pydantic_core import to_json
-from typing_extensions import Unpack
+from typing_extensions import Self
 
-from ..types import Annotations, AnyFunction, Icon, Json
-from ..types.unbuilt import made
-from .described import Called, Described, called, check_names, name_of, validated
-from .settings import get_logger
+from ...protocol.jsonrpc import Json, is_array
+from ...protocol.objects import Incomplete
+from ..mcp_fastmcp import resource_kinds as kinds
+from ..mcp_fastmcp import resources as plain
+from ..types import Url
+from .components import COMMON, Change, Component
+from .functions import Function
+from .refusing import Refuses
 
-if TYPE_CHECKING:
-    from .context import Context
-
-logger = get_logger("mcp.server.fastmcp.resources.resource_manager")
-
-_MOST_STEPS = 10_000_000
-"""Limit of the cost of matching a URI: its length to the power of the parameters in one path segment."""
-_MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_.]+)*$"
-
-
-class Options(TypedDict, total=False):
-    """Options of a resource or template."""
-
-    title: str | None
-    description: str | None
-    mime_type: str | None
-    icons: list[Icon] | None
-    annotations: Annotations | None
-    meta: Json | None
+_MORE = frozenset({"mime_type", "annotations"})
+_NAMES = re.compile(r"{([\w-]+)\*?}")
+_QUERY = re.compile(r"{\?([^}]+)}")
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_URL: TypeAdapter[AnyUrl] = TypeAdapter(Url)
 
 
-class _Shown(Described):
-    """Fields that resources and templates share."""
+class ResourceContent(Refuses):
+    """A part of the content of a resource: text or bytes; other values become JSON."""
 
-    description: str | None = None
-    mime_type: str = "text/plain"
-    annotations: Annotations | None = None
-    meta: Json | None = None
+    def __init__(self, content: Incomplete, mime_type: str | None = None, meta: Json | None = None) -> None:
+        usual = "text/plain" if isinstance(content, str) else "application/octet-stream"
+        if not isinstance(content, str | bytes):
+            content, usual = to_json(content, fallback=str).decode(), "application/json"
+        self.content: str | bytes = content
+        self.mime_type, self.meta = mime_type or usual, meta
+
+    def said(self, uri: str) -> Json:
+        """Return the part in the form of `resources/read`."""
+        data = (
+            {"text": self.content}
+            if isinstance(self.content, str)
+            else {"blob": b64encode(self.content).decode()}
+        )
+        return {"uri": uri, **data, "mimeType": self.mime_type, **({"_meta": self.meta} if self.meta else {})}
 
 
-def _options(fn: AnyFunction, options: Options) -> Json:
-    """Return the options of a component, with the function's docstring as the default description."""
-    check_names("from_function", options, Options.__annotations__)
-    said = options.get("description") or fn.__doc__ or ""
-    return {**options, "description": said, "mime_type": options.get("mime_type") or "text/plain"}
+class ResourceResult(Refuses):
+    """The content of a resource, which is also a sequence of its parts."""
+
+    def __init__(self, contents: str | bytes | list[ResourceContent], meta: Json | None = None) -> None:
+        parts: Incomplete = contents if isinstance(contents, list) else [ResourceContent(contents)]
+        for at, each in enumerate(parts):
+            if not isinstance(each, ResourceContent):
+                raise TypeError(
+                    f"contents[{at}] must be ResourceContent, got {type(each).__name__}. "
+                    f"Use ResourceContent({each!r}) to wrap the value."
+                )
+        self.contents: list[ResourceContent] = parts
+        self.meta = meta
+
+    def __iter__(self) -> Iterator[ResourceContent]:
+        return iter(self.contents)
+
+    def __getitem__(self, at: int) -> ResourceContent:
+        return self.contents[at]
+
+    def answer(self, uri: str) -> Json:
+        """Return the result of `resources/read`."""
+        return {"contents": [each.said(uri) for each in self], **({"_meta": self.meta} if self.meta else {})}
 
 
-class Resource(_Shown, abc.ABC, validate_default=True):
-    """A resource with a URI."""
+class _Readable(Component):
+    """Base class of resources and templates."""
 
-    uri: AnyUrl
-    name: str | None = None
-    mime_type: str = Field(default="text/plain", pattern=_MIME_TYPE)
+    more = _MORE
+    mime_type: str
 
-    @field_validator("name", mode="before")
-    @classmethod
-    def set_default_name(cls, name: str | None, info: ValidationInfo) -> str:
-        """Set the name to the URI if it is missing."""
-        if name := name or str(info.data.get("uri", "")):
-            return name
-        raise ValueError("Either name or uri must be provided")
+    def result_of(self, value: Incomplete) -> ResourceResult:
+        """Return the result for a return value of the function."""
+        if isinstance(value, ResourceResult):
+            return value
+        if is_array(value) and value and isinstance(value[0], ResourceContent):
+            return ResourceResult(
+                [
+                    ResourceContent(each.content, each.mime_type, {**(self.meta or {}), **(each.meta or {})})
+                    for each in value
+                ]
+            )
+        if value is None or isinstance(value, dict | list | tuple | int | float | bool):
+            value = json.dumps(value)
+        elif not isinstance(value, str | bytes):
+            raise TypeError(
+                f"contents must be str, bytes, or list[ResourceContent], got {type(value).__name__}"
+            )
+        return ResourceResult([ResourceContent(value, self.mime_type, self.meta)])
 
-    @abc.abstractmethod
-    async def read(self) -> str | bytes:
+
+def _mime_type(uri: str, given: str | None) -> str:
+    return given or ("text/html;profile=mcp-app" if uri.lower().startswith("ui://") else "text/plain")
+
+
+class Resource(_Readable):
+    """A resource with a function, or one of the resources of `mcp.server.fastmcp`."""
+
+    kind = "resource"
+
+    def __init__(
+        self, uri: str, source: Callable[..., Incomplete] | plain.Resource, **said: Incomplete
+    ) -> None:
+        self.uri = str(_URL.validate_python(str(uri)))
+        self.source = source
+        if isinstance(source, plain.Resource):
+            self.function = None
+            said = {
+                **{
+                    each: getattr(source, each)
+                    for each in (*COMMON & type(source).model_fields.keys(), *_MORE)
+                },
+                **said,
+            }
+            super().__init__(self.uri, None, said)
+        else:
+            self.function = Function(source, "resources", may_take_any=True)
+            if self.function.parameters:
+                raise ValueError("URI template must contain at least one parameter")
+            super().__init__(self.function.name, self.function.documented, said)
+        self.mime_type: str = _mime_type(self.uri, said.get("mime_type"))
+
+    @property
+    def key(self) -> str:
+        """The URI."""
+        return self.uri
+
+    def listed(self, change: Change | None = None) -> Json:
+        """Return the list entry."""
+        return super().said(uri=self.uri, mimeType=self.mime_type)
+
+    def within(self, namespace: str) -> Self:
+        """Return a copy with a namespace in the URI."""
+        found = copy(self)
+        found.uri = self.uri.replace("://", f"://{namespace}/", 1)
+        return found
+
+    async def read(self) -> ResourceResult:
         """Return the content."""
+        if isinstance(self.source, plain.Resource):
+            return self.result_of(await self.source.read())
+        assert self.function is not None
+        found = await self.function.call({})
+        return self.result_of(await found.read() if isinstance(found, plain.Resource) else found)
 
 
-class FunctionResource(Resource):
-    """A resource with the return value of a function: text, bytes, or any value as JSON."""
-
-    fn: Callable[[], object] = Field(exclude=True)
-
-    async def read(self) -> str | bytes:
-        """Call the function."""
-        try:
-            returned = self.fn()
-            result = await returned if inspect.iscoroutine(returned) else returned
-            if isinstance(result, Resource):
-                return await result.read()
-            if isinstance(result, bytes | str):
-                return result
-            return to_json(result, fallback=str, indent=2).decode()
-        except Exception as error:
-            raise ValueError(f"Error reading resource {self.uri}: {error}") from error
-
-    @classmethod
-    def from_function(
-        cls, fn: AnyFunction, uri: str, name: str | None = None, **options: Unpack[Options]
-    ) -> FunctionResource:
-        """Create a resource from a function without parameters."""
-        return made(cls, uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
-
-
-class ResourceTemplate(_Shown, Called):
+class ResourceTemplate(_Readable):
     """Resources with parameters in their URIs, which a function takes."""
 
-    uri_template: str
-    parameters: Json
+    kind = "resource"
 
-    @classmethod
-    def from_function(
-        cls,
-        fn: AnyFunction,
-        uri_template: str,
-        name: str | None = None,
-        context_kwarg: str | None = None,
-        **options: Unpack[Options],
-    ) -> ResourceTemplate:
-        """Create a template from a function."""
-        told, parameters = called(fn, name, context_kwarg)
-        return made(cls, uri_template=uri_template, parameters=parameters, **told, **_options(fn, options))
+    def __init__(self, uri_template: str, fn: Callable[..., Incomplete], **said: Incomplete) -> None:
+        self.uri_template = uri_template
+        self.function: Function = Function(fn, "resource templates", may_take_any=True)
+        super().__init__(self.function.name, self.function.documented, said)
+        self.mime_type: str = _mime_type(uri_template, said.get("mime_type"))
+        self.parameters = self.function.schema()
+        self._queried = [name for block in _QUERY.findall(uri_template) for name in block.split(",")]
+        in_path = {_parameter(name) for name in _NAMES.findall(uri_template)}
+        _check(self.function, in_path, {_parameter(name) for name in self._queried})
+
+    @property
+    def key(self) -> str:
+        """The URI template."""
+        return self.uri_template
+
+    def listed(self, change: Change | None = None) -> Json:
+        """Return the list entry."""
+        return super().said(uriTemplate=self.uri_template, mimeType=self.mime_type)
+
+    def within(self, namespace: str) -> Self:
+        """Return a copy with a namespace in the URI template."""
+        found = copy(self)
+        found.uri_template = self.uri_template.replace("://", f"://{namespace}/", 1)
+        vars(found).pop("_pattern", None)
+        return found
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = re.split(r"({[^}]+})", _QUERY.sub("", self.uri_template))
+        return re.compile("".join(_pattern_of(each) for each in parts))
 
     def matches(self, uri: str) -> Json | None:
-        """Return the parameters in a URI; None if it does not match, or matching would take too long."""
-        most = max(each.count("{") for each in self.uri_template.split("/"))
-        if most > 1 and len(uri) ** most > _MOST_STEPS * factorial(most):
+        """Return the parameters in a URI; None if it does not match."""
+        path, _, query = (uri if "#" in self.uri_template else uri.partition("#")[0]).partition("?")
+        found = self._pattern.fullmatch(path)
+        if found is None:
             return None
-        match = re.fullmatch(self.uri_template.replace("{", "(?P<").replace("}", ">[^/]+)"), uri)
-        return None if match is None else match.groupdict()
+        params: Json = {name: unquote(each) for name, each in found.groupdict().items()}
+        given = parse_qs(query, keep_blank_values=True)
+        for name in self._queried:
+            if values := given.get(name.rstrip("*")):
+                is_list = name.endswith("*")
+                params.setdefault(
+                    _parameter(name), values if is_list else self._one(_parameter(name), values[0])
+                )
+        return params
 
-    async def create_resource(self, uri: str, params: Json, context: Context | None = None) -> Resource:
-        """Call the function, and return its result as a resource."""
-        try:
-            result = await self.call(params, context)
-            shown = {each: getattr(self, each) for each in ("name", *_Shown.model_fields)}
-            return made(FunctionResource, uri=AnyUrl(uri), fn=lambda: result, **shown)
-        except Exception as error:
-            raise ValueError(f"Error creating resource from template: {error}") from error
+    def _one(self, name: str, value: str) -> Incomplete:
+        hint = str(self.function.hints.get(name))
+        return value.split(",") if hint.startswith(("list", "typing.List")) else value
+
+    def _read(self, name: str, value: Incomplete) -> Incomplete:
+        hint = self.function.hints.get(name)
+        if hint is bool and str(value).lower() not in _FLAGS:
+            raise ValueError(f"Invalid boolean value for {name}: {value!r}")
+        return _FLAGS[str(value).lower()] if hint is bool else hint(value) if hint in (int, float) else value
+
+    async def read(self, arguments: Json) -> ResourceResult:
+        """Return the content of the resource with these parameters."""
+        given = {name: self._read(name, each) for name, each in arguments.items()}
+        return self.result_of(await self.function.call(self.function.validated(given)))
 
 
-class ResourceManager:
-    """The resources and templates of one server."""
+def _parameter(name: str) -> str:
+    return name.strip().rstrip("*").replace("-", "_")
 
-    def __init__(self, warn_on_duplicate_resources: bool = True) -> None:
-        self._resources: dict[str, Resource] = {}
-        self._templates: dict[str, ResourceTemplate] = {}
-        self.warn_on_duplicate_resources = warn_on_duplicate_resources
 
-    def add_resource(self, resource: Resource) -> Resource:
-        """Add a resource, and return it; if its URI is taken, return the existing one."""
-        existing = self._resources.setdefault(str(resource.uri), resource)
-        if existing is not resource and self.warn_on_duplicate_resources:
-            logger.warning("Resource already exists: %s", resource.uri)
-        return existing
+def _pattern_of(part: str) -> str:
+    if not part.startswith("{"):
+        return "".join(
+            re.escape(each)
+            if quote(each, safe=":/?#[]@!$&'()*+,;=~%") == each
+            else f"(?:{re.escape(each)}|(?i:{re.escape(quote(each))}))"
+            for each in part
+        )
+    return f"(?P<{_parameter(part[1:-1])}>{'.+' if part.endswith('*}') else '[^/]+'})"
 
-    def add_template(
-        self, fn: AnyFunction, uri_template: str, name: str | None = None, **options: Unpack[Options]
-    ) -> ResourceTemplate:
-        """Add a template, and replace one with the same text."""
-        template = ResourceTemplate.from_function(fn, uri_template, name, **options)
-        self._templates[template.uri_template] = template
-        return template
 
-    async def get_resource(self, uri: AnyUrl | str, context: Context | None = None) -> Resource:
-        """Return the resource with a URI, or else the one of the first template that matches."""
-        if resource := self._resources.get(text := str(uri)):
-            return resource
-        for template in self._templates.values():
-            if params := template.matches(text):
-                try:
-                    return await template.create_resource(text, params, context=context)
-                except Exception as error:
-                    raise ValueError(f"Error creating resource from template: {error}") from error
-        raise ValueError(f"Unknown resource: {uri}")
+def _check(function: Function, in_path: set[str], in_query: set[str]) -> None:
+    known = {each.name: each for each in function.parameters}
+    required = {
+        name
+        for name, each in known.items()
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    }
+    if not in_path | in_query:
+        raise ValueError("URI template must contain at least one parameter")
+    if wrong := in_query - (known.keys() - required):
+        raise ValueError(f"Query parameters {wrong} must be optional function parameters with default values")
+    if not required <= in_path:
+        raise ValueError(
+            f"Required function arguments {required} must be a subset of the URI path parameters {in_path}"
+        )
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    if not takes_any and not in_path | in_query <= known.keys():
+        raise ValueError(
+            f"URI parameters {in_path | in_query} must be a subset of the function arguments: {set(known)}"
+        )
 
-    def list_resources(self) -> list[Resource]:
-        """Return all resources."""
-        return list(self._resources.values())
 
-    def list_templates(self) -> list[ResourceTemplate]:
-        """Return all templates."""
-        return list(self._templates.values())
+def made(uri: str, function: Callable[..., Incomplete], said: Json) -> Resource | ResourceTemplate:
+    """Create a resource from a function, or a template if the URI has parameters."""
+    return (
+        ResourceTemplate(uri, function, **said)
+        if "{" in uri and "}" in uri
+        else Resource(uri, function, **said)
+    )
+
+
+def leads_out(value: object) -> bool:
+    """Return True if a parameter is a path outside of its starting folder, or contains a NUL."""
+    values = value if is_array(value) else [value]
+    return any(isinstance(each, str) and _leads_out(each) for each in values)
+
+
+def _leads_out(value: str) -> bool:
+    depth = 0
+    for part in value.replace("\\", "/").split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            return True
+    return "\0" in value or bool(re.match(r"[/\\]|[A-Za-z]:", value))
+
+
+TextResource, BinaryResource, FileResource = kinds.TextResource, kinds.BinaryResource, kinds.FileResource

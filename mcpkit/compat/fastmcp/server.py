@@ -1,332 +1,362 @@
-"""`FastMCP` of `mcp` 1.x: a server with decorators for tools, resources and prompts."""
+"""`FastMCP` of the package `fastmcp`: a server with decorators for tools, resources and prompts."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Callable, Iterable
-from functools import partial
-from operator import attrgetter
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial, partialmethod
+from typing import TYPE_CHECKING
 
-from pydantic_core import to_jsonable_python
-from typing_extensions import TypeVar, Unpack
-
-from ..._utils.concurrency import running_loop
-from ...protocol.jsonrpc import Json
+from ..._utils.exceptions import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    HandlerError,
+    MissingCapabilityError,
+    ProtocolError,
+)
+from ...protocol.jsonrpc import Json, is_array
 from ...protocol.objects import Incomplete
 from .. import types
-from ..foreign import find_context_parameter
-from ..lowlevel.server import Handler, ReadResourceContents, Server
-from ..lowlevel.session import ServerSession, request_ctx
-from ..types.unbuilt import made
+from ..lowlevel.server import NotificationOptions
+from ..lowlevel.session import request_ctx
+from ..mcp_fastmcp.server import FastMCP as PlainFastMCP
+from ..mcp_fastmcp.settings import get_logger
+from .components import Component, check
 from .context import Context
-from .described import check_names, listed
-from .exceptions import ResourceError
-from .prompts import Prompt, PromptManager
-from .resources import FunctionResource, Options, Resource, ResourceManager
-from .settings import Settings, configure_logging, get_logger
-from .tools import Tool, ToolManager, ToolOptions
+from .dependencies import current
+from .exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError, ValidationError
+from .options import ASKED, HTTP, OWN, REFUSED, UNUSED, settings
+from .prompts import Prompt, PromptResult
+from .refusing import Refuses, check_positional
+from .registry import Registry
+from .resources import Resource, ResourceResult, ResourceTemplate, leads_out
+from .schemas import inlined
+from .tools import Tool, ToolResult
 
 if TYPE_CHECKING:
-    from pydantic import AnyUrl
     from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.routing import Route
 
-    from ..auth import AuthSettings, TokenVerifier
-    from ..lowlevel.serving import StreamableHTTPSessionManager
-    from .http import Apps
+    from ...server import Server as Served
 
-Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
-LifespanResultT = TypeVar("LifespanResultT", default="Incomplete")
-logger = get_logger("mcp.server.fastmcp.server")
+logger = get_logger("fastmcp.server")
 
 
-def _decorator(name: str, given: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
-    """Return a decorator that registers functions. `given` is a function if the author forgot the parentheses."""
-    if callable(given):
-        use = f"{name}('uri')" if name == "resource" else f"{name}()"
-        raise TypeError(
-            f"The @{name} decorator was used incorrectly. Did you forget to call it? Use @{use} instead of @{name}"
-        )
-
-    def decorator(fn: types.AnyFunction) -> types.AnyFunction:
-        register(fn)
-        return fn
-
-    return decorator
-
-
-def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVerifier | None) -> None:
-    if auth is None and (provider or verifier):
-        raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
-    if provider:
-        raise NotImplementedError(
-            "mcpkit.compat does not support FastMCP(auth_server_provider=). Use an authorization server and pass "
-            "token_verifier=, or use Server(auth=) of mcpkit"
-        )
-    if auth is not None and not verifier:
-        raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
-
-
-class FastMCP(Generic[LifespanResultT]):
-    """A server with the interface of `FastMCP` of `mcp` 1.x.
-
-        mcp = FastMCP("weather")
-
-        @mcp.tool()
-        def get_forecast(city: str) -> str:
-            ...
-
-        mcp.run()
+class FastMCP(Refuses, Registry, PlainFastMCP[object]):  # type: ignore[misc]  # some methods take what those of fastmcp take
+    """A server with the interface of `fastmcp.FastMCP`.
 
     Args:
         name: Name of the server.
         instructions: Instructions for the model.
-        website_url: Page about the server.
-        icons: Icons of the server.
-        auth_server_provider: Not supported; raises NotImplementedError.
-        token_verifier: Verifier of access tokens over HTTP; needs `auth=`.
-        event_store: Ignored: mcpkit stores events itself.
-        retry_interval: Ignored.
-        tools: Tools that the server has from the start.
-        settings: See `Settings`.
+        options: As in `fastmcp`. An unsupported option raises an error with the alternative.
     """
+
+    refused = REFUSED
 
     def __init__(
         self,
         name: str | None = None,
         instructions: str | None = None,
-        website_url: str | None = None,
-        icons: list[types.Icon] | None = None,
-        auth_server_provider: object = None,
-        token_verifier: TokenVerifier | None = None,
-        event_store: object = None,
-        retry_interval: int | None = None,
-        *,
-        tools: list[Tool] | None = None,
-        **settings: Incomplete,
+        *positional: object,
+        **options: Incomplete,
     ) -> None:
-        check_names("FastMCP.__init__", settings, Settings.model_fields)
-        self.settings = made(Settings, **settings)
-        enter = self.settings.lifespan
-        self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
-        if enter is not None:
-            self._mcp_server.lifespan = lambda _: enter(self)
-        self._tool_manager = ToolManager(self.settings.warn_on_duplicate_tools, tools=tools)
-        self._resource_manager = ResourceManager(self.settings.warn_on_duplicate_resources)
-        self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
-        _check_auth(self.settings.auth, auth_server_provider, token_verifier)
-        self._token_verifier = token_verifier
-        self._event_store, self._retry_interval = event_store, retry_interval
-        self._custom_starlette_routes: list[Route] = []
-        self._session_manager: StreamableHTTPSessionManager | None = None
-        self.dependencies = self.settings.dependencies
-        self._setup_handlers()
-        configure_logging(self.settings.log_level)
+        check_positional("FastMCP()", positional, "auth=, lifespan=")
+        check("FastMCP()", options, OWN, REFUSED, UNUSED)
+        given = {each: value for each, value in options.items() if value is not None}
+        http = {each: given.get(each, getattr(settings, each)) for each in HTTP}
+        PlainFastMCP.__init__(
+            self,
+            name,
+            instructions,
+            given.get("website_url"),
+            given.get("icons"),
+            lifespan=self.all_lifespans,
+            **http,
+        )
+        del self._tool_manager, self._resource_manager, self._prompt_manager
+        self._mcp_server.version = str(given["version"]) if "version" in given else None
+        self._lifespan: Callable[[FastMCP], Incomplete] | None = given.get("lifespan")
+        usual = given.get("on_duplicate", "warn")
+        kinds = ("tool", "resource", "prompt")
+        Registry.__init__(self, {kind: given.get(f"on_duplicate_{kind}s", usual) for kind in kinds})
+        self._masks: bool = given.get("mask_error_details", settings.mask_error_details)
+        self.strict_input_validation: bool = given.get(
+            "strict_input_validation", settings.strict_input_validation
+        )
+        self.client_log_level: str | None = given.get("client_log_level", settings.client_log_level)
+        self._change = inlined if given.get("dereference_schemas", True) else None
+        self._experimental: Json | None = given.get("experimental_capabilities")
+        self.transport: str | None = None
+        self._introduce()
+        for tool in given.get("tools", ()):
+            self.add_tool(tool)
 
-    name = property(attrgetter("_mcp_server.name"), doc="Name of the server.")
-    instructions = property(attrgetter("_mcp_server.instructions"), doc="Instructions for models.")
-    website_url = property(attrgetter("_mcp_server.website_url"), doc="URL of the server's website.")
-    icons = property(attrgetter("_mcp_server.icons"), doc="Icons of the server.")
+    def _introduce(self) -> None:
+        low = self._mcp_server
+        every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        low.initialization_options = low.create_initialization_options(every)
+        low.initialization_options.capabilities.experimental = self._experimental
 
     @property
-    def session_manager(self) -> StreamableHTTPSessionManager:
-        """The manager of streamable HTTP sessions, for an app in which this one is mounted."""
-        if self._session_manager is None:
-            raise RuntimeError(
-                "Session manager can only be accessed aftercalling streamable_http_app()."
-                "The session manager is created lazilyto avoid unnecessary initialization."
-            )
-        return self._session_manager
+    def instructions(self) -> str | None:
+        """Instructions for the model."""
+        return self._mcp_server.instructions
 
-    def _setup_handlers(self) -> None:
-        low = self._mcp_server
-        low.call_tool(validate_input=False)(self.call_tool)
-        lists = "list_tools", "list_resources", "list_resource_templates", "list_prompts"
-        for name in (*lists, "read_resource", "get_prompt"):
-            getattr(low, name)()(getattr(self, name))
+    @instructions.setter
+    def instructions(self, value: str | None) -> None:
+        self._mcp_server.instructions = value
+        self._introduce()
 
-    def get_context(self) -> Context[ServerSession, LifespanResultT, Request]:
-        """Return the context of the current request. Outside of one, most of its attributes raise ValueError."""
-        served: Incomplete = request_ctx.get(None)
-        return Context(request_context=served, fastmcp=self)
+    @property
+    def served(self) -> Served:
+        """The mcpkit server behind this one."""
+        return self._mcp_server.served
+
+    @property
+    def version(self) -> str | None:
+        """Version of the server."""
+        return self._mcp_server.version
+
+    @asynccontextmanager
+    async def all_lifespans(self, _: object = None) -> AsyncGenerator[Incomplete]:
+        """Enter the lifespans of mounted servers, and then that of this server."""
+        async with AsyncExitStack() as stack:
+            for server, _namespace in self._mounted:
+                await stack.enter_async_context(server.all_lifespans())
+            yield {} if self._lifespan is None else await stack.enter_async_context(self._lifespan(self))
+
+    def completion(self, handler: Incomplete = None) -> Incomplete:
+        """Register the function that completes arguments: `(ref, argument, context)`. It is a decorator."""
+        if handler is None:
+            return self.completion
+
+        async def complete(*asked: Incomplete) -> Incomplete:
+            found = handler(*asked)
+            found = await found if inspect.isawaitable(found) else found
+            if not is_array(found):
+                return found
+            more: Json = {"total": len(found), "hasMore": True} if len(found) > 100 else {}
+            return types.Completion(values=found[:100], **more)
+
+        register: Incomplete = self._mcp_server.completion()
+        register(complete)
+        self._introduce()
+        return handler
 
     # What clients ask
 
-    async def list_tools(self) -> list[types.Tool]:
-        """Return all tools."""
-        return listed(types.Tool, self._tool_manager.list_tools())
+    def _setup_handlers(self) -> None:
+        self._mcp_server.request_handlers = {
+            types.ListToolsRequest: self._listing("tools", self.list_tools),
+            types.ListResourcesRequest: self._listing("resources", self.list_resources),
+            types.ListResourceTemplatesRequest: self._listing(
+                "resourceTemplates", self.list_resource_templates
+            ),
+            types.ListPromptsRequest: self._listing("prompts", self.list_prompts),
+            types.CallToolRequest: self._answer_call,
+            types.ReadResourceRequest: self._answer_read,
+            types.GetPromptRequest: self._answer_prompt,
+            types.SetLevelRequest: self._answer_level,
+        }
 
-    async def call_tool(self, name: str, arguments: Json) -> Incomplete:
-        """Call a tool, and return its content, or a pair of content and structured content."""
-        return await self._tool_manager.call_tool(name, arguments, self.get_context(), convert_result=True)
+    def _listing(self, member: str, found: Callable[[], Incomplete]) -> Callable[[object], Incomplete]:
+        async def answer(_: object) -> Json:
+            return {member: [each.listed(self._change) for each in await found()]}
 
-    async def list_resources(self) -> list[types.Resource]:
-        """Return all resources."""
-        return listed(types.Resource, self._resource_manager.list_resources())
+        return answer
 
-    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
-        """Return all resource templates."""
-        return listed(types.ResourceTemplate, self._resource_manager.list_templates())
-
-    async def read_resource(self, uri: AnyUrl | str) -> Iterable[ReadResourceContents]:
-        """Return the content of a resource."""
-        resource = await self._resource_manager.get_resource(uri, context=self.get_context())
+    @contextmanager
+    def _serving(self, component: Component, what: str, failure: type[FastMCPError]) -> Generator[None]:
+        token = current.set(Context(component.server, request_ctx.get(None)))
         try:
-            content = await resource.read()
+            yield
+        except (FastMCPError, HandlerError, MissingCapabilityError):
+            raise
         except Exception as error:
-            logger.exception("Error reading resource %s", uri)
-            raise ResourceError(str(error)) from error
-        return [ReadResourceContents(content=content, mime_type=resource.mime_type, meta=resource.meta)]
+            logger.exception("Error %s", what)
+            details = "" if self._masks else f": {error}"
+            raise failure(_actionable(error) or f"Error {what}{details}") from error
+        finally:
+            current.reset(token)
 
-    async def list_prompts(self) -> list[types.Prompt]:
-        """Return all prompts."""
-        return listed(types.Prompt, self._prompt_manager.list_prompts())
+    async def call_tool(self, name: str, arguments: Json | None = None, **options: object) -> ToolResult:
+        """Call a tool. Raises NotFoundError, ValidationError or ToolError."""
+        check("call_tool()", options, (), ASKED, UNUSED)
+        tool = self._find(Tool, name)
+        with self._serving(tool, f"calling tool {name!r}", ToolError):
+            return await tool.run(arguments or {}, strict=self.strict_input_validation)
 
-    async def get_prompt(self, name: str, arguments: Json | None = None) -> types.GetPromptResult:
-        """Return the messages of a prompt."""
+    async def read_resource(  # type: ignore[override]  # as fastmcp has it
+        self, uri: Incomplete, **options: object
+    ) -> ResourceResult:
+        """Read a resource. Raises NotFoundError or ResourceError."""
+        check("read_resource()", options, (), ASKED, UNUSED)
+        component, read = self._reader(str(uri))
+        with self._serving(component, f"reading resource {str(uri)!r}", ResourceError):
+            found: ResourceResult = await read()
+            return found
+
+    def _reader(self, uri: str) -> tuple[Component, Callable[[], Incomplete]]:
         try:
-            messages = await self._prompt_manager.render_prompt(name, arguments, self.get_context())
-            prompt, said = self._prompt_manager.get_prompt(name), to_jsonable_python(messages)
-            return types.GetPromptResult(description=prompt.description if prompt else None, messages=said)
-        except Exception as error:
-            logger.exception("Error getting prompt %s", name)
-            raise ValueError(str(error)) from error
+            resource = self._find(Resource, uri)
+        except NotFoundError:
+            for template in self.all_of(ResourceTemplate).values():
+                if (params := template.matches(uri)) is not None:
+                    if any(map(leads_out, params.values())):
+                        break
+                    return template, partial(template.read, params)
+            raise
+        return resource, resource.read
 
-    # What it is made of
+    async def render_prompt(
+        self, name: str, arguments: Json | None = None, **options: object
+    ) -> PromptResult:
+        """Return the messages of a prompt. Raises NotFoundError or PromptError."""
+        check("render_prompt()", options, (), ASKED, UNUSED)
+        prompt = self._find(Prompt, name)
+        with self._serving(prompt, f"rendering prompt {name!r}", PromptError):
+            return await prompt.render(arguments)
 
-    def add_tool(
-        self,
-        fn: types.AnyFunction,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> None:
-        """Add a function as a tool."""
-        check_names("FastMCP.add_tool", options, ToolOptions.__annotations__)
-        self._tool_manager.add_tool(fn, name, title=title, description=description, **options)
+    async def get_prompt(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp has it
+        self, name: str, version: object = None
+    ) -> Incomplete:
+        """Return a prompt. Raises NotFoundError if there is none with this name."""
+        check("get_prompt()", {"version": version}, (), ASKED)
+        return self._find(Prompt, name)
 
-    def remove_tool(self, name: str) -> None:
-        """Remove a tool. Raises ToolError if there is none with this name."""
-        self._tool_manager.remove_tool(name)
+    async def _answer_call(self, request: Incomplete) -> Json:
+        name = request.params.name
+        try:
+            return (await self.call_tool(name, request.params.arguments)).answer()
+        except NotFoundError:
+            text = f"Unknown tool: {name!r}"
+        except FastMCPError as error:
+            text = str(error)
+        return {"content": [{"type": "text", "text": text}], "isError": True}
 
-    def tool(
-        self,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> Decorator:
-        """Return a decorator that registers a function as a tool."""
-        check_names("FastMCP.tool", options, ToolOptions.__annotations__)
-        return _decorator("tool", name, lambda fn: self.add_tool(fn, name, title, description, **options))
+    async def _answer_read(self, request: Incomplete) -> Json:
+        uri = str(request.params.uri)
+        try:
+            return (await self.read_resource(uri)).answer(uri)
+        except NotFoundError:
+            raise ProtocolError(INVALID_PARAMS, f"Resource not found: {uri!r}", {"uri": uri}) from None
+        except FastMCPError as error:
+            raise _refused(error) from error
 
-    def completion(self) -> Callable[[Handler], Handler]:
-        """Return a decorator for the function that completes arguments: `(ref, argument, context)`."""
-        return self._mcp_server.completion()
+    async def _answer_prompt(self, request: Incomplete) -> Json:
+        name = request.params.name
+        try:
+            return (await self.render_prompt(name, request.params.arguments)).answer()
+        except NotFoundError:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name!r}") from None
+        except FastMCPError as error:
+            raise _refused(error) from error
 
-    def add_resource(self, resource: Resource) -> None:
-        """Add a resource."""
-        self._resource_manager.add_resource(resource)
-
-    def resource(self, uri: str, *, name: str | None = None, **options: Unpack[Options]) -> Decorator:
-        """Return a decorator that registers a function as a resource, or as a template if the URI has parameters."""
-        check_names("FastMCP.resource", options, Options.__annotations__)
-
-        def register(fn: types.AnyFunction) -> None:
-            parameters = inspect.signature(fn).parameters
-            if not parameters and not ("{" in uri and "}" in uri):
-                self.add_resource(FunctionResource.from_function(fn, uri, name, **options))
-                return
-            taken, named = set(parameters) - {find_context_parameter(fn)}, set(re.findall(r"{(\w+)}", uri))
-            if named != taken:
-                raise ValueError(f"Mismatch between URI parameters {named} and function parameters {taken}")
-            self._resource_manager.add_template(fn, uri, name, **options)
-
-        return _decorator("resource", uri, register)
-
-    def add_prompt(self, prompt: Prompt) -> None:
-        """Add a prompt."""
-        self._prompt_manager.add_prompt(prompt)
-
-    def prompt(
-        self,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[types.Icon] | None = None,
-    ) -> Decorator:
-        """Return a decorator that registers a function as a prompt."""
-        said = name, title, description, icons
-        return _decorator("prompt", name, lambda fn: self.add_prompt(Prompt.from_function(fn, *said)))
-
-    def custom_route(
-        self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
-    ) -> Decorator:
-        """Return a decorator that adds an HTTP route without authentication; the function takes a Starlette Request."""
-        from starlette.routing import Route
-
-        route = partial(Route, path, methods=methods, name=name, include_in_schema=include_in_schema)
-        return _decorator("custom_route", None, lambda fn: self._custom_starlette_routes.append(route(fn)))
+    async def _answer_level(self, request: Incomplete) -> Json:
+        self.sessions.levels[request_ctx.get().session] = request.params.level
+        return {}
 
     # How it is served
 
-    def run(
-        self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None
+    def run(  # type: ignore[override]  # as fastmcp has it
+        self, transport: str | None = None, show_banner: bool | None = None, **options: Incomplete
     ) -> None:
-        """Serve until standard input ends or a signal arrives."""
-        if transport not in {"stdio", "sse", "streamable-http"}:
-            raise ValueError(f"Unknown transport: {transport}")
-        name = f"run_{transport.replace('-', '_')}_async"
-        if running_loop() is not None:
-            problem = "run() starts an event loop, but one is already running in this thread"
-            raise RuntimeError(f"{problem}. Use `await mcp.{name}()` instead")
-        serve: Incomplete = getattr(self, name)
-        if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
+        """Serve until standard input ends or a signal arrives, over `stdio`, `http` (`streamable-http`) or `sse`."""
+        if (transport or settings.transport) == "stdio":
             from ...transports.stdio import run_stdio
 
+            self._check_stdio(options)
             run_stdio(self._mcp_server.served)
         else:
-            asyncio.run(serve(mount_path) if transport == "sse" else serve())
+            asyncio.run(self.run_async(transport, **options))
 
-    async def run_stdio_async(self) -> None:
-        """Serve over standard input and output."""
-        from ...transports.stdio import serve_stdio
+    def _check_stdio(self, options: Json) -> None:
+        check('run("stdio")', options, (), {}, ("log_level", "stateless", "host", "port", "path"))
+        self.transport = "stdio"
 
-        await serve_stdio(self._mcp_server.served)
+    async def run_async(
+        self, transport: str | None = None, show_banner: bool | None = None, **options: Incomplete
+    ) -> None:
+        """Serve like `run`, in an event loop that is already running."""
+        transport = transport or settings.transport
+        if transport == "stdio":
+            self._check_stdio(options)
+            await super().run_stdio_async()
+        else:
+            await self.run_http_async(transport=transport, **options)
 
-    async def run_sse_async(self, mount_path: str | None = None) -> None:
-        """Serve HTTP+SSE at the host and port of the settings."""
-        await self._apps().serve(self.sse_app(mount_path))
+    run_stdio_async: Incomplete = partialmethod(run_async, "stdio")
 
-    async def run_streamable_http_async(self) -> None:
-        """Serve streamable HTTP at the host and port of the settings."""
-        await self._apps().serve(self.streamable_http_app())
+    async def run_http_async(
+        self,
+        show_banner: Incomplete = None,
+        transport: str = "http",
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+        middleware: Sequence[Incomplete] | None = None,
+        **options: Incomplete,
+    ) -> None:
+        """Serve HTTP at a host and a port."""
+        from .http import serve
 
-    def sse_app(self, mount_path: str | None = None) -> Starlette:
-        """Return an ASGI app that serves HTTP+SSE."""
-        if mount_path is not None:
-            self.settings.mount_path = mount_path
-        return self._apps().sse(self._mcp_server)
-
-    def streamable_http_app(self) -> Starlette:
-        """Return an ASGI app that serves streamable HTTP during its lifespan, or during `session_manager.run()`."""
-        from ..lowlevel.serving import StreamableHTTPSessionManager
-
-        settings = self.settings
-        if self._session_manager is None:
-            how = settings.json_response, settings.stateless_http, settings.transport_security
-            limits = settings.session_idle_timeout, settings.max_request_body_size, settings.max_sessions
-            self._session_manager = StreamableHTTPSessionManager(
-                self._mcp_server, self._event_store, *how, self._retry_interval, *limits
+        if isinstance(show_banner, str):
+            raise TypeError(
+                f"run_http_async() takes show_banner first, as in fastmcp 4. Pass transport={show_banner!r} by name"
             )
-        return self._apps().streamable_http(self._session_manager)
+        own = {"log_level": log_level, "uvicorn_config": uvicorn_config, "middleware": middleware}
+        await serve(self, transport, host, port, path, {**options, **own})
 
-    def _apps(self) -> Apps:
-        from .http import Apps
+    async def run_streamable_http_async(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+    ) -> None:
+        """Serve streamable HTTP at a host and a port."""
+        await self.run_http_async(None, "http", host, port, log_level, path, uvicorn_config)
 
-        return Apps(self.settings, self._token_verifier, self._custom_starlette_routes)
+    async def run_sse_async(  # pyright: ignore[reportIncompatibleMethodOverride]  # as fastmcp 2 has it
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        log_level: str | None = None,
+        path: str | None = None,
+        uvicorn_config: Json | None = None,
+    ) -> None:
+        """Serve HTTP+SSE at a host and a port."""
+        await self.run_http_async(None, "sse", host, port, log_level, path, uvicorn_config)
+
+    def http_app(
+        self,
+        path: str | None = None,
+        middleware: Sequence[Incomplete] | None = None,
+        json_response: bool | None = None,
+        stateless_http: bool | None = None,
+        transport: str = "http",
+        **options: Incomplete,
+    ) -> Starlette:
+        """Return an ASGI app. If it is mounted in another app, that app must enter its `lifespan`."""
+        from .http import app
+
+        self._session_manager = None  # made anew, by the settings as they are now
+        own = {"json_response": json_response, "stateless_http": stateless_http}
+        return app(self, path, middleware or (), transport, {**options, **own})
+
+
+def _actionable(error: Exception) -> str | None:
+    """Return a message for the model if an upstream API has a rate limit or does not answer."""
+    kinds = {each.__name__ for each in type(error).__mro__ if each.__module__.startswith("httpx")}
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if "HTTPStatusError" in kinds and status == 429:
+        return "Rate limited by upstream API, please retry later"
+    return "Upstream request timed out, please retry" if "TimeoutException" in kinds else None
+
+
+def _refused(error: FastMCPError) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS if isinstance(error, ValidationError) else INTERNAL_ERROR, str(error))

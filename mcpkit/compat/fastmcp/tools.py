@@ -1,136 +1,205 @@
-"""Tools of `FastMCP`, and their manager."""
+"""Tools and their results."""
 
 from __future__ import annotations
 
 import inspect
-import logging
-from functools import cached_property, partial
-from typing import TypedDict
+from base64 import b64encode
+from collections.abc import Callable, Coroutine
+from functools import cached_property
 
-from pydantic import Field
-from typing_extensions import Self, Unpack
+from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
+from pydantic import ValidationError as PydanticValidationError
+from pydantic_core import PydanticSerializationError
+from typing_extensions import Self
 
+from ...execution.coroutines import within
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..foreign import find_context_parameter, is_kind
+from ..foreign import BLOCKS, is_kind
+from ..lowlevel.session import dumped
 from ..tool_names import validate_and_warn_tool_name
-from ..types import AnyFunction, Icon, ToolAnnotations
-from ..types.unbuilt import made
-from .described import Described, check_names, name_of
-from .exceptions import ToolError
-from .signatures import FuncMetadata, func_metadata
+from .components import Change, Component
+from .exceptions import ToolError, ValidationError
+from .functions import Function
+from .media import Audio, File, Image
+from .refusing import Refuses
+from .schemas import WRAPS, is_open, of_result
 
-logger = logging.getLogger("mcp.server.fastmcp.tools.tool_manager")
-
-
-class ToolOptions(TypedDict, total=False):
-    """Further options of a tool."""
-
-    annotations: ToolAnnotations | None
-    icons: list[Icon] | None
-    meta: Json | None
-    structured_output: bool | None
+_NOTHING: Incomplete = object()
+_ANY: TypeAdapter[Incomplete] = TypeAdapter(object)
 
 
-class Tool(Described, arbitrary_types_allowed=True):
+class ToolResult(Refuses):
+    """A tool result with explicit content and structured content."""
+
+    def __init__(
+        self,
+        content: Incomplete = None,
+        structured_content: Incomplete = None,
+        meta: Json | None = None,
+        is_error: bool = False,
+    ) -> None:
+        if content is None and structured_content is None:
+            raise ValueError("Either content or structured_content must be provided")
+        self.content = content_of(structured_content if content is None else content)
+        self.structured_content: Json | None = None
+        if structured_content is not None:
+            self.structured_content = _ANY.dump_python(structured_content, mode="json")
+            if not isinstance(self.structured_content, dict):
+                raise ValueError(f"structured_content must be a dict or None. Got {structured_content!r}")
+        self.meta, self.is_error = meta, is_error
+
+    def answer(self) -> Json:
+        """Return the result of `tools/call`."""
+        said: Json = {"content": self.content, "isError": self.is_error}
+        if self.structured_content is not None:
+            said["structuredContent"] = self.structured_content
+        return said if self.meta is None else {**said, "_meta": self.meta}
+
+
+def _is_block(value: object) -> bool:
+    return isinstance(value, Image | Audio | File) or (
+        isinstance(value, BaseModel) and is_kind(type(value), *BLOCKS)
+    )
+
+
+def content_of(value: Incomplete) -> list[Json]:
+    """Return content blocks. A list with a block is converted item by item; any other value becomes one text block."""
+    if value is None:
+        return []
+    if any(map(_is_block, _each(value))):
+        return [_block(each) for each in _each(value)]
+    return [_block(value)] if value or not isinstance(value, list | tuple) else []
+
+
+def _each(value: Incomplete) -> Incomplete:
+    """Return the items of a list or a tuple; any other value as the only item."""
+    return value if _is_several(value) else [value]
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _block(value: Incomplete) -> Json:
+    if isinstance(value, Image | Audio | File):
+        value = value.to_content()
+    if _is_block(value):
+        return dumped(value)
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            value = b64encode(value).decode()
+    text = value if isinstance(value, str) else _ANY.dump_json(value, fallback=str).decode()
+    return {"type": "text", "text": text}
+
+
+class Tool(Component):
     """A tool with a function."""
 
-    fn: AnyFunction = Field(exclude=True)
-    name: str
-    description: str
-    parameters: Json
-    fn_metadata: FuncMetadata
-    is_async: bool
-    context_kwarg: str | None = None
-    annotations: ToolAnnotations | None = None
-    meta: Json | None = None
+    kind = "tool"
+    more = frozenset({"annotations", "output_schema", "timeout", "run_in_thread"})
 
-    @cached_property
-    def output_schema(self) -> Json | None:
-        """The schema of structured content."""
-        return self.fn_metadata.output_schema
+    def __init__(self, fn: Callable[..., Incomplete], **said: Incomplete) -> None:
+        self.fn = fn
+        self.function = Function(fn, "tools")
+        super().__init__(self.function.name, self.function.description, said)
+        validate_and_warn_tool_name(self.name)
+        self.parameters = self.function.schema()
+        returns = self.function.result
+        given = said.get("output_schema", ...)
+        self.output_schema: Json | None = (
+            given or None
+            if given is not ...
+            else None
+            if returns is inspect.Signature.empty
+            else of_result(returns)
+        )
+        if (
+            given
+            and given is not ...
+            and not ({"type": "object"}.items() <= given.items() or "properties" in given)
+        ):
+            raise ValueError(f"Output schemas must represent object types. Received: {given!r}")
+        self.timeout: float | None = said.get("timeout")
+        self.run_in_thread: bool = said.get("run_in_thread") is not False
 
     @classmethod
-    def from_function(
-        cls,
-        fn: AnyFunction,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        context_kwarg: str | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> Self:
-        """Create a tool from a function. Raises InvalidSignature, or ValueError for a lambda without a name."""
-        check_names("Tool.from_function", options, ToolOptions.__annotations__)
-        validate_and_warn_tool_name(name or fn.__name__)
-        context_kwarg = find_context_parameter(fn) if context_kwarg is None else context_kwarg
-        skipped = [] if context_kwarg is None else [context_kwarg]
-        said: Json = {"name": name_of(fn, name), "title": title, **options}
-        metadata = func_metadata(fn, skipped, said.pop("structured_output", None))
-        said |= {"description": description or fn.__doc__ or "", "fn_metadata": metadata}
-        said |= {"is_async": is_async_callable(fn), "context_kwarg": context_kwarg}
-        return made(cls, fn=fn, parameters=metadata.arg_model.model_json_schema(by_alias=True), **said)
+    def from_function(cls, fn: Callable[..., Incomplete], **said: Incomplete) -> Self:
+        """Create a tool from a function."""
+        return cls(fn, **said)
 
-    async def run(self, arguments: Json, context: object = None, convert_result: bool = False) -> object:
-        """Call the function, and return its result or the converted content. Raises ToolError for any failure."""
-        metadata = self.fn_metadata
-        direct = None if self.context_kwarg is None else {self.context_kwarg: context}
+    def listed(self, change: Change | None = None) -> Json:
+        """Return the list entry, with changed schemas."""
+        words = self.name.replace("_", " ").replace("-", " ").title()
+        title = self.title or (self.annotations or {}).get("title") or words
+        schemas = {"inputSchema": self.parameters, "outputSchema": self.output_schema}
+        changed = {
+            name: each if each is None or change is None else change(each) for name, each in schemas.items()
+        }
+        return super().said(title=title, **changed)
+
+    async def run(self, arguments: Json, *, strict: bool = False) -> ToolResult:
+        """Call the tool. Raises ValidationError for invalid arguments, and any exception of the function."""
         try:
-            result = await metadata.call_fn_with_arg_validation(self.fn, self.is_async, arguments, direct)
-            return metadata.convert_result(result) if convert_result else result
-        except Exception as error:
-            if is_kind(type(error), "UrlElicitationRequiredError"):
-                raise
-            raise ToolError(f"Error executing tool {self.name}: {error}") from error
+            given = self.function.validated(arguments, strict=strict or None)
+        except PydanticValidationError as error:
+            raise ValidationError(str(error)) from error
+        calling = self.function.call(given, in_thread=self.run_in_thread)
+        return self.convert_result(
+            await (calling if self.timeout is None else self._in_time(self.timeout, calling))
+        )
 
+    async def _in_time(
+        self, seconds: float, calling: Coroutine[Incomplete, Incomplete, Incomplete]
+    ) -> Incomplete:
+        try:
+            return await within(seconds, calling)
+        except TimeoutError:
+            raise RuntimeError(f"Tool '{self.name}' execution timed out after {seconds}s") from None
 
-def is_async_callable(of: object) -> bool:
-    """Return True for an async function, a partial of one, or an object with an async `__call__`."""
-    while isinstance(of, partial):
-        of = of.func
-    return inspect.iscoroutinefunction(of) or (callable(of) and inspect.iscoroutinefunction(of.__call__))
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Incomplete]:
+        returns = self.function.result
+        if returns is inspect.Signature.empty or is_open(returns) or isinstance(returns, str):
+            return _ANY
+        try:
+            return TypeAdapter(returns)
+        except PydanticSchemaGenerationError:
+            return _ANY
 
+    def convert_result(self, raw_value: Incomplete) -> ToolResult:
+        """Return the tool result for a return value of the function."""
+        value = raw_value
+        if isinstance(value, ToolResult):
+            return value
+        if isinstance(value, BaseModel) and is_kind(type(value), "CallToolResult"):
+            said = dumped(value)
+            result = ToolResult(
+                "", said.get("structuredContent"), said.get("_meta"), said.get("isError", False)
+            )
+            result.content = said["content"]
+            return result
+        has_blocks = any(map(_is_block, _each(value)))
+        schema, found = self.output_schema, ToolResult("")
+        structured = _NOTHING
+        if schema is not None or not (has_blocks or isinstance(value, bytes)):
+            structured = self._structured(value)
+        found.content = content_of(value if has_blocks or structured is _NOTHING else structured)
+        if schema is not None and schema.get(WRAPS):
+            found.structured_content, found.meta = {"result": structured}, {"fastmcp": {"wrap_result": True}}
+        elif schema is not None or isinstance(structured, dict):
+            found.structured_content = structured
+        return found
 
-class ToolManager:
-    """The tools of a server, by name."""
-
-    def __init__(self, warn_on_duplicate_tools: bool = True, *, tools: list[Tool] | None = None) -> None:
-        self.warn_on_duplicate_tools = warn_on_duplicate_tools
-        self._tools: dict[str, Tool] = {}
-        for tool in tools or ():
-            self._is_known(tool.name)
-            self._tools[tool.name] = tool
-
-    def _is_known(self, name: str) -> bool:
-        is_known = name in self._tools
-        if is_known and self.warn_on_duplicate_tools:
-            logger.warning("Tool already exists: %s", name)
-        return is_known
-
-    def get_tool(self, name: str) -> Tool | None:
-        """Return a tool, or None."""
-        return self._tools.get(name)
-
-    def list_tools(self) -> list[Tool]:
-        """Return all tools, in the order in which they were added."""
-        return list(self._tools.values())
-
-    def add_tool(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> Tool:
-        """Create and add a tool, and return it; if its name is taken, return the existing one."""
-        tool = Tool.from_function(fn, name, **said)
-        if not self._is_known(tool.name):
-            self._tools[tool.name] = tool
-        return self._tools[tool.name]
-
-    def remove_tool(self, name: str) -> None:
-        """Remove a tool. Raises ToolError if it is not there."""
-        if self._tools.pop(name, None) is None:
-            raise ToolError(f"Unknown tool: {name}")
-
-    async def call_tool(
-        self, name: str, arguments: Json, context: object = None, convert_result: bool = False
-    ) -> object:
-        """Call a tool. Raises ToolError if it does not exist or fails."""
-        if tool := self.get_tool(name):
-            return await tool.run(arguments, context=context, convert_result=convert_result)
-        raise ToolError(f"Unknown tool: {name}")
+    def _structured(self, value: Incomplete) -> Incomplete:
+        try:
+            return self._adapter.dump_python(value, mode="json")
+        except (PydanticSerializationError, UnicodeDecodeError) as error:
+            if self.output_schema is None:
+                return _NOTHING
+            raise ToolError(
+                f"Could not serialize the return value of tool {self.name!r} for its output schema: {error}. If "
+                "this is unexpected, set the tool's output_schema to None to disable automatic serialization."
+            ) from error

@@ -116,5 +116,5 @@ def test_quickstart_on_mcpkit_changes_one_line() -> None:
     )
     assert [line for line in difflib.ndiff(before, after) if line[0] in "+-"] == [
         "- from mcp.server.fastmcp import FastMCP",
-        "+ from mcpkit.compat.fastmcp import FastMCP",
+        "+ from mcpkit.compat.mcp_fastmcp import FastMCP",
     ]

@@ -15,11 +15,11 @@ from typing import Any
 from pydantic import BaseModel
 
 import mcpkit.compat
-from mcpkit.compat.standalone import Client, Context, FastMCP
-from mcpkit.compat.standalone.media import Audio, File, Image
-from mcpkit.compat.standalone.prompts import Message, Prompt, PromptResult
-from mcpkit.compat.standalone.resources import Resource, ResourceContent, ResourceResult, ResourceTemplate
-from mcpkit.compat.standalone.tools import Tool, ToolResult
+from mcpkit.compat.fastmcp import Client, Context, FastMCP
+from mcpkit.compat.fastmcp.media import Audio, File, Image
+from mcpkit.compat.fastmcp.prompts import Message, Prompt, PromptResult
+from mcpkit.compat.fastmcp.resources import Resource, ResourceContent, ResourceResult, ResourceTemplate
+from mcpkit.compat.fastmcp.tools import Tool, ToolResult
 
 mcpkit.compat.install()
 

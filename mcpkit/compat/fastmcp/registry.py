@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..fastmcp.settings import get_logger
+from ..mcp_fastmcp.settings import get_logger
 from ..shared import differs
 from .components import Component, check
 from .context import Sessions

@@ -25,9 +25,9 @@ REAL = {
     "exceptions": "mcp.server.fastmcp.exceptions", "context": "mcp.server.fastmcp",
 }  # fmt: skip
 OURS = {
-    "types": "mcpkit.compat.types", "func_metadata": "mcpkit.compat.fastmcp.signatures",
-    "base": "mcpkit.compat.fastmcp.tools", "media": "mcpkit.compat.fastmcp.media",
-    "exceptions": "mcpkit.compat.fastmcp.exceptions", "context": "mcpkit.compat.fastmcp",
+    "types": "mcpkit.compat.types", "func_metadata": "mcpkit.compat.mcp_fastmcp.signatures",
+    "base": "mcpkit.compat.mcp_fastmcp.tools", "media": "mcpkit.compat.mcp_fastmcp.media",
+    "exceptions": "mcpkit.compat.mcp_fastmcp.exceptions", "context": "mcpkit.compat.mcp_fastmcp",
 }  # fmt: skip
 NAMES = {
     "func_metadata": ("func_metadata", "FuncMetadata", "ArgModelBase"), "base": ("Tool", "ToolManager"),

@@ -17,7 +17,6 @@ from mcpkit import Client
 from mcpkit.compat.auth import AccessToken, AuthSettings
 from tests.compat.test_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
-from tests.integration.compat.fastmcp import judged
 from tests.integration.compat.mcp1 import (
     LISTS,
     REFERENCE,
@@ -27,6 +26,7 @@ from tests.integration.compat.mcp1 import (
     command_of,
     run_source,
 )
+from tests.integration.compat.mcp_fastmcp import judged
 
 TABLES = Path(__file__).with_name("tables")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from ..fastmcp.settings import Settings as PlainSettings
+from ..mcp_fastmcp.settings import Settings as PlainSettings
 
 _HTTP = "host port sse_path message_path streamable_http_path json_response stateless_http debug log_level"
 _OWN = """

@@ -1,0 +1,169 @@
+"""The Starlette apps of a FastMCP, and their uvicorn server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import uvicorn
+from pydantic import AnyHttpUrl
+from pydantic_core import to_json
+from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, SimpleUser, UnauthenticatedUser
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+
+from ...auth.discovery import protected_resource_urls
+from ...auth.urls import audience_matches
+from ...components.component import optional
+from ...protocol.jsonrpc import Json
+from ...transports.http.app_options import Settings as Options
+from ...transports.http.bearer_auth import challenge
+from ...transports.http.protected_resource import Document
+from ...transports.http.run import defaults
+from ..auth import AccessToken, AuthSettings, TokenVerifier, access_token
+from ..lowlevel.serving import SseServerTransport, StreamableHTTPSessionManager
+
+if TYPE_CHECKING:
+    from ..lowlevel.server import Server
+    from .settings import Settings
+
+logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")
+
+
+class AuthenticatedUser(SimpleUser):
+    """The authenticated user of a request, as `request.user`."""
+
+    def __init__(self, auth_info: AccessToken) -> None:
+        super().__init__(auth_info.client_id)
+        self.access_token, self.scopes = auth_info, auth_info.scopes
+
+    @property
+    def identity(self) -> str:
+        """Key of the user's sessions: client, issuer and subject."""
+        token = self.access_token
+        told = token.client_id, (token.claims or {}).get("iss"), token.subject
+        return to_json(told, fallback=str).decode()
+
+
+class Authenticated:
+    """ASGI middleware that authenticates requests; it refuses none."""
+
+    def __init__(self, app: ASGIApp, verifier: TokenVerifier, resource: AnyHttpUrl | None = None) -> None:
+        self.app, self.verifier, self.resource = app, verifier, resource
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection as ASGI has it."""
+        token = None if scope["type"] == "lifespan" else await self._token(Headers(scope=scope))
+        user = UnauthenticatedUser() if token is None else AuthenticatedUser(token)
+        said = {"user": user, "auth": AuthCredentials(None if token is None else token.scopes)}
+        reset = access_token.set(token)
+        try:
+            await self.app({**scope, **said}, receive, send)
+        finally:
+            access_token.reset(reset)
+
+    async def _token(self, headers: Headers) -> AccessToken | None:
+        """Return the token of a request, if it is valid."""
+        header = headers.get("authorization", "")
+        token = await self.verifier.verify_token(header[7:]) if header.lower().startswith("bearer ") else None
+        if token is None or (token.expires_at and token.expires_at < int(time.time())):
+            return None
+        if self.resource is None or audience_matches([token.resource or ""], [str(self.resource)]):
+            return token
+        logger.warning("Rejected a token: its resource is %r, expected %s", token.resource, self.resource)
+        return None
+
+
+def metadata(auth: AuthSettings) -> bytes:
+    """Return the protected resource metadata as JSON (RFC 9728, section 2)."""
+    said: Json = {"authorization_servers": [auth.issuer_url], "bearer_methods_supported": ["header"]}
+    return to_json(optional(resource=auth.resource_server_url, scopes_supported=auth.required_scopes) | said)
+
+
+class StreamableHTTPASGIApp:
+    """An endpoint for Starlette. With `auth`, it needs a valid token (401) with all required scopes (403).
+
+    Args:
+        serve: The ASGI app behind it.
+        auth: Requirements on tokens; None needs no token.
+    """
+
+    def __init__(self, serve: ASGIApp, auth: AuthSettings | None = None) -> None:
+        self._serve, self._auth = serve, auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request as ASGI has it."""
+        await (self._refusal(scope.get("user")) or self._serve)(scope, receive, send)
+
+    def _refusal(self, user: object) -> JSONResponse | None:
+        if (auth := self._auth) is None:
+            return None
+        if not isinstance(user, AuthenticatedUser):
+            status, error, description = 401, "invalid_token", "Authentication required"
+        elif missing := [each for each in auth.required_scopes or () if each not in user.scopes]:
+            status, error, description = 403, "insufficient_scope", f"Required scope: {missing[0]}"
+        else:
+            return None
+        said, url = {"error": error, "error_description": description}, auth.resource_server_url
+        where = None if url is None else protected_resource_urls(str(url))[0]
+        asking = challenge({**said, "resource_metadata": where})
+        return JSONResponse(said, status, {"www-authenticate": asking})
+
+
+class Apps:
+    """Creates the apps of one server.
+
+    Args:
+        settings: Settings of the server.
+        verifier: Verifier of access tokens; None needs no token.
+        own: Routes of the author.
+    """
+
+    def __init__(self, settings: Settings, verifier: TokenVerifier | None, own: Sequence[BaseRoute]) -> None:
+        self._settings, self._verifier, self._own = settings, verifier, own
+
+    def streamable_http(self, manager: StreamableHTTPSessionManager) -> Starlette:
+        """Return an app that serves streamable HTTP during its lifespan."""
+        endpoint = self._endpoint(manager.handle_request)
+        return self._app([Route(self._settings.streamable_http_path, endpoint)], lambda _: manager.run())
+
+    def sse(self, server: Server) -> Starlette:
+        """Return an app that serves HTTP+SSE."""
+        settings = self._settings
+        prefix, path = settings.mount_path.removesuffix("/"), settings.message_path
+        announced = f"{prefix}/{path.removeprefix('/')}" if prefix else path
+        transport = SseServerTransport(announced, settings.transport_security, settings.max_request_body_size)
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            async with transport.connect_sse(scope, receive, send) as streams:
+                await server.run(*streams, server.create_initialization_options())
+
+        stream, messages = self._endpoint(serve), self._endpoint(transport.handle_post_message)
+        # Where the app is mounted at the prefix as well, clients see that twice.
+        mounts = [Mount(each, messages) for each in dict.fromkeys((path, announced))]
+        return self._app([Route(settings.sse_path, stream, methods=["GET"]), *mounts])
+
+    def _endpoint(self, serve: ASGIApp) -> ASGIApp:
+        return StreamableHTTPASGIApp(serve, None if self._verifier is None else self._settings.auth)
+
+    def _app(self, routes: list[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
+        middleware, auth = [], self._settings.auth
+        if auth is not None and self._verifier is not None:
+            resource = auth.resource_server_url if auth.validate_token_resource else None
+            middleware = [Middleware(Authenticated, self._verifier, resource)]
+        if auth is not None and auth.resource_server_url is not None:
+            where = AnyHttpUrl(protected_resource_urls(str(auth.resource_server_url))[0])
+            routes.append(Route(where.path or "/", Document(metadata(auth)), methods=["GET", "OPTIONS"]))
+        return Starlette(self._settings.debug, [*routes, *self._own], middleware, lifespan=lifespan)
+
+    async def serve(self, app: ASGIApp) -> None:
+        """Serve an app with uvicorn, until a signal arrives."""
+        how: Json = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
+        config = uvicorn.Config(app, self._settings.host, self._settings.port, **how)
+        await uvicorn.Server(config).serve()

@@ -1,0 +1,332 @@
+"""`FastMCP` of `mcp` 1.x: a server with decorators for tools, resources and prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
+
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypeVar, Unpack
+
+from ..._utils.concurrency import running_loop
+from ...protocol.jsonrpc import Json
+from ...protocol.objects import Incomplete
+from .. import types
+from ..foreign import find_context_parameter
+from ..lowlevel.server import Handler, ReadResourceContents, Server
+from ..lowlevel.session import ServerSession, request_ctx
+from ..types.unbuilt import made
+from .context import Context
+from .described import check_names, listed
+from .exceptions import ResourceError
+from .prompts import Prompt, PromptManager
+from .resources import FunctionResource, Options, Resource, ResourceManager
+from .settings import Settings, configure_logging, get_logger
+from .tools import Tool, ToolManager, ToolOptions
+
+if TYPE_CHECKING:
+    from pydantic import AnyUrl
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.routing import Route
+
+    from ..auth import AuthSettings, TokenVerifier
+    from ..lowlevel.serving import StreamableHTTPSessionManager
+    from .http import Apps
+
+Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
+LifespanResultT = TypeVar("LifespanResultT", default="Incomplete")
+logger = get_logger("mcp.server.fastmcp.server")
+
+
+def _decorator(name: str, given: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
+    """Return a decorator that registers functions. `given` is a function if the author forgot the parentheses."""
+    if callable(given):
+        use = f"{name}('uri')" if name == "resource" else f"{name}()"
+        raise TypeError(
+            f"The @{name} decorator was used incorrectly. Did you forget to call it? Use @{use} instead of @{name}"
+        )
+
+    def decorator(fn: types.AnyFunction) -> types.AnyFunction:
+        register(fn)
+        return fn
+
+    return decorator
+
+
+def _check_auth(auth: AuthSettings | None, provider: object, verifier: TokenVerifier | None) -> None:
+    if auth is None and (provider or verifier):
+        raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
+    if provider:
+        raise NotImplementedError(
+            "mcpkit.compat does not support FastMCP(auth_server_provider=). Use an authorization server and pass "
+            "token_verifier=, or use Server(auth=) of mcpkit"
+        )
+    if auth is not None and not verifier:
+        raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
+
+
+class FastMCP(Generic[LifespanResultT]):
+    """A server with the interface of `FastMCP` of `mcp` 1.x.
+
+        mcp = FastMCP("weather")
+
+        @mcp.tool()
+        def get_forecast(city: str) -> str:
+            ...
+
+        mcp.run()
+
+    Args:
+        name: Name of the server.
+        instructions: Instructions for the model.
+        website_url: Page about the server.
+        icons: Icons of the server.
+        auth_server_provider: Not supported; raises NotImplementedError.
+        token_verifier: Verifier of access tokens over HTTP; needs `auth=`.
+        event_store: Ignored: mcpkit stores events itself.
+        retry_interval: Ignored.
+        tools: Tools that the server has from the start.
+        settings: See `Settings`.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: list[types.Icon] | None = None,
+        auth_server_provider: object = None,
+        token_verifier: TokenVerifier | None = None,
+        event_store: object = None,
+        retry_interval: int | None = None,
+        *,
+        tools: list[Tool] | None = None,
+        **settings: Incomplete,
+    ) -> None:
+        check_names("FastMCP.__init__", settings, Settings.model_fields)
+        self.settings = made(Settings, **settings)
+        enter = self.settings.lifespan
+        self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
+        if enter is not None:
+            self._mcp_server.lifespan = lambda _: enter(self)
+        self._tool_manager = ToolManager(self.settings.warn_on_duplicate_tools, tools=tools)
+        self._resource_manager = ResourceManager(self.settings.warn_on_duplicate_resources)
+        self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
+        _check_auth(self.settings.auth, auth_server_provider, token_verifier)
+        self._token_verifier = token_verifier
+        self._event_store, self._retry_interval = event_store, retry_interval
+        self._custom_starlette_routes: list[Route] = []
+        self._session_manager: StreamableHTTPSessionManager | None = None
+        self.dependencies = self.settings.dependencies
+        self._setup_handlers()
+        configure_logging(self.settings.log_level)
+
+    name = property(attrgetter("_mcp_server.name"), doc="Name of the server.")
+    instructions = property(attrgetter("_mcp_server.instructions"), doc="Instructions for models.")
+    website_url = property(attrgetter("_mcp_server.website_url"), doc="URL of the server's website.")
+    icons = property(attrgetter("_mcp_server.icons"), doc="Icons of the server.")
+
+    @property
+    def session_manager(self) -> StreamableHTTPSessionManager:
+        """The manager of streamable HTTP sessions, for an app in which this one is mounted."""
+        if self._session_manager is None:
+            raise RuntimeError(
+                "Session manager can only be accessed aftercalling streamable_http_app()."
+                "The session manager is created lazilyto avoid unnecessary initialization."
+            )
+        return self._session_manager
+
+    def _setup_handlers(self) -> None:
+        low = self._mcp_server
+        low.call_tool(validate_input=False)(self.call_tool)
+        lists = "list_tools", "list_resources", "list_resource_templates", "list_prompts"
+        for name in (*lists, "read_resource", "get_prompt"):
+            getattr(low, name)()(getattr(self, name))
+
+    def get_context(self) -> Context[ServerSession, LifespanResultT, Request]:
+        """Return the context of the current request. Outside of one, most of its attributes raise ValueError."""
+        served: Incomplete = request_ctx.get(None)
+        return Context(request_context=served, fastmcp=self)
+
+    # What clients ask
+
+    async def list_tools(self) -> list[types.Tool]:
+        """Return all tools."""
+        return listed(types.Tool, self._tool_manager.list_tools())
+
+    async def call_tool(self, name: str, arguments: Json) -> Incomplete:
+        """Call a tool, and return its content, or a pair of content and structured content."""
+        return await self._tool_manager.call_tool(name, arguments, self.get_context(), convert_result=True)
+
+    async def list_resources(self) -> list[types.Resource]:
+        """Return all resources."""
+        return listed(types.Resource, self._resource_manager.list_resources())
+
+    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
+        """Return all resource templates."""
+        return listed(types.ResourceTemplate, self._resource_manager.list_templates())
+
+    async def read_resource(self, uri: AnyUrl | str) -> Iterable[ReadResourceContents]:
+        """Return the content of a resource."""
+        resource = await self._resource_manager.get_resource(uri, context=self.get_context())
+        try:
+            content = await resource.read()
+        except Exception as error:
+            logger.exception("Error reading resource %s", uri)
+            raise ResourceError(str(error)) from error
+        return [ReadResourceContents(content=content, mime_type=resource.mime_type, meta=resource.meta)]
+
+    async def list_prompts(self) -> list[types.Prompt]:
+        """Return all prompts."""
+        return listed(types.Prompt, self._prompt_manager.list_prompts())
+
+    async def get_prompt(self, name: str, arguments: Json | None = None) -> types.GetPromptResult:
+        """Return the messages of a prompt."""
+        try:
+            messages = await self._prompt_manager.render_prompt(name, arguments, self.get_context())
+            prompt, said = self._prompt_manager.get_prompt(name), to_jsonable_python(messages)
+            return types.GetPromptResult(description=prompt.description if prompt else None, messages=said)
+        except Exception as error:
+            logger.exception("Error getting prompt %s", name)
+            raise ValueError(str(error)) from error
+
+    # What it is made of
+
+    def add_tool(
+        self,
+        fn: types.AnyFunction,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        """Add a function as a tool."""
+        check_names("FastMCP.add_tool", options, ToolOptions.__annotations__)
+        self._tool_manager.add_tool(fn, name, title=title, description=description, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool. Raises ToolError if there is none with this name."""
+        self._tool_manager.remove_tool(name)
+
+    def tool(
+        self,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Decorator:
+        """Return a decorator that registers a function as a tool."""
+        check_names("FastMCP.tool", options, ToolOptions.__annotations__)
+        return _decorator("tool", name, lambda fn: self.add_tool(fn, name, title, description, **options))
+
+    def completion(self) -> Callable[[Handler], Handler]:
+        """Return a decorator for the function that completes arguments: `(ref, argument, context)`."""
+        return self._mcp_server.completion()
+
+    def add_resource(self, resource: Resource) -> None:
+        """Add a resource."""
+        self._resource_manager.add_resource(resource)
+
+    def resource(self, uri: str, *, name: str | None = None, **options: Unpack[Options]) -> Decorator:
+        """Return a decorator that registers a function as a resource, or as a template if the URI has parameters."""
+        check_names("FastMCP.resource", options, Options.__annotations__)
+
+        def register(fn: types.AnyFunction) -> None:
+            parameters = inspect.signature(fn).parameters
+            if not parameters and not ("{" in uri and "}" in uri):
+                self.add_resource(FunctionResource.from_function(fn, uri, name, **options))
+                return
+            taken, named = set(parameters) - {find_context_parameter(fn)}, set(re.findall(r"{(\w+)}", uri))
+            if named != taken:
+                raise ValueError(f"Mismatch between URI parameters {named} and function parameters {taken}")
+            self._resource_manager.add_template(fn, uri, name, **options)
+
+        return _decorator("resource", uri, register)
+
+    def add_prompt(self, prompt: Prompt) -> None:
+        """Add a prompt."""
+        self._prompt_manager.add_prompt(prompt)
+
+    def prompt(
+        self,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[types.Icon] | None = None,
+    ) -> Decorator:
+        """Return a decorator that registers a function as a prompt."""
+        said = name, title, description, icons
+        return _decorator("prompt", name, lambda fn: self.add_prompt(Prompt.from_function(fn, *said)))
+
+    def custom_route(
+        self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
+    ) -> Decorator:
+        """Return a decorator that adds an HTTP route without authentication; the function takes a Starlette Request."""
+        from starlette.routing import Route
+
+        route = partial(Route, path, methods=methods, name=name, include_in_schema=include_in_schema)
+        return _decorator("custom_route", None, lambda fn: self._custom_starlette_routes.append(route(fn)))
+
+    # How it is served
+
+    def run(
+        self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None
+    ) -> None:
+        """Serve until standard input ends or a signal arrives."""
+        if transport not in {"stdio", "sse", "streamable-http"}:
+            raise ValueError(f"Unknown transport: {transport}")
+        name = f"run_{transport.replace('-', '_')}_async"
+        if running_loop() is not None:
+            problem = "run() starts an event loop, but one is already running in this thread"
+            raise RuntimeError(f"{problem}. Use `await mcp.{name}()` instead")
+        serve: Incomplete = getattr(self, name)
+        if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
+            from ...transports.stdio import run_stdio
+
+            run_stdio(self._mcp_server.served)
+        else:
+            asyncio.run(serve(mount_path) if transport == "sse" else serve())
+
+    async def run_stdio_async(self) -> None:
+        """Serve over standard input and output."""
+        from ...transports.stdio import serve_stdio
+
+        await serve_stdio(self._mcp_server.served)
+
+    async def run_sse_async(self, mount_path: str | None = None) -> None:
+        """Serve HTTP+SSE at the host and port of the settings."""
+        await self._apps().serve(self.sse_app(mount_path))
+
+    async def run_streamable_http_async(self) -> None:
+        """Serve streamable HTTP at the host and port of the settings."""
+        await self._apps().serve(self.streamable_http_app())
+
+    def sse_app(self, mount_path: str | None = None) -> Starlette:
+        """Return an ASGI app that serves HTTP+SSE."""
+        if mount_path is not None:
+            self.settings.mount_path = mount_path
+        return self._apps().sse(self._mcp_server)
+
+    def streamable_http_app(self) -> Starlette:
+        """Return an ASGI app that serves streamable HTTP during its lifespan, or during `session_manager.run()`."""
+        from ..lowlevel.serving import StreamableHTTPSessionManager
+
+        settings = self.settings
+        if self._session_manager is None:
+            how = settings.json_response, settings.stateless_http, settings.transport_security
+            limits = settings.session_idle_timeout, settings.max_request_body_size, settings.max_sessions
+            self._session_manager = StreamableHTTPSessionManager(
+                self._mcp_server, self._event_store, *how, self._retry_interval, *limits
+            )
+        return self._apps().streamable_http(self._session_manager)
+
+    def _apps(self) -> Apps:
+        from .http import Apps
+
+        return Apps(self.settings, self._token_verifier, self._custom_starlette_routes)
