@@ -31,7 +31,7 @@ from .targets.served import found, place_of
 from .targets.target import target_of
 
 if TYPE_CHECKING:
-    from ..client.transports.memory import MemoryTransport
+    from ..client.memory_transport import MemoryTransport
     from .tool_calls import TaskRequestHandler
 
 TransportName = Literal["http", "sse"]
@@ -189,7 +189,7 @@ def _memory_transport(target: str, user: str, scopes: str, options: Json) -> Mem
         click.UsageError: The target is not a Python file or module, or an option needs another process.
         CommandError: The target has no server.
     """
-    from ..client.transports.memory import MemoryTransport
+    from ..client.memory_transport import MemoryTransport
     from ..identity.principals_and_scopes import Principal
 
     if place_of(target) is None:
@@ -318,7 +318,7 @@ def _saved_login(url: str, *, may_log_in: bool) -> Json:
 
 def _entry_with_transport(name: TransportName, target: Target, options: Json) -> ServerEntry:
     """Return the configuration entry of a server with one transport alone."""
-    from ..client.transports.http.sse import SseTransport
+    from ..client.http.sse import SseTransport
 
     http_options: Json = {key: options[key] for key in ("headers", "token", "auth") if key in options}
     entries = transports_of(target, **http_options)

@@ -12,8 +12,8 @@ from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
 from ..client.link.answerer import Answerer
 from ..client.link.awaited import ProgressCallback
+from ..client.memory_transport import MemoryTransport
 from ..client.options import Retries, Timeout
-from ..client.transports.memory import MemoryTransport
 from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST

@@ -10,11 +10,11 @@ from pathlib import Path
 from ..cli.check.check_rules import findings
 from ..cli.check.check_settings import load_settings
 from ..cli.check.rule import CheckInputs
-from ..client.contract.changes import Change, changes
-from ..client.contract.lockfile import contract_of, kept, write
-from ..client.contract.surface import Surface, surfaces_of
-from ..client.contract.verdict import Effect
 from ..client.group import client_for
+from ..lockfile.changes import Change, changes
+from ..lockfile.lockfile import contract_of, kept, write
+from ..lockfile.surface import Surface, surfaces_of
+from ..lockfile.verdict import Effect
 
 
 def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: bool) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from mcpkit.client.contract.changes import changes
-from mcpkit.client.contract.lockfile import LockError, contract_of, read
-from mcpkit.client.contract.schemas import closed
-from mcpkit.client.contract.surface import Surface
-from mcpkit.client.contract.verdict import Effect, of_input, of_output
+from mcpkit.lockfile.changes import changes
+from mcpkit.lockfile.lockfile import LockError, contract_of, read
+from mcpkit.lockfile.schemas import closed
+from mcpkit.lockfile.surface import Surface
+from mcpkit.lockfile.verdict import Effect, of_input, of_output
 from tests.helpers.tables import each_row
 
 B, C, U = "breaking", "compatible", "untold"

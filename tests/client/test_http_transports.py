@@ -19,10 +19,10 @@ from starlette.routing import Route
 
 from mcpkit._utils.exceptions import StatusError, TransportError
 from mcpkit.client.client_messages import ClientWire
-from mcpkit.client.transports.http.asgi import AsgiTransport
-from mcpkit.client.transports.http.challenge import read_challenges
-from mcpkit.client.transports.http.event_stream import Event, EventStream, TooLargeEventError
-from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.client.http.asgi import AsgiTransport
+from mcpkit.client.http.challenge import read_challenges
+from mcpkit.client.http.event_stream import Event, EventStream, TooLargeEventError
+from mcpkit.client.http.sse import SseTransport
 from tests.helpers.processes import Received
 from tests.helpers.raw_client import within
 from tests.helpers.tables import each_row

@@ -12,6 +12,9 @@ import pytest
 
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
 from mcpkit._utils.python_safe_path import module_command
+from mcpkit.client.http.streamable_http import HttpTransport
+from mcpkit.client.memory_transport import MemoryTransport
+from mcpkit.client.stdio.stdio import StdioTransport
 from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads
@@ -19,9 +22,6 @@ from mcpkit.client.targets.meant import meant
 from mcpkit.client.targets.reached import Configured, Process, Remote
 from mcpkit.client.targets.targets import transports_of
 from mcpkit.client.targets.variables import Variables
-from mcpkit.client.transports.http.streamable_http import HttpTransport
-from mcpkit.client.transports.memory import MemoryTransport
-from mcpkit.client.transports.processes.stdio import StdioTransport
 from tests.helpers.tables import each_row
 
 HOSTS = Path(__file__).parent / "hosts"

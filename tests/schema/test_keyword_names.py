@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field, create_model
 from mcpkit import Server
 from mcpkit.cli.check.check_rules import findings
 from mcpkit.cli.check.rule import CheckInputs
-from mcpkit.client.contract.surface import Surface
-from mcpkit.client.contract.verdict import Effect, of_input
 from mcpkit.client.tools.schemas import ServerSchema
+from mcpkit.lockfile.surface import Surface
+from mcpkit.lockfile.verdict import Effect, of_input
 from mcpkit.schema import custom_schemas
 from mcpkit.testing import connect
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..._utils.option_checks import nearest
-from ...client.contract.verdict import Effect
+from ...lockfile.verdict import Effect
 from . import interface_rules, name_rules, schema_rules, source_rules
 from .rule import SEVERITIES, CheckInputs, Finding, Problem, Rule, rule
 

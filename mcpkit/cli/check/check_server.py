@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from ...client.contract.changes import changes
-from ...client.contract.lockfile import NAME, contract_of, kept, read
-from ...client.contract.lockfile import write as write_lockfile
-from ...client.contract.surface import surfaces_of
+from ...lockfile.changes import changes
+from ...lockfile.lockfile import NAME, contract_of, kept, read
+from ...lockfile.lockfile import write as write_lockfile
+from ...lockfile.surface import surfaces_of
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
 from ..exit_status import Status
 from ..server_target import ServerTarget, client_command

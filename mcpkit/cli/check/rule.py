@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ...client.contract.changes import Change
-from ...client.contract.surface import Surface
+from ...lockfile.changes import Change
+from ...lockfile.surface import Surface
 from ...protocol.jsonrpc import Json
 
 Severity = Literal["error", "warning", "advice"]

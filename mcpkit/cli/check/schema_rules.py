@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...client.contract.schemas import Held, target_of
+from ...lockfile.schemas import Held, target_of
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import nodes, subschemas
 from .host_limits import MAX_CHOICES, MAX_DEPTH, MAX_PROPERTIES, STRICT_MODES, StrictMode, names_in, schema_of

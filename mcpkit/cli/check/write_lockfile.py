@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from ...client.contract.changes import changes
-from ...client.contract.lockfile import NAME, contract_of, kept, write
-from ...client.contract.surface import surfaces_of
+from ...lockfile.changes import changes
+from ...lockfile.lockfile import NAME, contract_of, kept, write
+from ...lockfile.surface import surfaces_of
 from ..console import relative_path, write_stderr
 from ..exit_status import Status
 from ..server_target import ServerTarget, client_command

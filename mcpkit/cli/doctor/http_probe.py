@@ -16,7 +16,7 @@ from ..._utils.package import __version__
 from ...auth.http_client import describe_failure
 from ...auth.urls import is_loopback
 from ...auth.verifier import auth_library
-from ...client.transports.http.event_stream import EventStream, TooLargeEventError
+from ...client.http.event_stream import EventStream, TooLargeEventError
 from ...execution.coroutines import within
 from ...protocol.http_headers import NAMED_BY
 from ...protocol.jsonrpc import Json, is_object

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from ...client.transports.processes.environment import environment
-from ...client.transports.processes.process import Process
+from ...client.stdio.environment import environment
+from ...client.stdio.process import Process
 from ...protocol.jsonrpc import Json, is_array, is_object
 from .probe import ACKNOWLEDGED, Answer, Probe, answer_from_message
 

@@ -13,9 +13,9 @@ from typing import Final
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import AuthorizationError, TokenStorageError, TransportError
 from ...auth.urls import MetadataError, origin, shortened
-from ..transports.http.authorizer import Asker, Challenged
-from ..transports.http.challenge import Challenge
-from ..transports.http.headers import Pairs
+from ..http.authorizer import Asker, Challenged
+from ..http.challenge import Challenge
+from ..http.headers import Pairs
 from .errors import AuthorizationFailedError, TokenRefusedError
 from .grant_context import GrantContext
 from .metadata import Found, find

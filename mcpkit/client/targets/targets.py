@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from ..transports.http.options import Auth
-    from ..transports.processes.standard_error import Stderr
+    from ..http.options import Auth
+    from ..stdio.standard_error import Stderr
 
 
 class TargetOptions(TypedDict, total=False):
@@ -270,14 +270,14 @@ def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
 def _stay(reached: Meant) -> Stay | None:
     if isinstance(reached, Process | Remote) or is_served(reached) or is_transport(reached):
         return None
-    from ..transports.http.asgi_lifespan import AppLifespan
+    from ..http.asgi_lifespan import AppLifespan
 
     return AppLifespan(reached)
 
 
 def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if isinstance(reached, Process):
-        from ..transports.processes.stdio import StdioTransport
+        from ..stdio.stdio import StdioTransport
 
         env = {**reached.env, **given.pop("env", {})}
         given = {"cwd": reached.cwd, **given}
@@ -292,7 +292,7 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if is_served(reached):
         headers = given.get("headers", {})
         named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
-        from ..transports.memory import MemoryTransport  # which brings the server
+        from ..memory_transport import MemoryTransport  # which brings the server
 
         return [MemoryTransport(reached, headers=named)]
     if is_transport(reached):
@@ -303,8 +303,8 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
 
 def _by_http(url: str, way: str | None, given: Json) -> Sequence[Transport]:
     """Return the ways to a URL: the one that is named, else both; SSE comes first where the path names it."""
-    from ..transports.http.sse import SseTransport
-    from ..transports.http.streamable_http import HttpTransport
+    from ..http.sse import SseTransport
+    from ..http.streamable_http import HttpTransport
 
     if given.get("auth") == "oauth":
         from ..authorization.oauth import OAuth

@@ -114,7 +114,7 @@ class StreamableHTTPSessionManager:
         if self._has_started:
             raise RuntimeError("a StreamableHTTPSessionManager can run only once. Create a new one")
         self._has_started = True
-        from ...client.transports.http.asgi_lifespan import AppLifespan
+        from ...client.http.asgi_lifespan import AppLifespan
 
         async with AppLifespan(self._app):
             self._is_running = True
@@ -157,7 +157,7 @@ class SseServerTransport:
         path = quote(scope.get("root_path", "").rstrip("/") + self._endpoint).encode()
 
         async def serve(server: Native) -> None:
-            from ...client.transports.http.asgi_lifespan import AppLifespan
+            from ...client.http.asgi_lifespan import AppLifespan
 
             app = _app(
                 server, self.security_settings, Limits(max_request_body_size=self.max_request_body_size)

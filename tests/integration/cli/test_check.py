@@ -16,10 +16,10 @@ from mcpkit.cli import token_count
 from mcpkit.cli.check.check_rules import RULES, findings
 from mcpkit.cli.check.rule import CheckInputs
 from mcpkit.cli.token_count import count_tokens
-from mcpkit.client.contract.changes import Change, changes
-from mcpkit.client.contract.lockfile import contract_of
-from mcpkit.client.contract.surface import Surface
-from mcpkit.client.contract.verdict import Effect
+from mcpkit.lockfile.changes import Change, changes
+from mcpkit.lockfile.lockfile import contract_of
+from mcpkit.lockfile.surface import Surface
+from mcpkit.lockfile.verdict import Effect
 from tests.helpers.tables import each_row
 
 Run = Callable[..., tuple[int, str, str]]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ProtocolError, Retries
-from mcpkit.client.transports.http import stream as http_stream
-from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.client.http import stream as http_stream
+from mcpkit.client.http.streamable_http import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import (
     SESSION,

@@ -1,0 +1,4 @@
+"""The stdio transport of the client: servers as child processes.
+
+Internal: the public names are exported by `mcpkit.client`.
+"""

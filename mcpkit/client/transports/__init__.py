@@ -1,4 +1,0 @@
-"""Transports of a client.
-
-Internal: the public names are exported by `mcpkit.client`.
-"""

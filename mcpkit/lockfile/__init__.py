@@ -1,0 +1,4 @@
+"""Lockfiles of servers, and the changes since then that break clients.
+
+Internal: it may change at any time.
+"""
