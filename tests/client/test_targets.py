@@ -14,7 +14,7 @@ from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
 from mcpkit._utils.python_safe_path import module_command
 from mcpkit.client.http.streamable_http import HttpTransport
 from mcpkit.client.memory_transport import MemoryTransport
-from mcpkit.client.stdio.stdio import StdioTransport
+from mcpkit.client.stdio.stdio_transport import StdioTransport
 from mcpkit.client.targets.configuration import Configuration, load
 from mcpkit.client.targets.entry import Entry
 from mcpkit.client.targets.jsonc import loads

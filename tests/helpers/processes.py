@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit.client.client_messages import OutgoingMessage
-from mcpkit.client.stdio.stdio import StdioTransport
+from mcpkit.client.stdio.stdio_transport import StdioTransport
 from tests.helpers.serving import environment
 
 DEFAULT_TIMEOUT = 60.0

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from ...client.stdio.environment import environment
-from ...client.stdio.process import Process
+from ...client.stdio.child_process import ChildProcess, child_environment
 from ...protocol.jsonrpc import Json, is_array, is_object
 from .probe import ACKNOWLEDGED, Answer, Probe, answer_from_message
 
@@ -85,8 +84,8 @@ class StdioConnection:
         self._last = 0
         self._messages = 0
         self._acknowledged: asyncio.Future[Json] = self._loop.create_future()
-        variables = environment({**command.env, **(env or {})})
-        self._process = Process(command.argv, environment=variables, cwd=command.cwd, grace=_CLOSING)
+        variables = child_environment({**command.env, **(env or {})})
+        self._process = ChildProcess(command.argv, environment=variables, cwd=command.cwd, grace=_CLOSING)
         self._readers = [
             self._read(self._process.stdout, self._process_line, self.ended),
             self._read(self._process.stderr, self._process_stderr_line, None),

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError, TransportError
 from ...client.client_messages import OutgoingMessage
-from ...client.stdio.stdio import StdioTransport
+from ...client.stdio.stdio_transport import StdioTransport
 from ...protocol.jsonrpc import Json, RequestId, decode, encode, is_array, is_object
 from ...protocol.jsonrpc_validation import id_of_answer, is_call
 

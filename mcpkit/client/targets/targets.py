@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from ..http.options import Auth
-    from ..stdio.standard_error import Stderr
+    from ..stdio.stdio_transport import Stderr
 
 
 class TargetOptions(TypedDict, total=False):
@@ -277,7 +277,7 @@ def _stay(reached: Meant) -> Stay | None:
 
 def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if isinstance(reached, Process):
-        from ..stdio.stdio import StdioTransport
+        from ..stdio.stdio_transport import StdioTransport
 
         env = {**reached.env, **given.pop("env", {})}
         given = {"cwd": reached.cwd, **given}

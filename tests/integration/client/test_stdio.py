@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.client.stdio.stdio import StdioTransport
+from mcpkit.client.stdio.stdio_transport import StdioTransport
 from mcpkit.exceptions import OutcomeUnknownError, TransportError
 from tests.helpers.processes import CHILD_TIMEOUT, ECHO, Received, ask, is_alive, open_resources, script, send
 from tests.helpers.waiting import until
@@ -182,7 +182,7 @@ signal.signal(signal.SIGTERM, end)
 CLIENT = """
 import asyncio, json, signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run without a terminal
-from mcpkit.client.stdio.stdio import StdioTransport
+from mcpkit.client.stdio.stdio_transport import StdioTransport
 
 is_started = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Child processes on Windows: how a command is found, and what ends it with all that it has started."""
+"""Child processes on Windows: finding programs, and job objects, which end a process and its descendants."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from ..._utils.exceptions import TransportError
 
 _UNSAFE: Final = frozenset('"%\r\n')
-"""Characters that `cmd.exe` reads even between quotes."""
+"""Characters that `cmd.exe` interprets even between quotes."""
 
 
 def find_command(command: Sequence[str], environment: Mapping[str, str]) -> str | list[str]:
-    """Return what starts a program that is found on the PATH of its environment, such as the `npx.cmd` of npx.
+    """Return a command with its program as found on the PATH of its environment, such as the `npx.cmd` of npx.
 
-    A batch file is run by `cmd.exe`, which reads its arguments once more: they are put between quotes.
+    `cmd.exe` runs batch files and parses their arguments again, so they are quoted.
 
     Raises:
-        TransportError: Arguments of a batch file hold what quotes do not keep.
+        TransportError: An argument of a batch file has characters that cannot be quoted.
     """
     program, *arguments = command
     found = shutil.which(program, path=environment.get("PATH")) or program
@@ -85,7 +85,7 @@ if sys.platform == "win32":
     _kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
 
     class Job:
-        """A job object that holds a process and all that it starts, and ends them when this process has ended.
+        """A job object with a process and its descendants, which Windows ends when this process has ended.
 
         Args:
             process: The process.
@@ -107,10 +107,10 @@ if sys.platform == "win32":
                 _kernel.CloseHandle(handle)
 
         def terminate(self) -> None:
-            """End all that are in it."""
+            """End the processes of the job."""
             if self._handle:
                 _kernel.TerminateJobObject(self._handle, 1)
-            self._process.terminate()  # where it is in no job
+            self._process.terminate()  # if it could not be added to the job
 
         def close(self) -> None:
             """Close the job, which ends its remaining processes."""
