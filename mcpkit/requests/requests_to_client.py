@@ -64,7 +64,7 @@ class StandaloneChannel(Sender, Protocol):
         """True if the client will receive no more messages."""
         ...
 
-    def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def attend(self, changed: Callable[[], None]) -> Callable[[], object]:
         """Call a function when the channel opens, or may have opened.
 
         Args:

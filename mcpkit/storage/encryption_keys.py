@@ -226,11 +226,13 @@ class EncryptedRecords:
         store: Store of the records.
         keys: Keys for the encryption.
         prefix: Prefix of these records within the server, such as `"clients"`.
+        is_encrypted: False for records in a store that ends with the process, which need no encryption.
     """
 
-    def __init__(self, store: Store, keys: Keys, prefix: str) -> None:
+    def __init__(self, store: Store, keys: Keys, prefix: str, *, is_encrypted: bool = True) -> None:
         self._store = store
         self._keys = keys
+        self._is_encrypted = is_encrypted
         self._prefix = f"{keys.name}/sealed/{prefix}/"
         self._key_id = keys.ids(_PURPOSE)[0]
 
@@ -291,6 +293,8 @@ class EncryptedRecords:
 
     def _encrypt(self, store_key: str, data: bytes, expires: float) -> bytes:
         head = _HEAD.pack(_FORMAT, self._key_id, expires)
+        if not self._is_encrypted:
+            return head + data
         return head + self._keys.encrypt(_PURPOSE, data, head + store_key.encode("utf-8", "surrogatepass"))
 
     def _decrypt(self, store_key: str, value: bytes) -> tuple[bytes, float]:
@@ -301,7 +305,9 @@ class EncryptedRecords:
                 f"version supports up to {_FORMAT}). Update mcpkit"
             )
         head, encrypted = value[: _HEAD.size], value[_HEAD.size :]
-        data = self._keys.decrypt(_PURPOSE, encrypted, head + store_key.encode("utf-8", "surrogatepass"))
+        data: bytes | None = encrypted
+        if self._is_encrypted:
+            data = self._keys.decrypt(_PURPOSE, encrypted, head + store_key.encode("utf-8", "surrogatepass"))
         if data is None:
             raise UnreadableRecordError(
                 f"the record {store_key!r} cannot be decrypted with the given secrets. {_REMEDY}"

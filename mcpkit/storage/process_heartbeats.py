@@ -17,11 +17,12 @@ BEAT = 2.0  # seconds between two heartbeats of a process, each of which is one 
 MISSED = 4  # missed heartbeats after which a process counts as dead
 _FORGOTTEN = 30  # missed heartbeats after which the entry of a process is removed
 _TTL = 60.0  # seconds for which the record lives after the last write
+_LEAVE_TIMEOUT = 1.0  # seconds to record that this process exits
 _ENDED = ""  # the entry of a process that exits normally
 
 
 class Membership:
-    """Heartbeats of the processes that serve a server.
+    """Heartbeats of the processes that serve a server, sent inside `async with`.
 
     Each process writes a growing number into one shared record. A process counts as dead when its number has not
     changed in `MISSED` polls, so clocks need not agree. Polls that fail do not count: while the storage does not
@@ -67,6 +68,17 @@ class Membership:
 
     def _missed(self, process: str) -> int:
         return self._polls - max(self._changed[process], self._first_poll)
+
+    async def __aenter__(self) -> None:
+        """Begin to send heartbeats."""
+        self._beating = asyncio.get_running_loop().create_task(self.run())
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop, and record that this process exits."""
+        self._beating.cancel()
+        await asyncio.wait([self._beating])
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.leave(), _LEAVE_TIMEOUT)
 
     async def run(self) -> None:
         """Send heartbeats and poll for other processes, until cancelled."""

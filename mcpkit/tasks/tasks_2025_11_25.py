@@ -397,7 +397,7 @@ class TaskConnection:
 
     async def _run(self) -> None:
         channel = self._standalone
-        subscriptions = [self._notifications.watch(self._id, self._changed.set)]
+        subscriptions: list[Callable[[], object]] = [self._notifications.watch(self._id, self._changed.set)]
         if channel is not None:
             subscriptions.append(channel.attend(self._changed.set))
         try:

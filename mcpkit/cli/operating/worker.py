@@ -6,7 +6,7 @@ import logging
 
 import click
 
-from ...transports.worker import NoWorkError, check_options, run_worker
+from ...transports.serving import NoWorkError, check_worker_options, run_worker
 from ..exit_status import CommandError
 from ..targets.served import found
 
@@ -33,7 +33,7 @@ def command(server: str, slots: int | None, grace: float) -> None:
     SERVER is a file (server.py, or server.py:name) or a module that can be imported from this folder (server:name).
     """
     try:
-        check_options(slots, grace)
+        check_worker_options(slots, grace)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:

@@ -21,7 +21,7 @@ from ...requests.running_requests import Calls, Reply
 from .response import ANSWERED, Exchange, Source, headers_of, status_of
 from .service import Service
 from .sessions.http_session import SESSION_STATUSES, HttpSession
-from .sessions.session_id import NewSessionId
+from .sessions.session_store import NewSessionId
 
 _STARTS_EAGERLY = sys.version_info >= (3, 12)
 

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -235,8 +235,11 @@ class Service(Source):
         self.is_open = self.stage in {OPEN, READY}
 
     async def _live(self) -> None:
+        membership, presences = self.loop_state.membership, self.engine.runtime.presences
         try:
-            async with self.engine.running(), self.loop_state.announced():
+            async with self.engine.running(), membership or nullcontext():
+                if membership is not None:
+                    presences.add(membership)
                 self._enter(OPEN)
                 self._started.set_result(None)
                 becoming_ready = self.loop.create_task(self._become_ready())
@@ -258,6 +261,8 @@ class Service(Source):
             self._started.set_exception(error)
             self._started.exception()  # callers of `start` get it
         finally:
+            if membership is not None:
+                presences.discard(membership)
             self._enter(_CLOSING)
             self._on_end()
 

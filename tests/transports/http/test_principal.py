@@ -12,7 +12,7 @@ from mcpkit import Access, Context, Depends, HttpOptions, Principal, ProtocolErr
 from mcpkit.exceptions import ChallengeError
 from mcpkit.extensions import ParamHeader
 from mcpkit.transports.http.request import principal_of
-from mcpkit.transports.http.sessions.session_id import read_token
+from mcpkit.transports.http.sessions.session_store import read_token
 from tests.helpers.raw_client import Serve, text_of
 from tests.helpers.servers.protected import old_of, session_of
 from tests.helpers.tables import each_row

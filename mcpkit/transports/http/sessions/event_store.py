@@ -15,18 +15,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic_core import from_json, to_json
-
 from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, RequestId
+from ....storage.encryption_keys import EncryptedRecords, Keys, UnreadableRecordError
 from ..response import Exchange, Source, event
 from .session_store import MessageKind, SessionBus
 
 if TYPE_CHECKING:
     from ....storage.base import Storage
-    from ....storage.encryption_keys import EncryptedRecords, Keys
 
 logger = logging.getLogger(__name__)
 
@@ -91,13 +89,14 @@ class StoredStream(ABC):
         is_ended_elsewhere: Whether another process has ended it, so that no more is written.
     """
 
+    request_id: RequestId | None = None
+    sent: int = 0
+    is_finished = is_detached = is_ended_elsewhere = False
+    version: str | None = None
+
     def __init__(self, session_id: str, name: str) -> None:
         self.session_id = session_id
         self.name = name
-        self.request_id: RequestId | None = None
-        self.sent: int = 0
-        self.is_finished = self.is_detached = self.is_ended_elsewhere = False
-        self.version: str | None = None
         self.parts: dict[tuple[int, int], str] = {}
 
     @abstractmethod
@@ -139,13 +138,7 @@ class EventStore:
     """
 
     def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float, max_age: float) -> None:
-        self._records: EncryptedRecords | _PlainRecords
-        if storage.is_persistent:
-            from ....storage.encryption_keys import EncryptedRecords
-
-            self._records = EncryptedRecords(storage, keys, "events")
-        else:
-            self._records = _PlainRecords(storage, f"{keys.name}/events/")
+        self._records = EncryptedRecords(storage, keys, "events", is_encrypted=storage.is_persistent)
         self.storage = storage
         self.bus = bus
         self._ttl = ttl
@@ -323,8 +316,6 @@ class EventStore:
         await self._records.put(record.key, value, version=record.version, ttl=self._ttl)
 
     async def _get(self, key: str) -> tuple[Json, str] | None:
-        from ....storage.encryption_keys import UnreadableRecordError
-
         try:
             return await self._records.get(key)
         except (UnreadableRecordError, ImportError) as error:
@@ -334,24 +325,6 @@ class EventStore:
                 error,
             )
             return None
-
-
-class _PlainRecords:
-    """Records of JSON in a storage that ends with the process."""
-
-    def __init__(self, storage: Storage, prefix: str) -> None:
-        self._storage = storage
-        self._prefix = prefix
-
-    async def get(self, key: str) -> tuple[Json, str] | None:
-        stored = await self._storage.get(self._prefix + key)
-        return None if stored is None else (from_json(stored.value, cache_strings="none"), stored.version)
-
-    async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None:
-        return await self._storage.put(self._prefix + key, to_json(value), version=version, ttl=ttl)
-
-    async def delete(self, key: str, *, version: str) -> bool:
-        return await self._storage.delete(self._prefix + key, version=version)
 
 
 def _encode(events: Iterable[Event]) -> list[list[object]]:
@@ -372,45 +345,41 @@ class RemoteStream(Source):
         store: The event store.
         session_id: Id of the session, as in the token.
         last_event: Id of the last event that the client has received.
-        is_gone: Returns True if the other process has ended.
+        is_gone: Returns True if a process has ended.
         streams: Resumed streams of the session by name, including this one until it ends.
+
+    Attributes:
+        has_news: Set when the other process has stored new events.
+        is_relaying: Whether `relay` was called.
     """
+
+    is_relaying = False
 
     def __init__(
         self,
         store: EventStore,
         session_id: str,
         last_event: EventId,
-        is_gone: Callable[[], bool],
+        is_gone: Callable[[str], bool],
         streams: dict[str, RemoteStream],
     ) -> None:
         self.name = last_event.stream
+        self.has_news = asyncio.Event()
+        # A stream of this process was dropped to make room.
+        self._is_own = is_own = last_event.process == store.bus.process
+        self._is_gone: Callable[[], bool] = lambda: is_own or is_gone(last_event.process)
         self._store = store
         self._session_id = session_id
         self._number = last_event.number
-        self._is_gone = is_gone
         self._streams = streams
-        self._has_news = asyncio.Event()
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         if (before := streams.get(self.name)) is not None:
             before.leave()
         streams[self.name] = self
 
-    @property
-    def is_relaying(self) -> bool:
-        """True if `relay` was called."""
-        return self._task is not None
-
-    def notify(self) -> None:
-        """Read new events."""
-        self._has_news.set()
-
-    async def begin(self, *, is_own: bool) -> StreamRecord | None:
+    async def begin(self) -> StreamRecord | None:
         """Make the other process release the stream, and return its record, if there is one.
-
-        Args:
-            is_own: Whether the stream belongs to this process, which has dropped it to make room.
 
         Raises:
             OSError: The storage does not answer.
@@ -418,18 +387,18 @@ class RemoteStream(Source):
         await self._store.storage.listening()
         await self._store.bus.publish(self._session_id, MessageKind.STREAM_RESUMED, self.name)
         record = await self._read()
-        if record is None and not is_own:
+        if record is None and not self._is_own:
             await self._wait(_FIRST_WRITE_TIMEOUT)
             record = await self._read()
         return record
 
     async def _read(self) -> StreamRecord | None:
-        self._has_news.clear()
+        self.has_news.clear()
         return await self._store.read(self._session_id, self.name)
 
     async def _wait(self, seconds: float) -> None:
         try:
-            await within(seconds, self._has_news.wait())
+            await within(seconds, self.has_news.wait())
         except TimeoutError:
             logger.debug(
                 "no notification of new events from the process of a stream; the store is read again"
@@ -469,7 +438,7 @@ class RemoteStream(Source):
 
     def relay(self, record: StreamRecord, exchange: Exchange) -> None:
         """Send the past and future events of the other process on a connection."""
-        self._exchange = exchange
+        self.is_relaying, self._exchange = True, exchange
         self._task = asyncio.get_running_loop().create_task(self._relay(record, exchange))
         exchange.attach(self)
         exchange.open_stream()
@@ -501,17 +470,13 @@ class RemoteStream(Source):
         self.leave()
 
     def leave(self) -> None:
-        """End the connection after the queued events, if there is one yet."""
-        self.end()
+        """Stop reading, and end the connection after the queued events, if there is one yet."""
+        self.lost(self._exchange)
         if self._exchange is not None:
             self._exchange.finish()
 
-    def lost(self, exchange: Exchange) -> None:
+    def lost(self, exchange: Exchange | None) -> None:
         """Stop reading, because the client has disconnected."""
-        self.end()
-
-    def end(self) -> None:
-        """Stop reading."""
         if self._streams.get(self.name) is self:
             del self._streams[self.name]
         if self._task is not None and self._task is not asyncio.current_task():

@@ -10,12 +10,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ...._utils.concurrency import Listeners
 from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....engine.changes_between_processes import ChangeQueue
 from ....engine.subscription_filters_and_delivery import ChangeListener, notification
 from ....identity.principals_and_scopes import Change
 from ....protocol import jsonrpc
-from ....protocol.jsonrpc import RequestId
 from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import Handshake
 from ....requests.requests_to_client import OpenQuestions
@@ -106,16 +106,22 @@ class EventStreams:
         session_id: Id of the session, as in the token.
         has_ids: Whether events have ids: from 2025-11-25 on. Older clients take the event without data that makes a
             stream resumable for a broken message.
+
+    Attributes:
+        by_name: Streams that a client may resume, by name.
+        events: Kept events of these streams, the oldest first.
+        max_message: Bytes of the largest message that is kept.
     """
 
     def __init__(self, buffer: EventBuffer, state: LoopState, session_id: str, *, has_ids: bool) -> None:
         self.session_id = session_id
         self.has_ids = has_ids
+        self.by_name: dict[str, EventStream] = {}
+        self.events: deque[BufferedEvent] = deque()
+        self.max_message = max(0, buffer.session_limit - _EVENT_OVERHEAD)
         self._buffer = buffer
         self._process = state.process
         self._store = state.event_store if has_ids else None
-        self._by_name: dict[str, EventStream] = {}
-        self._events: deque[BufferedEvent] = deque()
         self._bytes = 0
         self._opened = 0
 
@@ -124,31 +130,20 @@ class EventStreams:
         self._opened += 1
         return f"{self._process}{kind}{self._opened}"
 
-    def get(self, name: str) -> EventStream | None:
-        """Return the stream of a name, if it is kept."""
-        return self._by_name.get(name)
-
-    def open(self, exchange: Exchange, request_id: RequestId | None) -> EventStream:
-        """Make the response to a POST a stream.
-
-        Args:
-            exchange: The connection.
-            request_id: Id of the request.
-        """
-        stream = EventStream(self)
-        stream.request_id = request_id
+    def open(self, stream: EventStream, exchange: Exchange) -> None:
+        """Begin a stream on the connection of a POST."""
+        stream.name = self.new_name("c")
         stream.attach(exchange)
         self.add(stream)
         exchange.push(stream.first_event())
         self.write(stream)
-        return stream
 
     def add(self, stream: EventStream) -> None:
         """Keep a stream for clients that resume it. Ended streams are dropped first."""
         if self.has_ids:
-            self._by_name[stream.name] = stream
-            if len(self._by_name) > MAX_EVENTS:
-                self._by_name = {name: each for name, each in self._by_name.items() if each.is_open}
+            self.by_name[stream.name] = stream
+            if len(self.by_name) > MAX_EVENTS:
+                self.by_name = {name: each for name, each in self.by_name.items() if each.is_open}
 
     def write(self, stream: EventStream) -> None:
         """Write the new events of a stream to the event store, if there are other processes."""
@@ -158,7 +153,7 @@ class EventStreams:
     def release(self, stream: EventStream) -> None:
         """Leave a stream to another process, at which its client has resumed it. A running call goes on here."""
         stream.detach()
-        if stream.kind != "c" and self._by_name.pop(stream.name, None) is not None:
+        if isinstance(stream, StandaloneStream) and self.by_name.pop(stream.name, None) is not None:
             stream.is_finished = True
         stream.is_detached = True
         self.write(stream)
@@ -171,17 +166,12 @@ class EventStreams:
         """
         store, self._store = self._store, None
         if store is not None and is_over:
-            for stream in self._by_name.values():
+            for stream in self.by_name.values():
                 store.remove(stream)
-        while self._events:
+        while self.events:
             self.drop_oldest()
 
     # Events
-
-    @property
-    def max_message(self) -> int:
-        """Bytes of the largest message that is kept."""
-        return max(0, self._buffer.session_limit - _EVENT_OVERHEAD)
 
     def keep(self, stream: EventStream, number: int, message: bytes) -> bool:
         """Keep an event, and drop the oldest ones to make room.
@@ -189,55 +179,45 @@ class EventStreams:
         Returns:
             Whether it is kept: an event that is too large is not, and no other is dropped for it.
         """
-        limit = self._buffer.session_limit
-        if len(message) + _EVENT_OVERHEAD > limit:
+        if len(message) > self.max_message:
             return False
         added = self._buffer.add(stream, number, message)
-        self._events.append(added)
+        self.events.append(added)
         self._bytes += added.size
-        while len(self._events) > MAX_EVENTS or self._bytes > limit:
+        while len(self.events) > MAX_EVENTS or self._bytes > self._buffer.session_limit:
             self.drop_oldest()
         return True
 
     def drop_oldest(self) -> None:
         """Drop the oldest event, and the stored stream if it has ended and has no other event."""
-        dropped = self._events.popleft()
+        dropped = self.events.popleft()
         self._bytes -= dropped.size
         self._buffer.remove(dropped)
         stream = dropped.stream
-        if self._store is not None and stream.is_finished and not self.events_after(stream, 0):
+        if self._store is not None and stream.is_finished and not stream.events_after(0):
             self._store.remove(stream)
-
-    def events_after(self, stream: EventStream, number: int) -> list[Event]:
-        """Return the kept events of a stream after one of them."""
-        return [
-            (each.number, each.message)
-            for each in self._events
-            if each.stream is stream and each.number > number
-        ]
 
 
 # Streams
 
 
 class EventStream(StoredStream, Source):
-    """The event stream that answers a POST, and outlives its connection.
+    """An event stream of a session, which outlives its connections.
 
     Args:
         streams: Streams of its session.
+        name: Name of the stream; empty before it begins.
 
     Attributes:
-        kind: The letter in its name.
         streams: Streams of its session.
         exchange: Current connection for its events, or None.
     """
 
-    kind = "c"
+    exchange: Exchange | None = None
 
-    def __init__(self, streams: EventStreams) -> None:
-        super().__init__(streams.session_id, streams.new_name(self.kind))
+    def __init__(self, streams: EventStreams, name: str = "") -> None:
+        super().__init__(streams.session_id, name)
         self.streams = streams
-        self.exchange: Exchange | None = None
 
     @property
     def is_open(self) -> bool:
@@ -246,7 +226,8 @@ class EventStream(StoredStream, Source):
 
     def events_after(self, number: int) -> list[Event]:
         """Return its kept events after the one with this number."""
-        return self.streams.events_after(self, number)
+        kept = self.streams.events
+        return [(each.number, each.message) for each in kept if each.stream is self and each.number > number]
 
     def chunks_after(self, number: int) -> list[bytes]:
         """Return its kept events after the one with this number, as they are sent."""
@@ -277,9 +258,9 @@ class EventStream(StoredStream, Source):
         self.detach()
         self.streams.write(self)
 
-    def send(self, message: bytes, request_id: RequestId | None = None) -> None:
+    def send(self, message: bytes, *, is_response: bool = False) -> None:
         """Send a message on the connection, if there is one; see `event`."""
-        chunk = self.event(message, request_id)
+        chunk = self.event(message, is_response=is_response)
         if self.exchange is not None:
             self.exchange.push(chunk)
 
@@ -289,25 +270,25 @@ class EventStream(StoredStream, Source):
             return b":\n\n"
         return b"id: %s-%d\nretry: %d\ndata: \n\n" % (self.name.encode(), self.sent, _RETRY)
 
-    def event(self, message: bytes, request_id: RequestId | None = None) -> bytes:
+    def event(self, message: bytes, *, is_response: bool = False) -> bytes:
         """Return a message as the next event of the stream, kept for clients that resume it.
 
         Args:
             message: The message.
-            request_id: Id of the request that it answers. If the message is too large to be kept, an error is kept.
+            is_response: Keep an error in place of the message if that is too large to be kept.
         """
         streams = self.streams
         if not streams.has_ids:
             return event(message)
         self.sent += 1
-        if not streams.keep(self, self.sent, message) and request_id is not None:
+        if not streams.keep(self, self.sent, message) and is_response and self.request_id is not None:
             problem = ProtocolError(
                 INTERNAL_ERROR,
                 "The response could not be delivered: the connection was lost, and the response is too "
                 f"large to be stored ({len(message):,} bytes, the limit is {streams.max_message:,}). Send the "
                 "request again",
             )
-            streams.keep(self, self.sent, jsonrpc.error(request_id, problem))
+            streams.keep(self, self.sent, jsonrpc.error(self.request_id, problem))
         streams.write(self)
         return event(message, f"{self.name}-{self.sent}")
 
@@ -323,12 +304,11 @@ class StandaloneStream(EventStream):
         release_token: Stops watching the access token of the connection.
     """
 
-    kind = "g"
+    release_token: Callable[[], None] | None = None
 
     def __init__(self, streams: EventStreams, standalone: StandaloneStreams) -> None:
-        super().__init__(streams)
+        super().__init__(streams, streams.new_name("g"))
         self._standalone = standalone
-        self.release_token: Callable[[], None] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -385,7 +365,7 @@ class StandaloneStreams:
         self._negotiated = negotiated
         self._record = record
         self._save_later = save_later
-        self._attending: dict[object, Callable[[], None]] = {}
+        self._attending = Listeners[[]]()
         self._pending = ChangeQueue()
         self._overflow: dict[Change, None] = {}
         self._notifier: str | None = None
@@ -407,7 +387,7 @@ class StandaloneStreams:
         was_open = self.is_open
         self._notifier = fields.get(RecordField.NOTIFIER)
         if self.is_open and not was_open:
-            self._call_attending()
+            self._attending.notify()
         if self.streams:
             if self.has_other_notifier:
                 self._pending.take()
@@ -435,7 +415,7 @@ class StandaloneStreams:
         self._state.stream_shares.take(exchange.caller)
         stream.release_token = self._state.end_with_token(exchange, stream.detach)
         self._become_notifier()
-        self._call_attending()
+        self._attending.notify()
 
     def remove(self, stream: StandaloneStream, caller: str | None) -> None:
         """Send messages on another stream, if there is one."""
@@ -459,15 +439,9 @@ class StandaloneStreams:
         """True if a function is registered with `attend`."""
         return bool(self._attending)
 
-    def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def attend(self, changed: Callable[[], None]) -> Callable[[], object]:
         """Call a function when a stream is opened, in any process. Return a function that ends it."""
-        key = object()
-        self._attending[key] = changed
-        return lambda: self._attending.pop(key, None) and None
-
-    def _call_attending(self) -> None:
-        for changed in tuple(self._attending.values()):
-            changed()
+        return self._attending.add(changed)
 
     def send(self, message: bytes) -> None:
         """Send a message on the newest stream, in any process; it is lost if no stream is open."""

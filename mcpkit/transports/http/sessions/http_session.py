@@ -21,7 +21,7 @@ from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY, Envelope, Handshake
 from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
 from ....requests.running_requests import Calls, Reply, server_ended
-from ..response import Exchange, Source, headers_of, status_of
+from ..response import Exchange, headers_of, status_of
 from .event_store import EventId, RemoteStream, read_event_id
 from .event_streams import (
     EventBuffer,
@@ -222,16 +222,11 @@ class HttpSession(BaseSession):
             if is_id(id_) and self.has_request(id_):
                 self._cancel(id_)
         elif kind == MessageKind.EVENTS_STORED and text in self._remote_streams:
-            self._remote_streams[text].notify()
-        elif kind == MessageKind.STREAM_RESUMED:
-            self._leave_stream(text)
-
-    def _leave_stream(self, name: str) -> None:
-        """Leave a stream to another process, at which the client has resumed it."""
-        if (stream := self.streams.get(name)) is not None:
+            self._remote_streams[text].has_news.set()
+        elif kind == MessageKind.STREAM_RESUMED and (stream := self.streams.by_name.get(text)) is not None:
             self.streams.release(stream)
-        elif (remote := self._remote_streams.get(name)) is not None:
-            remote.leave()
+        elif kind == MessageKind.STREAM_RESUMED and text in self._remote_streams:
+            self._remote_streams[text].leave()
 
     async def _refresh(self, confirmation: str | None = None) -> None:
         """Process the changes of other processes, and confirm that."""
@@ -329,7 +324,7 @@ class HttpSession(BaseSession):
             BusyError: The storage does not answer.
         """
         event_id = read_event_id(last_event_id)
-        stream = self.streams.get(event_id.stream)
+        stream = self.streams.by_name.get(event_id.stream)
         if stream is not None:
             missed = stream.chunks_after(event_id.number)
             if stream.is_finished and not missed:
@@ -353,18 +348,11 @@ class HttpSession(BaseSession):
         return None
 
     async def _resume_remote(self, event_id: EventId, exchange: Exchange) -> ProtocolError | None:
-        state = self._state
-        assert state.event_store is not None, "streams of other processes need the event store"
-        is_own = event_id.process == state.process  # it was here before the session made room
-        remote = RemoteStream(
-            state.event_store,
-            self.record.token.id,
-            event_id,
-            lambda: is_own or state.is_gone(event_id.process),
-            self._remote_streams,
-        )
+        store, streams = self._state.event_store, self._remote_streams
+        assert store is not None, "streams of other processes need the event store"
+        remote = RemoteStream(store, self.record.token.id, event_id, self._state.is_gone, streams)
         try:
-            record = await remote.begin(is_own=is_own)
+            record = await remote.begin()
             if not event_id.is_of_response:
                 missed, is_complete = await remote.take_over(record)
                 self._open_standalone(exchange, missed)
@@ -380,7 +368,7 @@ class HttpSession(BaseSession):
             raise BusyError("The events of the stream are not available. Try again later") from None
         finally:
             if not remote.is_relaying:
-                remote.end()
+                remote.leave()
         return None
 
     def _open_standalone(self, exchange: Exchange, missed: Sequence[bytes] = ()) -> None:
@@ -446,10 +434,11 @@ class HttpSession(BaseSession):
         await self._calls.aclose(server_ended())
 
 
-class PostResponse(Source):
+class PostResponse(EventStream):
     """Response to one POST of a session, and channel of its calls.
 
-    The calls go on when the client disconnects. Their messages are kept, and sent when it resumes the stream.
+    It becomes an event stream if a message precedes the response. The calls go on when the client disconnects. Their
+    messages are kept, and sent when it resumes the stream.
 
     Args:
         session: The session.
@@ -466,49 +455,53 @@ class PostResponse(Source):
     """
 
     is_local = False
+    _is_over = False
 
     def __init__(self, session: HttpSession, exchange: Exchange, message: Any) -> None:
+        super().__init__(session.streams)
         self.caller = session.caller
         self.standalone: StandaloneChannel = session.standalone
         self.questions: OpenQuestions | None = session.questions if exchange.may_stream else None
         self.request_headers = exchange.request_headers
         self.principal = exchange.principal
-        self._exchange = exchange
+        self._post = exchange
         self._message = message
-        self._streams = session.streams
-        self._stream: EventStream | None = None
-        self._is_over = False
         exchange.attach(self)
 
-    def send(self, message: bytes) -> None:
-        """Send a message of a call before its response."""
-        if self._exchange.may_stream and not self._is_over:
-            self._open().send(message)
+    def opened(self) -> None:
+        """Begin a stream, unless that has happened."""
+        if not self.name:
+            # Versions with resumable streams have no batches.
+            self.request_id = self._message.get("id") if self.streams.has_ids else None
+            self.streams.open(self, self._post)
+
+    def send(self, message: bytes, *, is_response: bool = False) -> None:
+        """Send a message of a call before its response, or the response on the stream."""
+        if is_response or (self._post.may_stream and not self._is_over):
+            self.opened()
+            super().send(message, is_response=is_response)
 
     async def ready(self) -> None:
         """Wait until the client keeps up, if it is connected."""
-        if self._stream is not None and self._stream.exchange is not None:
-            await self._stream.exchange.ready()
+        if self.exchange is not None:
+            await self.exchange.ready()
 
     async def close(self) -> None:
         """End the connection, if the client can resume the stream for the rest (SEP-1699)."""
-        if not self._streams.has_ids:
-            return
-        self._exchange.open_stream()
-        if self._stream is not None:
-            self._stream.detach()
+        if self.streams.has_ids:
+            self._post.open_stream()
+            self.detach()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
-        if self.questions:
+        if self.name and self.questions is not None:  # a request to the client has begun the stream
             self.questions.cancel(self)
         self._is_over = True
-        exchange, stream = self._exchange, self._stream
-        if stream is not None:
+        exchange = self._post
+        if self.name:
             if message is not None:
-                # Versions with resumable streams have no batches.
-                stream.send(message, self._message["id"] if self._streams.has_ids else None)
-            stream.finish()
+                self.send(message, is_response=True)
+            self.finish()
         elif problem is not None and message is not None:
             exchange.answer(message, status_of(problem, SESSION_STATUSES), headers_of(problem))
         elif message is not None:
@@ -520,31 +513,21 @@ class PostResponse(Source):
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
         """Return the challenge for missing scopes, if the status has not been sent yet."""
-        return None if self._has_status else self._exchange.challenge(scopes, revision)
+        return None if self._has_status else self._post.challenge(scopes, revision)
 
     def dismissal(self) -> ChallengeError | None:
         """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
-        return None if self._has_status else self._exchange.dismissal()
+        return None if self._has_status else self._post.dismissal()
 
     @property
     def _has_status(self) -> bool:
         """True if this request cannot have an HTTP status of its own any more."""
         # A batch has one status for all of its requests, of which others may have been served.
-        return self._is_over or self._stream is not None or is_array(self._message)
+        return self._is_over or self.name != "" or is_array(self._message)
 
     def defer_response(self) -> None:
         """Do not become an event stream just because time passes."""
-        self._exchange.defer_response()
-
-    def opened(self) -> None:
-        """Continue as a stream of the session."""
-        self._open()
-
-    def _open(self) -> EventStream:
-        if self._stream is None:
-            id_ = self._message.get("id") if self._streams.has_ids else None
-            self._stream = self._streams.open(self._exchange, id_)
-        return self._stream
+        self._post.defer_response()
 
 
 def _has_request(message: Any) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from ....engine.engine import Engine
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ..response import Exchange
 
 logger = logging.getLogger(__name__)
-
-_LEAVE_TIMEOUT = 1.0  # seconds to record that this process stops serving
 
 
 class LoopState:
@@ -78,25 +75,6 @@ class LoopState:
             self.stream_expiry = StreamExpiry()
         self._has_logged_response = False
 
-    @asynccontextmanager
-    async def announced(self) -> AsyncGenerator[None]:
-        """Announce this process to the others while it serves, if storage is shared."""
-        membership = self.membership
-        if membership is None:
-            yield
-            return
-        presences = self.engine.runtime.presences
-        presences.add(membership)
-        beating = self.loop.create_task(membership.run())
-        try:
-            yield
-        finally:
-            presences.discard(membership)
-            beating.cancel()
-            await asyncio.wait([beating])
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(membership.leave(), _LEAVE_TIMEOUT)
-
     def is_gone(self, process: str) -> bool:
         """Return True if another process has ended, as far as this one knows."""
         return self.membership is not None and self.membership.is_gone(process)
@@ -121,7 +99,7 @@ class LoopState:
             A function to call after the stream has ended.
         """
         if self.stream_expiry is None or exchange.principal.id is None:
-            return _do_nothing
+            return lambda: None
         return self.stream_expiry.add(exchange, end)
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:
@@ -139,7 +117,3 @@ class LoopState:
                 "restarted; the answer is lost. If several processes serve clients, %s",
                 SHARING_ADVICE,
             )
-
-
-def _do_nothing() -> None:
-    """Return at once, as there is no token to watch."""

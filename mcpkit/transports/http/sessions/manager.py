@@ -31,8 +31,14 @@ from ..response import Exchange
 from .event_streams import EventBuffer
 from .http_session import HttpSession
 from .loop_state import LoopState
-from .session_id import NewSessionId, SessionToken
-from .session_store import RecordField, SessionRecord, SessionStore, busy_without_storage
+from .session_store import (
+    NewSessionId,
+    RecordField,
+    SessionRecord,
+    SessionStore,
+    SessionToken,
+    busy_without_storage,
+)
 
 if TYPE_CHECKING:
     from ....identity.revocation import Revocation

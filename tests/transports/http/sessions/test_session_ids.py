@@ -18,8 +18,7 @@ from mcpkit.protocol.revisions import Client
 from mcpkit.storage import Memory, Sqlite
 from mcpkit.storage.base import Storage
 from mcpkit.storage.encryption_keys import Keys
-from mcpkit.transports.http.sessions.session_id import SessionToken, read_token, sign_token
-from mcpkit.transports.http.sessions.session_store import RecordField
+from mcpkit.transports.http.sessions.session_store import RecordField, SessionToken, read_token, sign_token
 from tests.helpers.raw_client import Serve
 
 SECRET = "the secret of the weather station"

@@ -13,8 +13,13 @@ from mcpkit.storage import Memory
 from mcpkit.storage.encryption_keys import Keys
 from mcpkit.transports.http.sessions import manager
 from mcpkit.transports.http.sessions.event_store import Event, EventStore, StoredStream
-from mcpkit.transports.http.sessions.session_id import SessionToken
-from mcpkit.transports.http.sessions.session_store import MessageKind, SessionBus, SessionRecord, SessionStore
+from mcpkit.transports.http.sessions.session_store import (
+    MessageKind,
+    SessionBus,
+    SessionRecord,
+    SessionStore,
+    SessionToken,
+)
 from tests.helpers.pipe import settle
 from tests.helpers.raw_client import Serve
 from tests.helpers.servers.full import make_server

@@ -13,7 +13,7 @@ import pytest
 from mcpkit import HttpOptions, Limits, Server, ServerOptions
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.storage import Memory
-from mcpkit.transports.http.sessions.session_id import MAX_LENGTH
+from mcpkit.transports.http.sessions.session_store import MAX_LENGTH
 from tests.helpers.pipe import HANDSHAKE, META, settle
 from tests.helpers.raw_client import (
     DECLARED,
