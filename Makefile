@@ -181,7 +181,7 @@ pyright: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" node_modules/.bin/pyright
 
 docs: .venv/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 conformance: setup
 	@$(PY) tests/conformance/run.py

@@ -1,4 +1,4 @@
-"""Sends wrong arguments to mcpkit and its peers: `python bench/corpus.py`, which writes docs/reference/mistakes.md.
+"""Sends wrong arguments to all libraries, and writes docs/reference/argument-errors.md: `python bench/corpus.py`.
 
 corpus.json has what is sent, what was meant by it (null where that is not known) and which field is wrong. What the
 peers answer is kept in corpus_answers.json, so that the page can be checked without them.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-PAGE = BENCH.parent / "docs" / "reference" / "mistakes.md"
+PAGE = BENCH.parent / "docs" / "reference" / "argument-errors.md"
 ANSWERS = BENCH / "corpus_answers.json"
 LIBRARIES = ("mcpkit", "mcp", "fastmcp")
 RIGHT = "Right, though it looks wrong"
@@ -41,7 +41,7 @@ wrong, and can mend it. *Runs otherwise*: the function is called with something 
 READING = """\
 mcpkit takes what fits the published schema, and a string that holds the JSON of what was meant where a string itself
 does not fit. It guesses no further: a wrong name, a word for a number and a field too many are refused with a line that
-shows what to write. [Errors](../how-to/errors.md#wrong-arguments): how a tool ignores unknown arguments instead."""
+shows what to write. [Errors](../guides/errors.md#wrong-arguments): how a tool ignores unknown arguments instead."""
 
 Answer = dict[str, str]
 

@@ -1,4 +1,4 @@
-"""Returns ordinary values from a tool: `python bench/results.py`, which writes docs/reference/results.md.
+"""Returns ordinary values from a tool: `python bench/results.py`, which writes docs/reference/result-conversion.md.
 
 Each row has what is returned, and what is obvious for it: by itself, and inside of data. A test keeps the page true.
 """
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
-PAGE = BENCH.parent / "docs" / "reference" / "results.md"
+PAGE = BENCH.parent / "docs" / "reference" / "result-conversion.md"
 
 DEFINITIONS = """\
 import array, collections, datetime as dt, enum, io, ipaddress, pathlib, sqlite3, types, uuid
@@ -196,7 +196,7 @@ shown. *Inside of data* is what the value is in a dict, a list, a model or a dat
 data the JSON is the same, and is checked against the schema.
 
 `python bench/results.py` returns them all and writes this page; a test keeps it true. Which values have no form in
-JSON, and what a client reads then, is on the page on [content](../concepts/content.md#what-json-cannot-say).
+JSON, and what a client reads then, is on the page on [content](../guides/rich-content.md#what-json-cannot-say).
 
 ```python
 {definitions}```

@@ -1,4 +1,4 @@
-"""Sends a value of each type through a tool: `python bench/types_page.py`, which writes docs/reference/types.md.
+"""Sends a value of each type through a tool: `python bench/types_page.py`, which writes docs/reference/type-mapping.md.
 
 The types are those of tests/helpers/supported_types.py, which the tests of round trips draw from.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reference" / "types.md"
+PAGE = ROOT / "docs" / "reference" / "type-mapping.md"
 sys.path.insert(0, str(ROOT))
 
 from mcpkit.schema import patterns_and_formats  # noqa: E402
@@ -40,7 +40,7 @@ Some rules hold everywhere:
   stand for one key (`"7"` and `"07"` for an `int`) are refused.
 - In a union, a text is read as a type that is written before `str`, if it fits: `datetime | str`. Types that are alike
   in JSON cannot be told apart: of `list[int] | set[int]` the first that fits is chosen.
-- A `bytes` by itself, or in a list, is content rather than data, see [Content](../concepts/content.md).
+- A `bytes` by itself, or in a list, is content rather than data, see [Content](../guides/rich-content.md).
 - Where a format allows what Python has not, it is refused: leap seconds, the year 0, durations of more than 999,999,999
   days. So is a text that the class itself refuses: a network with bits of a host, no regular expression. Fractions of
   a second end after six digits; those of numpy and pandas after nine. What a class of numpy is too small for is

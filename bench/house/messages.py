@@ -1,4 +1,4 @@
-"""Writes the catalogue of messages, `docs/reference/errors.md`: what the package raises and logs, by module.
+"""Writes the catalogue of messages, `docs/reference/messages.md`: what the package raises and logs, by module.
 
 python bench/house/messages.py            # writes the page
 python bench/house/messages.py --check    # exits with 1 where the page is out of date
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from plain import PACKAGE, ROOT
 
-PAGE: Final = ROOT / "docs" / "reference" / "errors.md"
+PAGE: Final = ROOT / "docs" / "reference" / "messages.md"
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 UNNAMED: Final = frozenset({"iter", "list", "max", "min", "next", "repr", "set", "sorted", "str", "tuple"})
 """Functions that do not change which value a message has."""

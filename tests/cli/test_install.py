@@ -298,7 +298,7 @@ def test_project_files_are_at_the_documented_paths(project):
     }
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "commands" / "install.md"
+PAGE = Path(__file__).parents[2] / "docs" / "cli" / "install.md"
 
 
 def test_page_lists_each_host_with_its_files_and_variables() -> None:

@@ -1,6 +1,6 @@
 """Run published servers under the library that they were written for and under mcpkit, and compare their responses.
 
-`make compat` installs them and runs this, which writes docs/reference/compat-servers.md. It ends with status 1 where
+`make compat` installs them and runs this, which writes docs/project/compat-servers.md. It ends with status 1 where
 a response differs for no reason of the table of servers.
 """
 
@@ -45,7 +45,7 @@ GIT = {
     for role in ("AUTHOR", "COMMITTER")
     for key, value in {"NAME": "Ada", "EMAIL": "ada@example.org", "DATE": "2025-01-01T00:00:00Z"}.items()
 }
-PAGE = ROOT_FOLDER / "docs" / "reference" / "compat-servers.md"
+PAGE = ROOT_FOLDER / "docs" / "project" / "compat-servers.md"
 RESULTS = INSTALLED / "seen"
 
 
@@ -289,7 +289,7 @@ class Notes:
     def marks(self, reasons: Sequence[str]) -> str:
         """Return references to the reasons, which are added where they are new."""
         self.texts += [reason for reason in reasons if reason not in self.texts]
-        return " ".join(f"[{self.texts.index(reason) + 1}]" for reason in reasons) or "-"
+        return " ".join(f"({self.texts.index(reason) + 1})" for reason in reasons) or "-"
 
     def __str__(self) -> str:
         return "\n".join(f"{number}. {text}" for number, text in enumerate(self.texts, 1))

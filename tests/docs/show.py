@@ -1,6 +1,6 @@
 """Writes what the commands of pages print into the pages, where it is not what they show.
 
-python -m tests.docs.show docs/commands/*.md
+python -m tests.docs.show docs/cli/*.md
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tests.helpers.serving import ROOT
 
 from .pages import Block, blocks_of
 
-PAGES = ROOT / "docs" / "how-to"
+PAGES = ROOT / "docs" / "guides"
 EXAMPLE = ROOT / "examples" / "repositories" / "server.py"
 NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
 RESULTS = {

@@ -16,7 +16,7 @@ from tests.helpers.serving import ROOT, Served, in_thread
 
 from .pages import Block, Runner, blocks_of
 
-PAGE = ROOT / "docs" / "protected-server.md"
+PAGE = ROOT / "docs" / "learn" / "add-login.md"
 HERE = "http://127.0.0.1:8000"
 EXAMPLE = ROOT / "examples" / "notes" / "server.py"
 
@@ -89,7 +89,9 @@ def _call(origin: str, token: str, tool: str, arguments: dict[str, str]) -> str:
 
 
 def test_per_user_app_requires_a_token(tmp_path: Path) -> None:
-    before, _, _ = (ROOT / "docs/how-to/per-user.md").read_text().partition("Whatever else authenticates")
+    before, _, _ = (
+        (ROOT / "docs/guides/per-user-tools.md").read_text().partition("Whatever else authenticates")
+    )
     runner = Runner("per-user", tmp_path)
     runner.run(before)
     headers, message = http_request("tools/list")

@@ -1,4 +1,4 @@
-"""Types whose values a client returns unchanged, for tests and for docs/reference/types.md.
+"""Types whose values a client returns unchanged, for tests and for docs/reference/type-mapping.md.
 
 Each entry is tested alone and inside containers, and is a row of the table that `python bench/types_page.py` writes.
 """

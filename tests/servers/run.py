@@ -1,7 +1,7 @@
 """Connect the client to servers that others have written, over each transport that they speak.
 
-`make servers` installs them and runs this, which writes docs/reference/servers.md. It ends with status 1 where
-something went otherwise than it should."""
+`make servers` installs them and runs this, which writes docs/project/client-interoperability.md. It ends with status 1
+if a server failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from journey import NONE, travel
 from tests.helpers.node import node_search_path
 from tests.servers.servers import INSTALLED, PEERS, ROOT_FOLDER, Server, python, servers
 
-PAGE = ROOT_FOLDER / "docs" / "reference" / "servers.md"
+PAGE = ROOT_FOLDER / "docs" / "project" / "client-interoperability.md"
 
 
 WAYS = {"stdio": "stdio", "http": "streamable HTTP", "sse": "HTTP+SSE"}

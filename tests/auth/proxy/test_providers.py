@@ -160,7 +160,7 @@ async def test_provider_wrong_secret_is_logged(kind, site, clock, caplog, monkey
     assert code in caplog.text
     assert CLIENT_SECRET not in caplog.text
     page = (
-        (ROOT / "docs" / "how-to" / f"oauth-proxy-{EXPECTED[kind].name}.md")
+        (ROOT / "docs" / "guides" / f"oauth-proxy-{EXPECTED[kind].name}.md")
         .read_text()
         .replace(f"`{code}`", code)
     )

@@ -30,7 +30,7 @@ METADATA = "/.well-known/oauth-protected-resource"
 
 def documented_locations(page: str, title: str) -> str:
     """Return the configuration that a page of the documentation shows."""
-    text = (ROOT / "docs" / "how-to" / page).read_text()
+    text = (ROOT / "docs" / "guides" / page).read_text()
     return text.split(f'```nginx title="{title}"\n')[1].split("```")[0]
 
 

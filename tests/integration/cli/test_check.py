@@ -187,7 +187,7 @@ def test_findings_of_clean_server_are_empty() -> None:
 
 def test_rules_have_a_planted_fault_each_and_are_on_the_page() -> None:
     assert {*PLANTED, "blocks-the-loop"} == set(RULES)
-    page = (ROOT / "docs" / "commands" / "check.md").read_text()
+    page = (ROOT / "docs" / "cli" / "check.md").read_text()
     rows = {code: f"| `{code}` | {rule.severity} | {rule.summary} |" for code, rule in RULES.items()}
     assert [code for code, row in rows.items() if row not in page] == []
 

@@ -46,11 +46,11 @@ def command_of(name: str) -> click.Command:
 @each_row("name", COMMANDS)
 def test_command_has_an_example_and_a_page(name: str) -> None:
     command = command_of(name)
-    page = (ROOT / "docs" / "commands" / f"{name}.md").read_text()
+    page = (ROOT / "docs" / "cli" / f"{name}.md").read_text()
     assert (command.name, page.splitlines()[0]) == (name, f"# mcpkit {name}")
     assert f"Example: mcpkit {name} " in command.epilog
     assert f"mcpkit {name}" in page.split("\n", 1)[1]
-    assert f"{name}: commands/{name}.md" in (ROOT / "mkdocs.yml").read_text()
+    assert f"{name}: cli/{name}.md" in (ROOT / "mkdocs.yml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_doctor_missing_program_is_finding(doctor: Doctor) -> None:
 
 
 def test_doctor_catalogue_codes_are_on_the_page_and_tested() -> None:
-    page = (ROOT / "docs" / "commands" / "doctor.md").read_text()
+    page = (ROOT / "docs" / "cli" / "doctor.md").read_text()
     assert [line.split("`")[1] for line in page.splitlines() if line.startswith("- `")] == list(CATALOGUE)
     source = Path(__file__).read_text()
     assert [code for code in CATALOGUE if not re.search(rf'["\s]{code}[":\s]', source)] == []

@@ -18,7 +18,7 @@ PARTS = re.split(
 )
 SNIPPETS = dict(zip(PARTS[1::2], PARTS[2::2], strict=True))
 SNIPPETS["quick start"] = (ROOT / "examples" / "quickstart" / "weather.py").read_text("utf-8")
-PAGE = ROOT / "docs" / "how-to" / "migrate.md"
+PAGE = ROOT / "docs" / "guides" / "migrate-automatically.md"
 
 CALLS: dict[str, Calls] = {
     "archive.py": [("index", {})],

@@ -89,7 +89,7 @@ def test_refused_url_option_is_named_with_a_remedy(url: str, message: str) -> No
 
 
 async def test_documented_acl_suffices(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    page = Path(__file__).parents[3] / "docs" / "how-to" / "redis.md"
+    page = Path(__file__).parents[3] / "docs" / "guides" / "redis.md"
     rules_match = re.search(r"ACL SETUSER mcpkit on >PASSWORD (.*?)\n```", page.read_text(), re.DOTALL)
     assert rules_match is not None
     rules = rules_match[1].split()

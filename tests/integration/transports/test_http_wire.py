@@ -139,7 +139,7 @@ def test_repeated_protocol_header_is_refused(parser: str) -> None:
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_documented_proxy_recipe_refuses_repeated_header(parser: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "per-user.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "per-user-tools.md").read_text("utf-8")
     code = page[page.index("def from_proxy(") :].partition("\n\n\n")[0]
     names: dict[str, Any] = {"Principal": Principal}
     exec("from __future__ import annotations\n" + code, names)
