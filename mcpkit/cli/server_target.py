@@ -18,9 +18,8 @@ from .._utils.exceptions import AuthorizationError
 from ..client.client import Client
 from ..client.group import client_for, servers_of
 from ..client.link.answerer import Answerer
-from ..client.targets.meant import Target
-from ..client.targets.reached import ALL_TOOLS
-from ..client.targets.targets import ServerEntry, is_configuration, transports_of
+from ..client.targets.infer_target import ALL_TOOLS, Target
+from ..client.targets.target_transports import ServerEntry, is_configuration, transports_of
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import LOG_LEVELS
 from .console import ServerStderr

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from .group import ClientGroup
     from .link.results import CallResult
     from .link.transport import Transport, TransportListener
-    from .observability.recording import Replay
-    from .observability.telemetry import ClientTelemetry
     from .options import Retries, Timeout
+    from .request_telemetry import ClientTelemetry
     from .sync import SyncClient, SyncSubscription, SyncTool
     from .tools.tools import RemoteTool
+    from .trace_and_record import Replay
 else:
     from .._utils.package import late_names
 
@@ -49,8 +49,8 @@ else:
             ".group": "ClientGroup",
             ".link.results": "CallResult",
             ".link.transport": "Transport TransportListener",
-            ".observability.recording": "Replay",
-            ".observability.telemetry": "ClientTelemetry",
+            ".trace_and_record": "Replay",
+            ".request_telemetry": "ClientTelemetry",
             ".options": "Retries Timeout",
             ".sync": "SyncClient SyncSubscription SyncTool",
             ".tools.tools": "RemoteTool",

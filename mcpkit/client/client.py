@@ -35,17 +35,10 @@ from .link.negotiation import Negotiation
 from .link.pages import ALL_PAGES, all_pages
 from .link.retrying import Retrying
 from .link.transport import HasAuthorization
-from .observability.logs import LogHandler, ServerLog
-from .observability.notifications import MessageHandler, hear_notifications
+from .log_and_message_handlers import LogHandler, MessageHandler, ServerLog, add_message_handler
 from .options import Retries, Timeout
-from .targets.meant import Target
-from .targets.targets import (
-    ServerEntry,
-    TargetOptions,
-    is_of_one_user,
-    single_entry,
-    transports_of,
-)
+from .targets.infer_target import Target
+from .targets.target_transports import ServerEntry, TargetOptions, is_of_one_user, single_entry, transports_of
 
 if TYPE_CHECKING:
     from ..protocol.objects import (
@@ -56,9 +49,8 @@ if TYPE_CHECKING:
         ResourceTemplateDefinition,
     )
     from .asking.sampling import SamplingFunction, SamplingHandler
-    from .observability.recording import Recorder
-    from .observability.telemetry import ClientTelemetry
-    from .observability.trace import Trace
+    from .request_telemetry import ClientTelemetry
+    from .trace_and_record import Recorder, Trace
 
 T = TypeVar("T")
 
@@ -166,12 +158,12 @@ class Client(Caller):
         self._retrying = Retrying(retries.attempts, retries.max_delay)
         self._log = ServerLog(self._link, log_handler)
         if message_handler is not None:
-            hear_notifications(self._link, message_handler)
+            add_message_handler(self._link, message_handler)
         self._recorder: Recorder | None = None
         if trace or record is not None:
-            from .observability.trace import look_at_frames
+            from .trace_and_record import trace_and_record
 
-            self._recorder = look_at_frames(self._link, trace, record, options)
+            self._recorder = trace_and_record(self._link, trace, record, options)
 
     def _answerer(self, questions: Questions) -> Answerer:
         """Return the handler of requests from the server."""
@@ -459,7 +451,7 @@ class Client(Caller):
         Raises:
             ProtocolError: There is no such level, or the server does not log.
         """
-        if self._log.want(level):
+        if self._log.set_level(level):
             await self.request("logging/setLevel", {"level": level})
 
     async def _begin_anew(self) -> None:

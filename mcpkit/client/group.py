@@ -17,8 +17,8 @@ from .client import Client
 from .group_subscription import GroupSubscription, Part, watches_of
 from .link.errors import NOT_OPEN
 from .names import Names
-from .targets.meant import Target
-from .targets.targets import ServerEntry, TargetOptions, is_configuration, transports_of
+from .targets.infer_target import Target
+from .targets.target_transports import ServerEntry, TargetOptions, is_configuration, transports_of
 
 if TYPE_CHECKING:
     from ..protocol.objects import (
@@ -261,7 +261,7 @@ class ClientGroup(Client):
             Exception: `Client.call_tool` failed.
         """
         server, own = await self._find("tools", name, self.list_tools)
-        if not self._wanted[server].have(own):
+        if not self._wanted[server].allows(own):
             raise ProtocolError(
                 INVALID_PARAMS,
                 f"the configuration excludes the tool {own} of {server}. Include it to call it",
@@ -277,7 +277,7 @@ class ClientGroup(Client):
         """Return the tools of all connected servers, without those that the configuration leaves out."""
         listed = await self._ask_all("tools", "name", lambda client: client.list_tools(use_cache=use_cache))
         for server, tools in listed.items():
-            listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
+            listed[server] = [tool for tool in tools if self._wanted[server].allows(tool["name"])]
         return self._named("tools", listed)
 
     async def list_prompts(self, *, use_cache: bool = True) -> list[PromptDefinition]:

@@ -20,8 +20,8 @@ from mcpkit.cli.configurations.variables import variables_in
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.targets.configured import configured
 from mcpkit.cli.targets.target import target_of
-from mcpkit.client.targets.configuration import Configuration
-from mcpkit.client.targets.reached import Process, Remote
+from mcpkit.client.targets.host_configuration import Configuration
+from mcpkit.client.targets.infer_target import HttpServerConfig, StdioServerConfig
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")
@@ -146,8 +146,8 @@ def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monke
     monkeypatch.delenv("UNSET", raising=False)
     host = HOSTS[name]
     file = file_of(host, "user", project)
-    servers = [Process(["npx", text], {"KEY": text}, None)]
-    servers += [Remote(URL, {"X-Key": text})] if host.http is not None else []
+    servers = [StdioServerConfig(["npx", text], {"KEY": text}, None)]
+    servers += [HttpServerConfig(URL, {"X-Key": text})] if host.http is not None else []
     for server in servers:
         entry = entry_of(host, "shop", server)
         write(file.path, Document(file, b"").with_entry("shop", entry).decode())
@@ -155,7 +155,7 @@ def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monke
         if expected is None:
             with pytest.raises(ValueError, match=r"is not set|UNSET|input|file|supported"):
                 reached_by(f"{name}:shop", project)
-        elif isinstance(server, Remote):
+        elif isinstance(server, HttpServerConfig):
             assert reached_by(f"{name}:shop", project).headers == {"X-Key": expected}
         else:
             reached = reached_by(f"{name}:shop", project)
@@ -163,7 +163,7 @@ def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monke
 
 
 def reached_by(name: str, folder: Path) -> Any:
-    return Configuration(configured(name), name, folder).read("server").reached
+    return Configuration(configured(name), name, folder).read("server").connection
 
 
 async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog) -> None:

@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpkit import Client, ClientGroup, Context, ProtocolError, Server, ToolError
 from mcpkit.client import ClientTelemetry, Replay
-from mcpkit.client.observability.masking import MASK, Mask
+from mcpkit.client.trace_and_record import MASK, Mask
 from mcpkit.middleware import Telemetry
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, text
 from tests.helpers.tables import each_row

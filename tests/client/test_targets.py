@@ -15,13 +15,15 @@ from mcpkit._utils.python_safe_path import module_command
 from mcpkit.client.http.streamable_http import HttpTransport
 from mcpkit.client.memory_transport import MemoryTransport
 from mcpkit.client.stdio.stdio_transport import StdioTransport
-from mcpkit.client.targets.configuration import Configuration, load
-from mcpkit.client.targets.entry import Entry
+from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load
+from mcpkit.client.targets.infer_target import (
+    ConfiguredServer,
+    HttpServerConfig,
+    StdioServerConfig,
+    infer_target,
+)
 from mcpkit.client.targets.jsonc import loads
-from mcpkit.client.targets.meant import meant
-from mcpkit.client.targets.reached import Configured, Process, Remote
-from mcpkit.client.targets.targets import transports_of
-from mcpkit.client.targets.variables import Variables
+from mcpkit.client.targets.target_transports import transports_of
 from tests.helpers.tables import each_row
 
 HOSTS = Path(__file__).parent / "hosts"
@@ -33,9 +35,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def process(target: object) -> Process:
-    found = meant(target)
-    assert isinstance(found, Process)
+def process(target: object) -> StdioServerConfig:
+    found = infer_target(target)
+    assert isinstance(found, StdioServerConfig)
     return found
 
 
@@ -86,7 +88,7 @@ class OfAnotherFramework:
 ])  # fmt: skip
 def test_target_wrong_type_is_error(target: object, message: str) -> None:
     with pytest.raises(TypeError) as raised:
-        meant(target)
+        infer_target(target)
     assert str(raised.value).startswith(message)
 
 
@@ -111,7 +113,7 @@ def test_target_not_connectable_is_error(folder: Path, target: object, message: 
     (folder / "server.py").touch()
     (folder / "notes.txt").touch()
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        meant(target)
+        infer_target(target)
 
 
 @each_row(("target", "message"), [
@@ -124,7 +126,7 @@ def test_target_missing_file_is_error(folder: Path, target: str, message: str) -
     (folder / "server.py").touch()
     (folder / "empty").mkdir(exist_ok=True)
     with pytest.raises(FileNotFoundError) as raised:
-        meant(target)
+        infer_target(target)
     assert str(raised.value) == message.format(folder=folder)
 
 
@@ -278,7 +280,7 @@ async def test_certificate_files_are_checked(
 HERE = Path("/work space")
 
 
-def read_configuration(content: dict[str, Any], folder: Path = HERE) -> dict[str, Configured]:
+def read_configuration(content: dict[str, Any], folder: Path = HERE) -> dict[str, ConfiguredServer]:
     configuration = Configuration(content, "the file", folder)
     return {name: configuration.read(name) for name in configuration.entries}
 
@@ -289,21 +291,21 @@ def test_cursor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variables = 'export LEVEL=debug # for now\nNAME = "a # b"\nAPI_KEY=that of the file\nEMPTY='
     (tmp_path / ".env").write_text(f"# local\n\n{variables}")
     servers = read_configuration(load(HOSTS / ".cursor/mcp.json"), tmp_path)
-    local, remote = servers["local-server"].reached, servers["remote-server"].reached
-    assert isinstance(local, Process)
+    local, remote = servers["local-server"].connection, servers["remote-server"].connection
+    assert isinstance(local, StdioServerConfig)
     assert local.command == ("python", f"{tmp_path}/tools/mcp_server.py")
     assert local.env == {"LEVEL": "debug", "NAME": "a # b", "API_KEY": "secret", "EMPTY": ""}
-    assert isinstance(remote, Remote)
-    assert (remote.headers, remote.way) == ({"Authorization": "Bearer token"}, None)
+    assert isinstance(remote, HttpServerConfig)
+    assert (remote.headers, remote.transport) == ({"Authorization": "Bearer token"}, None)
 
 
 def test_vs_code() -> None:
     configuration = Configuration(load(HOSTS / ".vscode/mcp.json"), "mcp.json", HERE)
     assert list(configuration.entries) == ["github", "memory", "perplexity"]
-    github, memory = (configuration.read(name).reached for name in ("github", "memory"))
-    assert isinstance(github, Remote)
-    assert github.way == "http"
-    assert isinstance(memory, Process)
+    github, memory = (configuration.read(name).connection for name in ("github", "memory"))
+    assert isinstance(github, HttpServerConfig)
+    assert github.transport == "http"
+    assert isinstance(memory, StdioServerConfig)
     assert memory.command == ("npx", "-y", "@modelcontextprotocol/server-memory")
     with pytest.raises(ValueError, match="editor") as raised:
         configuration.read("perplexity")
@@ -339,7 +341,7 @@ def test_configuration_not_json_error_has_line(tmp_path: Path) -> None:
 WORKSPACE = Path("/workspace")
 
 
-def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> Configured:
+def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> ConfiguredServer:
     return Entry(content, "here", Variables(WORKSPACE, {}), WORKSPACE, counts_seconds=counts_seconds).read()
 
 

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...client.targets.reached import Process, Remote
+from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..exit_status import CommandError
 from .table import Fixed, Host, Reached
 from .variables import as_clients_write, escaped
 
 
-def entry_of(host: Host, name: str, server: Process | Remote, env_file: Path | None = None) -> Json:
+def entry_of(
+    host: Host, name: str, server: StdioServerConfig | HttpServerConfig, env_file: Path | None = None
+) -> Json:
     """Return the entry of a server, as a host writes it.
 
     Args:
@@ -26,7 +28,7 @@ def entry_of(host: Host, name: str, server: Process | Remote, env_file: Path | N
     Raises:
         CommandError: The host cannot reach it so.
     """
-    if isinstance(server, Remote):
+    if isinstance(server, HttpServerConfig):
         reached = _reached(host, server)
         entry = {**_named(reached.fixed, name), reached.url: server.url}
         return {**entry, reached.headers: dict(server.headers)} if server.headers else entry
@@ -42,8 +44,8 @@ def entry_of(host: Host, name: str, server: Process | Remote, env_file: Path | N
     return entry
 
 
-def _reached(host: Host, server: Remote) -> Reached:
-    reached = host.sse if server.way == "sse" else host.http
+def _reached(host: Host, server: HttpServerConfig) -> Reached:
+    reached = host.sse if server.transport == "sse" else host.http
     if reached is not None:
         return reached
     if host.http is None:

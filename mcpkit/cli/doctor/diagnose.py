@@ -11,10 +11,9 @@ from typing import Final, TypeVar
 
 import click
 
-from ...client.targets.configuration import Configuration, load, workspace
-from ...client.targets.meant import meant
-from ...client.targets.reached import Process, Remote
-from ...client.targets.targets import is_mapping, is_path_of_configuration
+from ...client.targets.host_configuration import Configuration, load, workspace
+from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig, infer_target
+from ...client.targets.target_transports import is_mapping, is_path_of_configuration
 from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
@@ -171,7 +170,7 @@ async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessPr
     response_timeout, first_timeout = (
         (timeout, timeout) if timeout is not None else (_TIMEOUT, _FIRST_TIMEOUT)
     )
-    if isinstance(transport, Process):
+    if isinstance(transport, StdioServerConfig):
         cwd = options.get("cwd") or transport.cwd
         command = Command(
             transport.command,
@@ -188,13 +187,13 @@ async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessPr
         token = await token_at(transport.url)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    is_sse = "sse" in {server.transport, transport.way}
+    is_sse = "sse" in {server.transport, transport.transport}
     return HttpProbe(
         response_timeout, first_timeout, calls_tools, url=transport.url, headers=headers, is_sse=is_sse
     )
 
 
-def _transport_of(word: str) -> Process | Remote:
+def _transport_of(word: str) -> StdioServerConfig | HttpServerConfig:
     """Return the command or URL of a target.
 
     Raises:
@@ -211,9 +210,9 @@ def _transport_of(word: str) -> Process | Remote:
         if len(configuration.entries) > 1:
             named = " or ".join(f"{word}:{name}" for name in configuration.entries)
             raise CommandError(f"{word} has several servers, and doctor checks one. Write {named}")
-        return configuration.read(next(iter(configuration.entries))).reached
-    transport = meant(target)
-    if isinstance(transport, Process | Remote):
+        return configuration.read(next(iter(configuration.entries))).connection
+    transport = infer_target(target)
+    if isinstance(transport, StdioServerConfig | HttpServerConfig):
         return transport
     raise CommandError(
         f"{word} is neither a command nor a URL. Name the server's file, its URL, or the command that starts it"

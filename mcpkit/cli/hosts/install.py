@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from ...client.targets.entry import read_env
-from ...client.targets.reached import Process, Remote
+from ...client.targets.host_configuration import read_env
+from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig
 from ...protocol.jsonrpc import Json
 from ..configurations.places import File, file_of, host_of, is_there
 from ..configurations.reading import Document
@@ -108,7 +108,9 @@ def command(
         raise CommandError(
             f"{known.title} accepts only letters, digits, - and _ in names, got {called!r}. Add --name {plain(called)}"
         )
-    if isinstance(server, Process) and known.started.env_file is not None:  # which the host reads itself
+    if (
+        isinstance(server, StdioServerConfig) and known.started.env_file is not None
+    ):  # which the host reads itself
         server = replace(
             server, env={key: server.env[key] for key in server.env if key in given or key not in read}
         )
@@ -134,7 +136,7 @@ def command(
     click.echo(f"added {called} to {file.path} for {known.title}", err=True)
     if not was_there:
         click.echo(f"{known.title} does not seem to be installed on this machine", err=True)
-    _tell(known, file, server.headers if isinstance(server, Remote) else server.env)
+    _tell(known, file, server.headers if isinstance(server, HttpServerConfig) else server.env)
 
 
 def _check_literal(host: Host, entry: Json) -> None:

@@ -16,8 +16,7 @@ import click
 
 from ..._utils.python_safe_path import mcpkit_command
 from ...client.client import Client
-from ...client.targets.meant import meant
-from ...client.targets.reached import Process, Remote
+from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig, infer_target
 from ..exit_status import CommandError, Status
 from ..serving.script import is_script
 from ..targets import inline
@@ -38,7 +37,7 @@ def server_at(
     is_run_by_uv: bool,
     is_reloading: bool,
     name: str | None,
-) -> tuple[str, Process | Remote]:
+) -> tuple[str, StdioServerConfig | HttpServerConfig]:
     """Return what a server is called, and how it is reached from anywhere.
 
     Args:
@@ -64,7 +63,7 @@ def server_at(
             if value:
                 raise click.UsageError(f"{option} cannot be used with the URL {word}. Omit it")
         names_sse = "sse" in word.partition("?")[0].split("/")
-        remote = Remote(word, headers, way="sse" if names_sse else None)
+        remote = HttpServerConfig(word, headers, transport="sse" if names_sse else None)
         return name or asyncio.run(_asked(remote)), remote
     if headers:
         raise click.UsageError(f"--header needs a URL, got {word}. Omit it")
@@ -72,16 +71,16 @@ def server_at(
     place = place_of(word) if is_one_word else None
     if place is not None:
         command = _run(place, is_run_by_uv=is_run_by_uv, is_reloading=is_reloading)
-        process = Process(command, env, Path.cwd() if cwd is None else cwd)
+        process = StdioServerConfig(command, env, Path.cwd() if cwd is None else cwd)
     elif is_run_by_uv or is_reloading:
         option = "--uv" if is_run_by_uv else "--reload"
         raise click.UsageError(f"{option} needs a server in a Python file or module, got {word}. Omit it")
     else:
         found = _process(word)
-        process = Process(found.command, {**found.env, **env}, cwd)
+        process = StdioServerConfig(found.command, {**found.env, **env}, cwd)
     called = name or asyncio.run(_asked(process))
     if is_reloading:
-        process = Process([*process.command, "--reload"], process.env, process.cwd)
+        process = StdioServerConfig([*process.command, "--reload"], process.env, process.cwd)
     return called, process
 
 
@@ -129,23 +128,23 @@ def _project(path: Path) -> Path:
     return project
 
 
-def _process(word: str) -> Process:
+def _process(word: str) -> StdioServerConfig:
     target = target_of(word)
     if isinstance(target, Mapping) or str(target).casefold().endswith((".json", ".jsonc")):
         raise CommandError(
             f"{word} is an entry of a host's configuration. Name the server's file, URL or command instead"
         )
-    process = meant(target)
-    assert isinstance(process, Process), "the target is neither a URL nor an object"
+    process = infer_target(target)
+    assert isinstance(process, StdioServerConfig), "the target is neither a URL nor an object"
     if isinstance(target, list):
         return process
     program, *arguments = process.command  # of a script or a folder
-    return Process([shutil.which(program) or program, *arguments], process.env)
+    return StdioServerConfig([shutil.which(program) or program, *arguments], process.env)
 
 
-async def _asked(server: Process | Remote) -> str:
+async def _asked(server: StdioServerConfig | HttpServerConfig) -> str:
     """Ask a server for its name."""
-    if isinstance(server, Remote):
+    if isinstance(server, HttpServerConfig):
         client = Client(server.url, headers=server.headers, timeout=30)
     else:
         client = Client(list(server.command), env=server.env, cwd=server.cwd, timeout=30)

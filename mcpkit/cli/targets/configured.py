@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..._utils.option_checks import nearest
-from ...client.targets.configuration import Configuration, load, workspace
-from ...client.targets.entry import is_disabled
-from ...client.targets.meant import Target
+from ...client.targets.host_configuration import Configuration, is_disabled, load, workspace
+from ...client.targets.infer_target import Target
 from ...protocol.jsonrpc import Json, is_object
 from ..configurations.places import File, project_files
 from ..configurations.reading import entries_in, host_of_file

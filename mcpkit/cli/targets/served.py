@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from ..._utils.option_checks import nearest
-from ...client.targets.existing import existing
+from ...client.targets.infer_target import existing
 from ...content.blocks import described
 from ..exit_status import CommandError, Status
 from .folders import projects_of, root_of

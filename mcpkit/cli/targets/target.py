@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._utils.python_safe_path import mcpkit_command
-from ...client.targets.meant import Target
+from ...client.targets.infer_target import Target
 from ..exit_status import CommandError, Status
 from .configured import configured, is_at_host
 from .served import place_of

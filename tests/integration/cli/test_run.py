@@ -18,8 +18,7 @@ from mcpkit._utils.python_safe_path import mcpkit_command, module_command
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.hosts.wanted import server_at
 from mcpkit.cli.targets.served import found
-from mcpkit.client.targets.meant import meant
-from mcpkit.client.targets.reached import Process
+from mcpkit.client.targets.infer_target import StdioServerConfig, infer_target
 from mcpkit.transports.http.app_options import SHARING_ADVICE
 from tests.helpers.redis_server import free_port
 from tests.helpers.serving import Served
@@ -330,13 +329,13 @@ def executed(folder: Path) -> str:
 def installed(author: Path, *, is_reloading: bool = False) -> Sequence[str]:
     options = {"env": {}, "headers": {}, "cwd": None, "is_run_by_uv": False}
     _, found = server_at(str(author / "server.py"), **options, is_reloading=is_reloading, name="shop")
-    assert isinstance(found, Process)
+    assert isinstance(found, StdioServerConfig)
     return found.command
 
 
 def of_a_package(author: Path) -> Sequence[str]:
-    found = meant(author / "store")
-    assert isinstance(found, Process)
+    found = infer_target(author / "store")
+    assert isinstance(found, StdioServerConfig)
     return ["env", *(f"{name}={value}" for name, value in found.env.items()), *found.command]
 
 

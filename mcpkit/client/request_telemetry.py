@@ -10,16 +10,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..._utils.exceptions import ProtocolError
-from ..._utils.package import install_command
-from ...protocol.jsonrpc import Json
+from .._utils.exceptions import ProtocolError
+from .._utils.package import install_command
+from ..protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from ..link.link import Link
+    from .link.link import Link
 
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bucket boundaries in seconds that the conventions recommend."""

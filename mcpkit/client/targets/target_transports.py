@@ -1,4 +1,4 @@
-"""Targets of a client and their transports."""
+"""The servers of a target of a client, each with the transports by which it can be reached."""
 
 from __future__ import annotations
 
@@ -17,9 +17,20 @@ from ...content.blocks import described
 from ...protocol.jsonrpc import Json
 from ..client_messages import OutgoingMessage
 from ..link.transport import Stay, Transport, TransportListener
-from .existing import existing
-from .meant import Meant, Target, is_path, is_served, is_transport, meant
-from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
+from .infer_target import (
+    ALL_TOOLS,
+    ConfiguredServer,
+    HttpServerConfig,
+    InferredTarget,
+    StdioServerConfig,
+    Target,
+    ToolFilter,
+    existing,
+    infer_target,
+    is_path,
+    is_served,
+    is_transport,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -87,17 +98,17 @@ class ServerEntry:
     name: str
     transports: Sequence[Transport]
     timeout: float | None = None
-    tools: Tools = ALL_TOOLS
+    tools: ToolFilter = ALL_TOOLS
     stay: Stay | None = None
 
 
-_OF_PROCESSES: Final = ("env", "cwd", "stderr", "grace", "max_answer")
-_OF_URLS: Final = (
+_PROCESS_OPTIONS: Final = ("env", "cwd", "stderr", "grace", "max_answer")
+_URL_OPTIONS: Final = (
     "headers", "token", "auth", "verify", "cert", "proxy", "trust_env", "http_client", "max_answer"
 )  # fmt: skip
-_OF_APPS: Final = ("headers", "token", "auth", "path", "max_answer")
-_OF_SERVERS: Final = ("headers",)
-_OF_ALL: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_env", "max_answer"})
+_APP_OPTIONS: Final = ("headers", "token", "auth", "path", "max_answer")
+_SERVER_OPTIONS: Final = ("headers",)
+_SHARED_OPTIONS: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_env", "max_answer"})
 """Options that apply to all servers of a configuration, unlike a token."""
 
 
@@ -119,19 +130,21 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     """
     if unknown := options.keys() - TargetOptions.__optional_keys__:
         raise TypeError(unknown_option("Client()", min(unknown), TargetOptions.__optional_keys__))
-    given: Json = {option: value for option, value in options.items() if value is not None}
-    for option in given.keys() & {"env", "headers"}:
-        if not isinstance(given[option], Mapping):
-            raise TypeError(f"{option}= must be a mapping of names to values, got {described(given[option])}")
+    values: Json = {option: value for option, value in options.items() if value is not None}
+    for option in values.keys() & {"env", "headers"}:
+        if not isinstance(values[option], Mapping):
+            raise TypeError(
+                f"{option}= must be a mapping of names to values, got {described(values[option])}"
+            )
     if isinstance(target, ServerEntry):
         return [target]
-    servers: Mapping[str, Configured | Meant]
+    servers: Mapping[str, ConfiguredServer | InferredTarget]
     if is_mapping(target) or is_path_of_configuration(target):
-        servers = _configured(target, given.pop("cwd", None))
+        servers = _configured_servers(target, values.pop("cwd", None))
     else:
-        servers = {"server": meant(target)}
-    _check(given, list(servers.values()))
-    return [_server(name, server, given) for name, server in servers.items()]
+        servers = {"server": infer_target(target)}
+    _check_options(values, list(servers.values()))
+    return [_entry(name, server, values) for name, server in servers.items()]
 
 
 def single_entry(entries: Sequence[ServerEntry]) -> ServerEntry:
@@ -164,13 +177,6 @@ def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(target, Mapping)
 
 
-def is_of_one_user(options: TargetOptions) -> bool:
-    """Return whether all requests have the same authorization, or the client is notified when it changes."""
-    auth = options.get("auth")
-    may_vary = callable(options.get("token")) or options.get("http_client") is not None
-    return not may_vary and (auth is None or isinstance(auth, (tuple, str)) or hasattr(auth, "authorizer"))
-
-
 def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
     """Return whether a target is the path of a configuration."""
     if not is_path(target):
@@ -179,35 +185,42 @@ def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]
     return path.casefold().endswith((".json", ".jsonc")) and "://" not in path
 
 
-def _configured(
+def is_of_one_user(options: TargetOptions) -> bool:
+    """Return whether all requests have the same authorization, or the client is notified when it changes."""
+    auth = options.get("auth")
+    may_vary = callable(options.get("token")) or options.get("http_client") is not None
+    return not may_vary and (auth is None or isinstance(auth, (tuple, str)) or hasattr(auth, "authorizer"))
+
+
+def _configured_servers(
     target: Mapping[str, object] | str | os.PathLike[str], cwd: str | os.PathLike[str] | None
-) -> Mapping[str, Configured | Meant]:
-    """Return the servers of a configuration; in one that is written in Python, any target may stand for an entry."""
-    from .configuration import Configuration, load, workspace
+) -> Mapping[str, ConfiguredServer | InferredTarget]:
+    """Return the servers of a configuration. In a mapping, any target may stand for an entry."""
+    from .host_configuration import Configuration, load, workspace
 
     if isinstance(target, Mapping):
         configuration = Configuration(dict(target), "the configuration", Path.cwd() / (cwd or ""))
         return {
-            name: configuration.read(name) if is_mapping(entry) else meant(entry)
+            name: configuration.read(name) if is_mapping(entry) else infer_target(entry)
             for name, entry in configuration.entries.items()
         }
     path = existing(Path(target).expanduser())
     configuration = Configuration(
         load(path), str(target), workspace(path) if cwd is None else Path.cwd() / cwd
     )
-    servers: dict[str, Configured | Meant] = {}
+    servers: dict[str, ConfiguredServer | InferredTarget] = {}
     for name in configuration.entries:
         try:
             servers[name] = configuration.read(name)
         except (TypeError, ValueError) as error:
-            servers[name] = _Unreadable(error)
-    if all(isinstance(server, _Unreadable) for server in servers.values()):
+            servers[name] = _InvalidEntry(error)
+    if all(isinstance(server, _InvalidEntry) for server in servers.values()):
         for name in servers:
-            configuration.read(name)  # which raises
+            configuration.read(name)  # raises the error of the first one
     return servers
 
 
-class _Unreadable:
+class _InvalidEntry:
     """The transport to a server with an invalid entry, whose opening fails. Other servers of the file can be used.
 
     Args:
@@ -228,90 +241,91 @@ class _Unreadable:
         """Do nothing: it is never open."""
 
 
-def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:
-    """Return what a server is called, and which options it has."""
-    reached = server.reached if isinstance(server, Configured) else server
-    if isinstance(reached, Process):
-        return "a process", _OF_PROCESSES
-    if isinstance(reached, Remote):
-        return "a URL", _OF_URLS
-    if is_served(reached):
-        return "a server object", _OF_SERVERS
-    if is_transport(reached):
+def _options_of(server: ConfiguredServer | InferredTarget) -> tuple[str, Sequence[str]]:
+    """Return the kind of a server in words, and the options for it."""
+    connection = server.connection if isinstance(server, ConfiguredServer) else server
+    if isinstance(connection, StdioServerConfig):
+        return "a process", _PROCESS_OPTIONS
+    if isinstance(connection, HttpServerConfig):
+        return "a URL", _URL_OPTIONS
+    if is_served(connection):
+        return "a server object", _SERVER_OPTIONS
+    if is_transport(connection):
         return "a transport", ()
-    return "an ASGI app", _OF_APPS
+    return "an ASGI app", _APP_OPTIONS
 
 
-def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
+def _check_options(values: Json, servers: Sequence[ConfiguredServer | InferredTarget]) -> None:
     """Raise an error for options that apply to none of the servers, or to more servers than intended."""
-    known = [_known(server) for server in servers]
-    for option in given:
-        if len(servers) > 1 and option not in _OF_ALL:
+    kinds = [_options_of(server) for server in servers]
+    for option in values:
+        if len(servers) > 1 and option not in _SHARED_OPTIONS:
             raise ValueError(
                 f"{option}= would apply to all {len(servers)} servers of the configuration. "
                 "Set it in the entry of one server instead"
             )
-        if not any(option in options for _, options in known):
-            kind, options = known[0]
+        if not any(option in options for _, options in kinds):
+            kind, options = kinds[0]
             there_are = f"Use {', '.join(f'{each}=' for each in options)}" if options else "It has no options"
             raise ValueError(f"{kind} does not have the option {option}=. {there_are}")
 
 
-def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
-    own = {option: value for option, value in given.items() if option in _known(server)[1]}
-    if isinstance(server, Configured):
+def _entry(name: str, server: ConfiguredServer | InferredTarget, values: Json) -> ServerEntry:
+    own = {option: value for option, value in values.items() if option in _options_of(server)[1]}
+    if isinstance(server, ConfiguredServer):
         try:
-            return ServerEntry(name, _ways(server.reached, own), server.timeout, server.tools)
+            return ServerEntry(name, _transports(server.connection, own), server.timeout, server.tools)
         except ValueError as error:
             raise ValueError(f"{server.place}: {error}") from error
-    return ServerEntry(name, _ways(server, own), stay=_stay(server))
+    stay = None
+    if not (
+        isinstance(server, StdioServerConfig | HttpServerConfig) or is_served(server) or is_transport(server)
+    ):
+        from ..http.asgi_lifespan import AppLifespan
+
+        stay = AppLifespan(server)
+    return ServerEntry(name, _transports(server, own), stay=stay)
 
 
-def _stay(reached: Meant) -> Stay | None:
-    if isinstance(reached, Process | Remote) or is_served(reached) or is_transport(reached):
-        return None
-    from ..http.asgi_lifespan import AppLifespan
-
-    return AppLifespan(reached)
-
-
-def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
-    if isinstance(reached, Process):
+def _transports(target: InferredTarget, options: Json) -> Sequence[Transport]:
+    # Imports of transports are local, as each of them is large.
+    if isinstance(target, StdioServerConfig):
         from ..stdio.stdio_transport import StdioTransport
 
-        env = {**reached.env, **given.pop("env", {})}
-        given = {"cwd": reached.cwd, **given}
-        return [StdioTransport(reached.command, env=env, **given)]
-    if isinstance(reached, Remote):
-        headers = {**reached.headers, **given.pop("headers", {})}
-        if reached.token is not None:
-            given = {"token": reached.token, **given}
-        elif reached.logs_in and "token" not in given:
-            given = {"auth": "oauth", **given}
-        return _by_http(reached.url, reached.way, {"headers": headers, **given})
-    if is_served(reached):
-        headers = given.get("headers", {})
-        named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
-        from ..memory_transport import MemoryTransport  # which brings the server
+        env = {**target.env, **options.pop("env", {})}
+        options = {"cwd": target.cwd, **options}
+        return [StdioTransport(target.command, env=env, **options)]
+    if isinstance(target, HttpServerConfig):
+        headers = {**target.headers, **options.pop("headers", {})}
+        if target.token is not None:
+            options = {"token": target.token, **options}
+        elif target.logs_in and "token" not in options:
+            options = {"auth": "oauth", **options}
+        return _http_transports(target.url, target.transport, {"headers": headers, **options})
+    if is_served(target):
+        from ..memory_transport import MemoryTransport
 
-        return [MemoryTransport(reached, headers=named)]
-    if is_transport(reached):
-        return [reached]
-    # With a port, as servers allow `localhost:*` and mean by it that there is one.
-    return _by_http(f"http://127.0.0.1:8000{given.pop('path', '/mcp')}", None, {"app": reached, **given})
+        headers = options.get("headers", {})
+        encoded = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
+        return [MemoryTransport(target, headers=encoded)]
+    if is_transport(target):
+        return [target]
+    # The URL has a port, as servers that allow `localhost:*` require one.
+    url = f"http://127.0.0.1:8000{options.pop('path', '/mcp')}"
+    return _http_transports(url, None, {"app": target, **options})
 
 
-def _by_http(url: str, way: str | None, given: Json) -> Sequence[Transport]:
-    """Return the ways to a URL: the one that is named, else both; SSE comes first where the path names it."""
+def _http_transports(url: str, transport: str | None, options: Json) -> Sequence[Transport]:
+    """Return the transports to a URL: the specified one, else both; SSE comes first if the path has `sse`."""
     from ..http.sse import SseTransport
     from ..http.streamable_http import HttpTransport
 
-    if given.get("auth") == "oauth":
+    if options.get("auth") == "oauth":
         from ..authorization.oauth import OAuth
 
-        given = {**given, "auth": OAuth()}
-    http, sse = HttpTransport(url, **given), SseTransport(url, **given)
-    if way == "sse":
+        options = {**options, "auth": OAuth()}
+    http, sse = HttpTransport(url, **options), SseTransport(url, **options)
+    if transport == "sse":
         return [sse]
-    names_sse = "sse" in urlsplit(url).path.split("/")
-    return [sse, http] if names_sse and way is None else [http, sse]
+    is_sse_first = transport is None and "sse" in urlsplit(url).path.split("/")
+    return [sse, http] if is_sse_first else [http, sse]

@@ -1,4 +1,0 @@
-"""Logs, traces, recordings and telemetry of a client.
-
-Internal: the public names are exported by `mcpkit.client`.
-"""
