@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import datetime, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .._utils.exceptions import RegistrationError, ResourceNotFoundError
 from .._utils.package import install_command
+from ..components.component import optional
 from ..components.resource import ResourceTemplate
 from ..content import media_types
 from ..content.blocks import File, check_uri
@@ -34,19 +35,6 @@ _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAME
 
 
 _PATH = "{+path}"
-
-
-class Entry(NamedTuple):
-    """One file of the folder."""
-
-    uri: str
-    name: str
-    """Its path in the folder, with slashes."""
-    mime_type: str | None
-    size: int
-    """In bytes."""
-    modified: str
-    """When it was last written, in ISO 8601 (UTC)."""
 
 
 def resource_dir(
@@ -150,7 +138,7 @@ class ResourceDir:
         path: The folder.
         uri_prefix: URI without a slash at its end.
         hidden: Whether names that begin with a dot count.
-        max_entries: Maximum number of files that `entries` yields.
+        max_entries: Maximum number of files that `listed` returns.
 
     Raises:
         RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
@@ -191,33 +179,19 @@ class ResourceDir:
 
         return self._prefix + quote(path)
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield the files that exist now, sorted by path, at most `max_entries`.
+    def listed(self) -> list[Mapping[str, Any]]:
+        """Return the files that exist now as members of `resources/list` (schema, `Resource`), sorted by path.
 
-        A symbolic link to a file of the folder is an entry. A link to a folder is not followed.
+        At most `max_entries`. A symbolic link to a file of the folder is an entry. A link to a folder is not followed.
         """
+        entries: list[Mapping[str, Any]] = []
         for path, status in islice(self._walk(), self._max_entries):
             modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
-            yield Entry(
-                self.uri_of(path),
-                path,
-                media_types.from_name(path),
-                status.st_size,
-                modified.isoformat().replace("+00:00", "Z"),
-            )
-
-    def listed(self) -> list[Mapping[str, Any]]:
-        """Return the entries as members of `resources/list` (schema, `Resource`)."""
-        return [
-            {
-                "uri": entry.uri,
-                "name": entry.name,
-                **({} if entry.mime_type is None else {"mimeType": entry.mime_type}),
-                "size": entry.size,
-                "annotations": {"lastModified": entry.modified},
-            }
-            for entry in self.entries()
-        ]
+            last_modified = modified.isoformat().replace("+00:00", "Z")
+            mime_type, annotations = media_types.from_name(path), {"lastModified": last_modified}
+            own = optional(mimeType=mime_type, size=status.st_size, annotations=annotations)
+            entries.append({"uri": self.uri_of(path), "name": path, **own})
+        return entries
 
     def open(self, path: str) -> File:
         """Return the file at a path in the folder.

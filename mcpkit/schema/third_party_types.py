@@ -28,6 +28,7 @@ from . import patterns_and_formats
 from .json_schema import Described, JsonType, any_of, default_value, is_incoming, json_types
 from .pydantic_validators import copied, core_of
 from .signature import classes_of, fields_of, hints_of, last_text
+from .value_validators import CONSTRAINTS
 
 _Convert = Callable[[Any], Any]
 _Form = tuple[Json, _Convert]
@@ -489,19 +490,8 @@ def _attrs_hints(cls: Any) -> Iterator[tuple[str, Any]]:
             yield name, hint if field.default is attr.NOTHING else _with_default(hint, field.default)
 
 
-_META = (
-    "gt",
-    "ge",
-    "lt",
-    "le",
-    "multiple_of",
-    "pattern",
-    "min_length",
-    "max_length",
-    "title",
-    "description",
-    "examples",
-)
+_META = (*CONSTRAINTS["number"], *CONSTRAINTS["string"], "title", "description", "examples")
+"""Members of `msgspec.Meta` that pydantic's `Field` has, too."""
 
 
 def _msgspec_hints(cls: Any) -> Iterator[tuple[str, Any]]:

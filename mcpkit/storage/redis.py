@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from inspect import signature
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qsl, unquote_plus, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._utils.option_checks import nearest
 from .._utils.package import install_command
@@ -327,16 +327,14 @@ def _check_options(url: str) -> None:
     """
     parts = urlsplit(url)
     options: dict[str, str] = {}
-    for option in filter(None, parts.query.split("&")):
-        name, _, value = option.partition("=")
-        name = unquote_plus(name)
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in options:
             raise ValueError(f"the Redis URL has the option {name} twice. Write it once")
         if not value:
             raise ValueError(
                 f"the option {name} in the Redis URL has no value. Write {name}=... or leave it out"
             )
-        options[name] = option
+        options[name] = value
     options.pop("db", None)
     if not options:
         return
@@ -355,11 +353,11 @@ def _check_options(url: str) -> None:
     groups = [[name] for name in options if name not in _CLIENT_CERTIFICATE]
     groups.append([name for name in options if name in _CLIENT_CERTIFICATE])
     for names in filter(None, groups):
-        query = "&".join(options[name] for name in names)
         try:
-            if names == ["ssl_check_hostname"] and query.partition("=")[2].casefold() not in _BOOLEANS:
+            if names == ["ssl_check_hostname"] and options[names[0]].casefold() not in _BOOLEANS:
                 raise ValueError("redis-py takes any other text for true")
             # Create a TLS context, as redis-py does when it connects.
+            query = urlencode({name: options[name] for name in names})
             pool = redis.ConnectionPool.from_url(f"rediss://localhost?{query}")
             pool.connection_class(**pool.connection_kwargs).ssl_context.get()
         except (ssl.SSLError, TypeError, ValueError, import_module("redis.exceptions").RedisError):

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 from ..execution.coroutines import within
@@ -314,24 +315,6 @@ class LeaseRenewer:
 # Running jobs
 
 
-class _RunningJob:
-    """A job that was taken.
-
-    Attributes:
-        job: The job.
-        lease: Its lease.
-        task: The asyncio task that runs it.
-        has_begun: Whether the task has made its first step.
-    """
-
-    lease: Lease
-    task: asyncio.Task[None]
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.has_begun = False
-
-
 class Runner:
     """Runs the jobs of some queues in the running event loop, a limited number at a time.
 
@@ -369,7 +352,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._generation = forks.generation
         self._leases = LeaseRenewer(storage, lease)
-        self._jobs: set[_RunningJob] = set()
+        self._jobs: dict[asyncio.Task[None], Job | None] = {}  # None from the first step of a task on
         self._subscriptions: dict[str, Callable[[], None]] = {}
         self._changed = asyncio.Event()
         self._is_due = True  # there may be jobs to take
@@ -438,11 +421,11 @@ class Runner:
         """Take no more jobs, and cancel the running ones, unless that has begun."""
         if self._draining is None:
             pending = set(self._tasks)
-            for running in tuple(self._jobs):
-                running.task.cancel(DRAINED)
-                pending.add(running.task)
-                if not running.has_begun:
-                    pending.add(self._loop.create_task(self._return_to_queue(running.job)))
+            for task, job in tuple(self._jobs.items()):
+                task.cancel(DRAINED)
+                pending.add(task)
+                if job is not None:
+                    pending.add(self._loop.create_task(self._return_to_queue(job)))
             # Jobs that are being taken are handed back, so the task that takes them is not cancelled.
             for task in self._tasks[1:] if self._is_ready else self._tasks:
                 task.cancel()
@@ -526,22 +509,22 @@ class Runner:
         return len(leased.jobs) >= free
 
     def _start(self, job: Job, now: float, since: float) -> None:
-        running = _RunningJob(job)
-
         def on_lost() -> None:
             with suppress(RuntimeError):  # the loop has been closed
-                self._loop.call_soon_threadsafe(lambda: running.task.cancel(LOST))
+                self._loop.call_soon_threadsafe(lambda: task.cancel(LOST))
 
-        running.lease = self._leases.add(job, since, on_lost)
-        running.task = self._loop.create_task(self._run(running, now), name=f"mcpkit-job {job.key}")
-        self._jobs.add(running)
-        running.task.add_done_callback(lambda _: self._on_end(running))
+        lease = self._leases.add(job, since, on_lost)
+        task = self._loop.create_task(self._run(job, now, lease), name=f"mcpkit-job {job.key}")
+        self._jobs.setdefault(task, job)
+        task.add_done_callback(partial(self._on_end, lease))
 
-    async def _run(self, running: _RunningJob, now: float) -> None:
-        running.has_begun = True
+    async def _run(self, job: Job, now: float, lease: Lease) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a job has a task of its own"
+        self._jobs[task] = None
         error: BaseException | None = None
         try:
-            await self._work.run(running.job, now, running.lease)
+            await self._work.run(job, now, lease)
         except BaseException as problem:
             error = problem
             raise
@@ -550,14 +533,14 @@ class Runner:
                 end_child(error)
             del error
 
-    def _on_end(self, running: _RunningJob) -> None:
-        self._leases.remove(running.lease)
-        self._jobs.discard(running)
+    def _on_end(self, lease: Lease, task: asyncio.Task[None]) -> None:
+        self._leases.remove(lease)
+        del self._jobs[task]
         self._changed.set()
-        if not running.task.cancelled() and (error := running.task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             logger.error(
                 "running the task %s failed; another process can run it when its lease expires",
-                running.job.key,
+                lease.key,
                 exc_info=error,
             )
 

@@ -12,7 +12,7 @@ import pytest
 from mcpkit._utils.exceptions import RegistrationError, ResourceNotFoundError
 from mcpkit.content.blocks import File
 from mcpkit.content.results_to_blocks import to_contents
-from mcpkit.providers.directory import Entry, ResourceDir, resource_dir
+from mcpkit.providers.directory import ResourceDir, resource_dir
 from tests.helpers.tables import each_row
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and permissions of POSIX")
@@ -51,12 +51,15 @@ def read(folder: ResourceDir, uri: str) -> str | None:
 def test_resource_dir_lists_files_in_order_and_reads_them(root: Path) -> None:
     os.utime(root / "readme.md", (1_785_196_800, 1_785_196_800.9))
     folder = ResourceDir(root, "docs://x")
-    entries = list(folder.entries())
-    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [
+    entries = folder.listed()
+    assert [(entry["uri"], entry.get("mimeType"), entry["size"]) for entry in entries] == [
         ("docs://x/guide/a.txt", "text/plain", 5), ("docs://x/guide/deep/b.bin", "application/octet-stream", 2),
         ("docs://x/readme.md", "text/markdown", 9), ("docs://x/zebra", None, 7),
     ]  # fmt: skip
-    assert entries[2] == Entry("docs://x/readme.md", "readme.md", "text/markdown", 9, "2026-07-28T00:00:00Z")
+    assert entries[2] == {
+        "uri": "docs://x/readme.md", "name": "readme.md", "mimeType": "text/markdown", "size": 9,
+        "annotations": {"lastModified": "2026-07-28T00:00:00Z"},
+    }  # fmt: skip
     for name in (
         "50%41 off.txt",
         "a#b?c.txt",
@@ -66,7 +69,7 @@ def test_resource_dir_lists_files_in_order_and_reads_them(root: Path) -> None:
         "'q'.txt",
     ):
         (root / name).write_text(name, encoding="utf-8")
-    uris = [entry.uri for entry in folder.entries()]
+    uris = [entry["uri"] for entry in folder.listed()]
     assert len(uris) == 10
     assert all(uri.isascii() and read(folder, uri) is not None for uri in uris)
     assert read(folder, "docs://x/50%2541%20off.txt") == "50%41 off.txt"
@@ -95,8 +98,8 @@ def test_resource_dir_hidden_files(root: Path) -> None:
     for uri, text in (("docs://x/.env", "KEY"), ("docs://x/.git/config", "c")):
         assert read(default, uri) is None
         assert read(hidden, uri) == text
-    assert not any(entry.name.startswith(".") for entry in default.entries())
-    assert [entry.name for entry in hidden.entries()][:2] == [".env", ".git/config"]
+    assert not any(entry["name"].startswith(".") for entry in default.listed())
+    assert [entry["name"] for entry in hidden.listed()][:2] == [".env", ".git/config"]
 
 
 @posix_only
@@ -116,7 +119,7 @@ def test_resource_dir_links(root: Path) -> None:
     for path in ("outside.txt", "outside/secret.txt", "loop", "dangling"):
         assert open_file(folder, f"docs://x/{path}") is None
         assert open_file(ResourceDir(root, "docs://x", hidden=True), f"docs://x/{path}") is None
-    assert [entry.name for entry in folder.entries()] == ["guide/a.txt", "guide/deep/b.bin", "inside.txt",
+    assert [entry["name"] for entry in folder.listed()] == ["guide/a.txt", "guide/deep/b.bin", "inside.txt",
         "readme.md", "zebra"]  # fmt: skip
 
 
@@ -151,7 +154,7 @@ def test_resource_dir_special_files_are_not_served(root: Path, monkeypatch: pyte
     folder = ResourceDir(root, "docs://x")
     for name in ("pipe", "socket"):
         assert open_file(folder, f"docs://x/{name}") is None
-        assert name not in [entry.name for entry in folder.entries()]
+        assert name not in [entry["name"] for entry in folder.listed()]
 
 
 @each_row(
