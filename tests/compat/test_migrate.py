@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit._utils.package import install_command
 from mcpkit.compat.migrate.command import main
-from mcpkit.compat.migrate.rewriting import rewritten
+from mcpkit.compat.migrate.rewriter import rewritten
 
 OLD = """\
 from mcp.server.fastmcp import FastMCP

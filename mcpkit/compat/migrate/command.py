@@ -17,14 +17,14 @@ from ..._utils.package import install_command
 if TYPE_CHECKING:
     import libcst as cst
 
-    from .project import Project
+    from .rewriter import Project
 
-_LEFT_OUT = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
-_WORDS = (b"mcp", b".tool(", b".resource(", b".prompt(", b".run(", b".settings", b".lifespan_context")
+_SKIPPED_FOLDERS = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
+_SERVER_WORDS = (b"mcp", b".tool(", b".resource(", b".prompt(", b".run(", b".settings", b".lifespan_context")
 _REASONS = {
     "lowlevel": "not rewritten, because it uses the low-level Server of the official SDK. Run it unchanged with "
     "`mcpkit run --compat {file}`",
-    "standalone": "not rewritten, because it uses the package fastmcp. Run it unchanged with "
+    "fastmcp": "not rewritten, because it uses the package fastmcp. Run it unchanged with "
     "`mcpkit run --compat {file}`",
 }
 
@@ -42,29 +42,29 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
     Raises:
         SystemExit: The arguments are invalid, or request the help.
     """
-    given = _parser(program).parse_args(arguments)
+    options = _parser(program).parse_args(arguments)
     try:
-        from .project import Project
+        from .rewriter import Project
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
-        _say(f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}")
+        _print_error(f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}")
         return 2
-    is_well, changes = _changes(given.paths, Project())
+    is_complete, changes = _changes(options.paths, Project())
     for change in changes:
         _show(change)
     for change in changes:
         for line, text in change.marks:
-            _say(f"{change.file}:{line}: {text}")
-    for change in changes if given.write else ():
+            _print_error(f"{change.file}:{line}: {text}")
+    for change in changes if options.write else ():
         try:
             _write(change.file, change.after.bytes)
         except OSError as error:
-            _say(f"{change.file}: {error}")
-            is_well = False
-    if not is_well:
+            _print_error(f"{change.file}: {error}")
+            is_complete = False
+    if not is_complete:
         return 2
-    return 1 if given.check and changes else 0
+    return 1 if options.check and changes else 0
 
 
 @dataclass(frozen=True)
@@ -86,32 +86,32 @@ class Change:
 
 def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change]]:
     """Return True if all files could be read, and the changes; print the files that are not rewritten."""
-    is_well, changes = True, list[Change]()
+    is_complete, changes = True, list[Change]()
     modules: dict[Path, cst.Module] = {}
     for path in paths:
         files = list(_files(path))
         if not files:
-            _say(f"{path}: no such file, and not a folder with Python files")
-            is_well = False
+            _print_error(f"{path}: no such file, and not a folder with Python files")
+            is_complete = False
         for file in files:
             try:
                 if path == file or _may_matter(file):
                     modules[file] = project.module(file)
             except (OSError, ValueError) as error:
-                _say(f"{file}: {error}")
-                is_well = False
-    from .rewriting import makes_servers, rewritten
+                _print_error(f"{file}: {error}")
+                is_complete = False
+    from .rewriter import has_servers, rewritten
 
-    is_part = any(map(makes_servers, modules.values()))
+    is_part = any(map(has_servers, modules.values()))
     for file, before in modules.items():
         servers = project.servers_in(file)
         are_native = bool(servers) and all(servers.values())
         after = rewritten(before, set(servers), are_native=are_native, is_part=is_part)
         if after.reason is not None:
-            _say(f"{file}: {_REASONS[after.reason].format(file=file)}")
+            _print_error(f"{file}: {_REASONS[after.reason].format(file=file)}")
         if after.module is not None:
             changes.append(Change(file, before, after.module, after.marks))
-    return is_well, changes
+    return is_complete, changes
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -123,9 +123,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
         epilog=f"Example: {program} server.py",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="Python file or folder")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--write", action="store_true", help="write the changes to the files")
-    what.add_argument("--check", action="store_true", help="exit with status 1 if a file would change")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--write", action="store_true", help="write the changes to the files")
+    mode.add_argument("--check", action="store_true", help="exit with status 1 if a file would change")
     return parser
 
 
@@ -136,14 +136,14 @@ def _files(path: Path) -> Iterator[Path]:
         return
     for file in sorted(path.rglob("*.py")):
         parts = file.relative_to(path).parts
-        if not any(part in _LEFT_OUT or part.startswith(".") for part in parts):
+        if not any(part in _SKIPPED_FOLDERS or part.startswith(".") for part in parts):
             yield file
 
 
 def _may_matter(file: Path) -> bool:
     """Return True if a file in a folder may contain a server."""
     source = file.read_bytes()
-    return any(word in source for word in _WORDS)
+    return any(word in source for word in _SERVER_WORDS)
 
 
 def _show(change: Change) -> None:
@@ -166,8 +166,8 @@ def _write(file: Path, source: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as written:
-            written.write(source)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(source)
         temporary.chmod(file.stat().st_mode & 0o7777)
         temporary.replace(file)
     except BaseException:
@@ -175,5 +175,5 @@ def _write(file: Path, source: bytes) -> None:
         raise
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(text, file=sys.stderr)
