@@ -242,7 +242,7 @@ class FormPrompt:
         return self._validate(field, convert(texts, field.schema, self._form.schema))
 
     def _validate(self, field: FormField, value: object) -> object:
-        from ..client.tools.schemas import ServerSchema  # only for forms, as it takes time
+        from ..client.tools.server_schemas import ServerSchema  # only for forms, as it takes time
 
         schema: Json = {**self._form.schema, "properties": {field.name: field.schema}, "required": []}
         problems = ServerSchema(schema, asserts_formats=True).problems({field.name: value})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .options import Retries, Timeout
     from .request_telemetry import ClientTelemetry
     from .sync import SyncClient, SyncSubscription, SyncTool
-    from .tools.tools import RemoteTool
+    from .tools.remote_tools import RemoteTool
     from .trace_and_record import Replay
 else:
     from .._utils.package import late_names
@@ -53,7 +53,7 @@ else:
             ".request_telemetry": "ClientTelemetry",
             ".options": "Retries Timeout",
             ".sync": "SyncClient SyncSubscription SyncTool",
-            ".tools.tools": "RemoteTool",
+            ".tools.remote_tools": "RemoteTool",
             ".client_messages": "OutgoingMessage",
         },
     )

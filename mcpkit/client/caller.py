@@ -15,8 +15,7 @@ from .link.awaited import ProgressCallback
 from .link.link import Link
 from .link.results import CallResult
 from .options import Timeout
-from .tools.listed import ListedTools
-from .tools.tools import RemoteTool
+from .tools.remote_tools import ListedTools, RemoteTool
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -141,7 +140,7 @@ class Caller(Connected, ABC):
             await tools.check(name, result)
         if result_type is None:
             return result
-        from .tools.into import read_into  # which brings all that types may be
+        from .tools.headers_and_result_types import read_into  # which brings all that types may be
 
         return read_into(result, result_type, name)
 

@@ -22,7 +22,7 @@ from .changes.changes import Change, Subscription
 from .client import Client
 from .group import client_for, failures_of, servers_of
 from .link.errors import CLOSED
-from .tools.tools import RemoteTool
+from .tools.remote_tools import RemoteTool
 
 if TYPE_CHECKING:
     from ..protocol.objects import Implementation, ServerCapabilities

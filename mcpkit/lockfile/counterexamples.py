@@ -8,8 +8,7 @@ from typing import Final
 
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..schema.json_schema import nodes
-from .keyword_bounds import is_number
-from .schemas import Held, kinds_of, target_of
+from .schema_subset import SchemaCheck, is_number, kinds_of, target_of
 
 _MOST: Final = 4_000
 """Maximum number of values to try."""
@@ -22,7 +21,7 @@ _TEXTS: Final = (
     "123e4567-e89b-12d3-a456-426614174000", "person@example.com", "example.com", "192.0.2.1", "2001:db8::1",
     "https://example.com/a", "YQ==", "ABC", "abc", "123",
 )  # fmt: skip
-"""Texts of the formats that are common."""
+"""Texts in common formats."""
 _ANYTHING: Final[tuple[object, ...]] = ("a", 1, 1.5, True, None, [], {})
 
 
@@ -38,20 +37,19 @@ class Counterexample:
 
 
 def counterexample(narrow: object, wide: object) -> Counterexample | None:
-    """Return a value that surely fits `narrow` and surely does not fit `wide`; None where none was found.
+    """Return a value that certainly fits `narrow` and certainly does not fit `wide`; None if none was found.
 
-    Values are drawn from the first schema: its bounds and those of the second, what is just beyond them, each
-    alternative, each property there and not there. Each is held against both schemas.
+    Values are generated for the first schema: at the bounds of both schemas and just beyond them, for each alternative,
+    with and without each property. Each value is checked against both schemas.
     """
-    given, wanted = Held(narrow, narrow), Held(wide, wide)
-    draws = _Draws(narrow, wide)
-    for value in islice(draws.of(narrow, 0), _MOST):
-        if wanted.refuses(value) and given.takes(value):
+    narrow_check, wide_check = SchemaCheck(narrow), SchemaCheck(wide)
+    for value in islice(_Values(narrow, wide).of(narrow, 0), _MOST):
+        if wide_check.rejects(value) and narrow_check.accepts(value):
             return Counterexample(value)
     return None
 
 
-class _Draws:
+class _Values:
     """Generates values for a schema.
 
     Args:
@@ -65,8 +63,8 @@ class _Draws:
         self._texts: dict[str, None] = {}
         self._counts: set[int] = set()
         for schema in (root, other):
-            self._learn(schema)
-        self._held: dict[int, tuple[object, Held]] = {}
+            self._collect(schema)
+        self._checks: dict[int, tuple[object, SchemaCheck]] = {}
 
     def of(self, schema: object, depth: int) -> Iterator[object]:
         """Yield values that a part of the schema may take; some do not fit."""
@@ -79,27 +77,27 @@ class _Draws:
             target = target_of(schema["$ref"], self._root)
             if is_object(target):
                 beside = {key: value for key, value in schema.items() if key != "$ref"}
-                yield from self.of(_over(target, beside), depth + 1)
+                yield from self.of(_merge(target, beside), depth + 1)
             return
         for key in ("enum", "examples"):
             if is_array(schema.get(key)):
                 yield from schema[key]
         yield from (schema[key] for key in ("const", "default") if key in schema)
         within = [self.of(each, depth + 1) for each in self._alternatives(schema)]
-        yield from _in_turn([*within, *(self._of_kind(kind, schema, depth) for kind in kinds_of(schema))])
+        yield from _interleave([*within, *(self._of_kind(kind, schema, depth) for kind in kinds_of(schema))])
 
     def _alternatives(self, schema: Json) -> Iterator[Json]:
         if is_array(schema.get("allOf")):
             joined = {key: value for key, value in schema.items() if key != "allOf"}
             for each in schema["allOf"]:
-                joined = _over(joined, self._followed(each))
+                joined = _merge(joined, self._resolve(each))
             yield joined
         for union in ("anyOf", "oneOf"):
             for each in schema[union] if is_array(schema.get(union)) else ():
                 rest = {key: value for key, value in schema.items() if key != union}
-                yield _over(rest, self._followed(each))
+                yield _merge(rest, self._resolve(each))
 
-    def _followed(self, schema: object) -> Json:
+    def _resolve(self, schema: object) -> Json:
         if is_object(schema) and "$ref" in schema:
             schema = target_of(schema["$ref"], self._root)
         return schema if is_object(schema) else {}
@@ -145,14 +143,14 @@ class _Draws:
             for value in islice(self.of(each, depth + 1), _MOST_OF_A_PART):
                 yield [*begin[:index], value, *begin[index + 1 :]]
         yield begin
-        drawn = list(islice(self.of(items, depth + 1), _MOST_OF_A_PART))
+        values = list(islice(self.of(items, depth + 1), _MOST_OF_A_PART))
         base = self._fitting(items, depth)
         fewest = schema.get("minItems", 0)
         filling = [base] * min(max(0, fewest - len(begin) - 1), 50) if isinstance(fewest, int) else []
-        for value in drawn:
+        for value in values:
             yield [*begin, *filling, value]
         yield [*begin, *filling, base, base]
-        fitting = [value for value in drawn if self._fits(items, value)]
+        fitting = [value for value in values if self._fits(items, value)]
         for count in sorted({1, 2, 3, len(begin) + 1} | self._counts):
             if count <= 60:
                 yield [*begin, *([base] * (count - len(begin)))]
@@ -174,9 +172,9 @@ class _Draws:
             yield {key: value for key, value in whole.items() if key != name}
             yield {**least, name: each}
         for others in (least, whole):
-            yield from _in_turn(
+            yield from _interleave(
                 [
-                    _with(others, name, islice(self.of(inner, depth + 1), _MOST_OF_A_PART))
+                    _with_member(others, name, islice(self.of(inner, depth + 1), _MOST_OF_A_PART))
                     for name, inner in properties.items()
                 ]
             )
@@ -188,7 +186,7 @@ class _Draws:
                 yield {**least, **{f"further{number}": self._fitting(rest, depth) for number in range(count)}}
 
     def _fitting(self, schema: object, depth: int) -> object:
-        """Return a value that fits a part, where one is found."""
+        """Return a value that fits a part, if one is found."""
         first: list[object] = []
         for value in islice(self.of(schema, depth + 1), _MOST_OF_A_PART):
             if self._fits(schema, value):
@@ -197,12 +195,12 @@ class _Draws:
         return first[0] if first else None
 
     def _fits(self, schema: object, value: object) -> bool:
-        known = self._held.get(id(schema))
+        known = self._checks.get(id(schema))
         if known is None or known[0] is not schema:
-            known = self._held[id(schema)] = (schema, Held(schema, self._root))
-        return known[1].takes(value)
+            known = self._checks[id(schema)] = (schema, SchemaCheck(schema, self._root))
+        return known[1].accepts(value)
 
-    def _learn(self, schema: object) -> None:
+    def _collect(self, schema: object) -> None:
         """Collect numbers, strings and sizes that occur in a schema."""
         for part in nodes(schema):
             for key, value in part.items():
@@ -211,11 +209,11 @@ class _Draws:
                 elif key.startswith(("min", "max")) and isinstance(value, int) and 0 <= value <= 5_000:
                     self._counts |= {value, value + 1, max(0, value - 1)}
                 elif key in ("enum", "const", "default", "examples"):
-                    self._values(value if is_array(value) else [value])
+                    self._collect_values(value if is_array(value) else [value])
                 elif key == "properties" and is_object(value):
                     self._texts |= dict.fromkeys(value)
 
-    def _values(self, values: list[object]) -> None:
+    def _collect_values(self, values: list[object]) -> None:
         for value in values:
             if isinstance(value, str):
                 self._texts[value] = None
@@ -223,22 +221,22 @@ class _Draws:
                 self._numbers[value] = None
 
 
-def _in_turn(draws: list[Iterator[object]]) -> Iterator[object]:
-    """Yield one value of each, and again, so that none has to wait for the others' end."""
-    while draws:
+def _interleave(values: list[Iterator[object]]) -> Iterator[object]:
+    """Yield values of all iterators in turn."""
+    while values:
         going: list[Iterator[object]] = []
-        for each in draws:
+        for each in values:
             for value in islice(each, 1):
                 yield value
                 going.append(each)
-        draws = going
+        values = going
 
 
-def _with(members: Json, name: str, draws: Iterator[object]) -> Iterator[object]:
-    return ({**members, name: value} for value in draws)
+def _with_member(members: Json, name: str, values: Iterator[object]) -> Iterator[object]:
+    return ({**members, name: value} for value in values)
 
 
-def _over(schema: Json, more: Json) -> Json:
+def _merge(schema: Json, more: Json) -> Json:
     """Return a schema merged with another one: the properties and `required` of both."""
     joined: Json = {**schema, **more}
     if is_object(schema.get("properties")) and is_object(more.get("properties")):

@@ -1,4 +1,4 @@
-"""Decides whether each value that fits one JSON Schema fits another one.
+"""Proof that each value that fits one JSON Schema fits another one.
 
 A positive result is proven. If it cannot be proven, there is an obstacle, which may be a false one. Unknown keywords
 are obstacles in the wider schema, and ignored in the narrower one.
@@ -6,17 +6,29 @@ are obstacles in the wider schema, and ignored in the narrower one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import ceil, floor
 from typing import Final, NamedTuple
 
+from ..client.tools.server_schemas import ServerSchema, UnusableSchemaError, library_validator
 from ..protocol.jsonrpc import Json, is_array, is_object
-from . import keyword_bounds as plain
-from .schemas import Held, bare, choices_of, kinds_of, target_of, text_of
+from ..schema.json_schema import resolved
 
 _MOST_STEPS: Final = 20_000
 _DEEPEST: Final = 60
-_ALONE: Final = ("anyOf", "oneOf", "not", "if")
+_SEPARATE: Final = ("anyOf", "oneOf", "not", "if")
 """Keywords that are compared one at a time."""
+
+_KINDS: Final = ("null", "boolean", "number", "string", "array", "object")
+"""The kinds of JSON values; integers are numbers."""
+
+_ANNOTATIONS: Final = frozenset(
+    {"$comment", "$schema", "$id", "$defs", "definitions", "default", "deprecated", "description", "examples",
+     "readOnly", "title", "writeOnly", "contentMediaType", "contentSchema", "propertyOrdering"}
+)  # fmt: skip
+"""Keywords that reject no value."""
 
 
 class Obstacle(NamedTuple):
@@ -32,16 +44,16 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(narrow: object, wide: object) -> list[Obstacle]:
-    """Return what keeps values that fit `narrow` from fitting `wide`; nothing where each of them does.
+    """Return why values that fit `narrow` may not fit `wide`; an empty list if each of them does.
 
     Args:
         narrow: A JSON Schema.
-        wide: Another one.
+        wide: Another JSON Schema.
     """
-    return _Inclusion(narrow, wide).within(narrow, wide, "")
+    return _Comparison(narrow, wide).within(narrow, wide, "")
 
 
-class _Inclusion:
+class _Comparison:
     def __init__(self, narrow: object, wide: object) -> None:
         self._narrow = narrow
         self._wide = wide
@@ -49,13 +61,13 @@ class _Inclusion:
         self._assumed: set[tuple[str, str]] = set()
 
     def within(self, narrow: object, wide: object, path: str) -> list[Obstacle]:
-        """Return what keeps `narrow` from being included in `wide`, both of them parts of the two schemas."""
+        """Return the obstacles for a part of the narrow schema and one of the wide schema."""
         self._left -= 1
         if self._left < 0 or len(self._assumed) > _DEEPEST:
             return [Obstacle(path, "the schemas are too large to compare")]
         if narrow is False or wide is True or wide is None or wide == {}:
             return []
-        pair = (text_of(narrow), text_of(wide))
+        pair = (_text_of(narrow), _text_of(wide))
         if pair in self._assumed or (pair[0] == pair[1] and '"$ref"' not in pair[0]):
             return []
         self._assumed.add(pair)
@@ -69,7 +81,7 @@ class _Inclusion:
         if len(wanted) != 1:
             return [found for part in wanted for found in self.within(narrow, part, path)]
         given = list(_parts(narrow, self._narrow))
-        if len(given) > 1 and (joined := _together(given)) is not None:
+        if len(given) > 1 and (joined := _merge(given)) is not None:
             given = [joined]
         if len(given) > 1:
             return min((self._single_within(part, wanted[0], path) for part in given), key=len)
@@ -88,7 +100,7 @@ class _Inclusion:
                 rest = {key: value for key, value in narrow.items() if key != union}
                 each = [branch if not rest else {"allOf": [rest, branch]} for branch in branches]
                 return [found for branch in each for found in self.within(branch, wide, path)]
-        choices = choices_of(narrow)
+        choices = _choices_of(narrow)
         if choices is not None:
             return list(self._choices_within(choices, narrow, wide, path))
         kinds = kinds_of(narrow)
@@ -100,32 +112,32 @@ class _Inclusion:
     def _choices_within(
         self, choices: list[object], narrow: Json, wide: Json, path: str
     ) -> Iterator[Obstacle]:
-        given, wanted = Held(narrow, self._narrow), Held(wide, self._wide)
+        given, wanted = SchemaCheck(narrow, self._narrow), SchemaCheck(wide, self._wide)
         for choice in choices:
-            if not given.refuses(choice) and not wanted.takes(choice):
-                yield Obstacle(path, f"{plain.shown(choice)} is not allowed")
+            if not given.rejects(choice) and not wanted.accepts(choice):
+                yield Obstacle(path, f"{shown(choice)} is not allowed")
 
     def _kind_within(self, kind: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
-        for keyword in _ALONE:
+        for keyword in _SEPARATE:
             if keyword in wide:
-                return self._alone_within(keyword, narrow, wide, path)
+                return self._separate_within(keyword, narrow, wide, path)
         allowed = kinds_of(wide)
         taken = {kind, "number"} if kind == "integer" else {kind}
-        if kind == "number" and plain.is_integral(narrow):
+        if kind == "number" and _is_integral(narrow):
             taken.add("integer")
         if taken.isdisjoint(allowed):
             return [Obstacle(path, f"{_a(kind)} is not allowed, only {' or '.join(map(_a, allowed))}")]
-        named = choices_of({key: wide[key] for key in ("enum", "const") if key in wide})
+        named = _choices_of({key: wide[key] for key in ("enum", "const") if key in wide})
         if named is not None:
-            return [Obstacle(path, f"only {', '.join(map(plain.shown, named[:5]))} is allowed")]
-        compare: dict[str, Callable[[], Iterator[Obstacle]]] = {
-            "array": lambda: self._array_within(narrow, wide, path),
-            "object": lambda: self._object_within(narrow, wide, path),
-        }
-        found = [Obstacle(path, why) for why in plain.refused(kind, narrow, wide)]
-        return found + (list(compare[kind]()) if kind in compare else [])
+            return [Obstacle(path, f"only {', '.join(map(shown, named[:5]))} is allowed")]
+        found = [Obstacle(path, why) for why in _rejections(kind, narrow, wide)]
+        if kind == "array":
+            found += self._array_within(narrow, wide, path)
+        elif kind == "object":
+            found += self._object_within(narrow, wide, path)
+        return found
 
-    def _alone_within(self, keyword: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
+    def _separate_within(self, keyword: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
         schemas: object = wide[keyword]
         if keyword == "anyOf" and is_array(schemas):
             tried = [self.within(narrow, each, path) for each in schemas]
@@ -157,8 +169,8 @@ class _Inclusion:
         for part in parts:
             if kinds.isdisjoint(map(_widest, kinds_of(part))):
                 return True
-            choices = choices_of(narrow)
-            if choices is not None and all(map(Held(part, self._wide).refuses, choices)):
+            choices = _choices_of(narrow)
+            if choices is not None and all(map(SchemaCheck(part, self._wide).rejects, choices)):
                 return True
             if _required(narrow) & _required(part) and kinds == {"object"}:
                 mine, theirs = _properties(narrow), _properties(part)
@@ -168,7 +180,7 @@ class _Inclusion:
                         return True
         return False
 
-    # What holds other values
+    # Arrays and objects
 
     def _array_within(self, narrow: Json, wide: Json, path: str) -> Iterator[Obstacle]:
         given, given_rest = _items(narrow)
@@ -207,31 +219,31 @@ class _Inclusion:
 
 
 def _parts(schema: object, root: object, depth: int = 0) -> Iterator[object]:
-    """Yield schemas that together demand what one does: references followed, and each of `_ALONE` on its own."""
+    """Split a schema into parts that together mean the same, with references resolved and each of `_SEPARATE` alone."""
     if not is_object(schema):
         yield schema
         return
-    said = bare(schema)
-    if "$ref" in said:
-        target = target_of(said.pop("$ref"), root)
+    rest = _without_annotations(schema)
+    if "$ref" in rest:
+        target = target_of(rest.pop("$ref"), root)
         if target is None or depth > _DEEPEST:
-            yield {"if": {}}  # which nothing is known of
+            yield {"if": {}}  # cannot be compared
         else:
             yield from _parts(target, root, depth + 1)
-    together: object = said.pop("allOf", None)
+    together: object = rest.pop("allOf", None)
     for each in together if is_array(together) else ():
         yield from _parts(each, root, depth + 1)
-    for keyword in _ALONE:
-        if keyword in said:
-            alone: Json = {keyword: said.pop(keyword)}
+    for keyword in _SEPARATE:
+        if keyword in rest:
+            alone: Json = {keyword: rest.pop(keyword)}
             if keyword == "if":
-                alone |= {key: said.pop(key) for key in ("then", "else") if key in said}
+                alone |= {key: rest.pop(key) for key in ("then", "else") if key in rest}
             yield alone
-    if said:
-        yield said
+    if rest:
+        yield rest
 
 
-def _together(parts: list[object]) -> Json | None:
+def _merge(parts: list[object]) -> Json | None:
     """Return the parts merged into one schema; None if they have the same keyword with different values."""
     joined: Json = {}
     names: set[str] = set()
@@ -242,12 +254,14 @@ def _together(parts: list[object]) -> Json | None:
         for key, value in part.items():
             known = joined.setdefault(key, value)
             if key == "properties" and is_object(known) and is_object(value):
-                if any(text_of(known[name]) != text_of(value[name]) for name in known.keys() & value.keys()):
+                if any(
+                    _text_of(known[name]) != _text_of(value[name]) for name in known.keys() & value.keys()
+                ):
                     return None
                 joined[key] = {**known, **value}
             elif key == "required" and is_array(known) and is_array(value):
                 joined[key] = [*known, *value]
-            elif text_of(known) != text_of(value):
+            elif _text_of(known) != _text_of(value):
                 return None
     is_open = joined.get("additionalProperties", True) is True and "patternProperties" not in joined
     has_all = all(
@@ -259,9 +273,9 @@ def _together(parts: list[object]) -> Json | None:
 
 
 def _single(schema: object, root: object) -> Json | None:
-    """Return a schema as one part; None where it is of several."""
+    """Return a schema as one part; None if it has several."""
     parts = list(_parts(schema, root))
-    joined = _together(parts) if parts else {}
+    joined = _merge(parts) if parts else {}
     return joined if joined is not None and not {"anyOf", "oneOf"} & joined.keys() else None
 
 
@@ -269,7 +283,7 @@ def _items(schema: Json) -> tuple[list[object], object]:
     """Return the schemas of an array's first items, and that of the others."""
     items: object = schema.get("items", True)
     first: object = schema.get("prefixItems", [])
-    if is_array(items):  # as drafts before 2020-12 have it
+    if is_array(items):  # drafts before 2020-12
         return list(items), schema.get("additionalItems", True)
     return list(first) if is_array(first) else [], items
 
@@ -290,3 +304,194 @@ def _widest(kind: str) -> str:
 
 def _a(kind: str) -> str:
     return "null" if kind == "null" else f"an {kind}" if kind[:1] in "aio" else f"a {kind}"
+
+
+# Constraints of a value itself
+
+_SAME: Final = {
+    "string": ("pattern", "format", "contentEncoding"),
+    "array": ("contains", "minContains", "maxContains"),
+    "object": ("dependentRequired", "propertyNames"),
+}
+"""Keywords that must be equal, as they cannot be compared."""
+_INCOMPARABLE: Final = ("dependencies", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef",
+                        "$recursiveRef")  # fmt: skip
+_COUNTS: Final = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+
+
+def _rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
+    """Yield the constraints of `wide` that `narrow` does not imply, without those of inner values."""
+    if kind in ("integer", "number"):
+        yield from _number_rejections(kind, narrow, wide)
+    if kind in _COUNTS:
+        yield from _count_rejections(kind, narrow, wide)
+    may_repeat = narrow.get("uniqueItems") is not True and _number(narrow, "maxItems", 2) > 1
+    if kind == "array" and wide.get("uniqueItems") is True and may_repeat:
+        yield "its items must be unique"
+    for keyword in _SAME.get(kind, ()):
+        if keyword in wide and narrow.get(keyword) != wide[keyword]:
+            yield f"its {keyword} must be {shown(wide[keyword])}"
+    for keyword in _INCOMPARABLE:
+        if wide.get(keyword, True) is not True:
+            yield f"`{keyword}` cannot be compared"
+
+
+def _is_integral(schema: Json) -> bool:
+    """Return whether a schema allows integers only."""
+    step = _number(schema, "multipleOf", 0)
+    return step > 0 and step % 1 == 0
+
+
+def shown(value: object) -> str:
+    """Return a value as JSON, truncated if it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _number_rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
+    low, high = _bound(kind, wide, 1), _bound(kind, wide, -1)
+    mine_low, mine_high = _bound(kind, narrow, 1), _bound(kind, narrow, -1)
+    if low is not None and (mine_low is None or mine_low < low):
+        yield f"it must be {'greater than' if low[1] else 'at least'} {_format(low[0])}"
+    if high is not None and (mine_high is None or mine_high < high):
+        yield f"it must be {'less than' if high[1] else 'at most'} {_format(-high[0])}"
+    step = _number(wide, "multipleOf", 0)
+    given = max(_number(narrow, "multipleOf", 0), Fraction(kind == "integer"))
+    if step > 0 and (given == 0 or given % step != 0):
+        yield f"it must be a multiple of {_format(step)}"
+
+
+def _bound(kind: str, schema: Json, sign: int) -> tuple[Fraction, bool] | None:
+    """Return the lower bound of numbers, and whether it is exclusive; with -1 for `sign` the negated upper bound."""
+    names = ("minimum", "exclusiveMinimum") if sign > 0 else ("maximum", "exclusiveMaximum")
+    bounds: list[tuple[Fraction, bool]] = []
+    for name, is_exclusive in zip(names, (False, True), strict=True):
+        if is_number(schema.get(name)):
+            bound = sign * Fraction(str(schema[name]))
+            if kind == "integer":
+                bounds.append((Fraction(floor(bound) + 1 if is_exclusive else ceil(bound)), False))
+            else:
+                bounds.append((bound, is_exclusive))
+    return max(bounds, default=None)
+
+
+def _count_rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
+    least, most = _COUNTS[kind]
+    what = {"string": "characters", "array": "items", "object": "properties"}[kind]
+    fewest, many = max(Fraction(0), _number(narrow, least, 0)), _number(narrow, most, -1)
+    if kind == "object":
+        fewest = max(fewest, Fraction(len(_named(narrow, "required"))))
+        if many < 0 and narrow.get("additionalProperties") is False and "patternProperties" not in narrow:
+            many = Fraction(len(_named(narrow, "properties")))
+    if fewest < _number(wide, least, 0):
+        yield f"it must have at least {wide[least]} {what}"
+    limit = _number(wide, most, -1)
+    if limit >= 0 and not 0 <= many <= limit:
+        yield f"it must have at most {wide[most]} {what}"
+
+
+def _named(schema: Json, keyword: str) -> set[str]:
+    names: object = schema.get(keyword)
+    return {str(name) for name in names} if is_array(names) or is_object(names) else set()
+
+
+def _number(schema: Json, keyword: str, otherwise: int) -> Fraction:
+    value: object = schema.get(keyword)
+    return Fraction(str(value)) if is_number(value) else Fraction(otherwise)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite JSON number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _format(number: Fraction) -> str:
+    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"
+
+
+# Values and parts of schemas
+
+
+class SchemaCheck:
+    """Validates values against a schema, including formats.
+
+    For keywords such as `oneOf` and `prefixItems`, only `mcpkit[jsonschema]` decides which values fit. `mcpkit[cli]`
+    includes it.
+
+    Args:
+        schema: The schema, or one within `root`.
+        root: The root of its references; None for the schema itself.
+
+    Attributes:
+        is_usable: Whether the schema is valid and not too large.
+    """
+
+    def __init__(self, schema: object, root: object = None) -> None:
+        if is_object(schema) and is_object(root) and schema is not root:
+            definitions: Json = {key: root[key] for key in ("$defs", "definitions") if key in root}
+            schema = {**definitions, **schema}
+        self._schema: ServerSchema | None = None
+        self._is_valid: Callable[[object], bool] | None = None
+        try:
+            self._schema = ServerSchema(schema, asserts_formats=True)
+        except (UnusableSchemaError, RecursionError):
+            pass
+        else:
+            if not self._schema.is_whole:
+                self._is_valid = library_validator(schema, asserts_formats=True)
+        self.is_usable = self._schema is not None
+
+    def rejects(self, value: object) -> bool:
+        """Return whether a value certainly does not fit."""
+        if self._is_valid is not None:
+            return not self._is_valid(value)
+        return self._schema is not None and bool(self._schema.problems(value))
+
+    def accepts(self, value: object) -> bool:
+        """Return whether a value certainly fits."""
+        if self._schema is None or not (self._schema.is_whole or self._is_valid is not None):
+            return False
+        return not self.rejects(value) and not self._schema.problems(value)
+
+
+def _text_of(schema: object) -> str:
+    """Return a schema as text, which is equal for equal schemas."""
+    return json.dumps(schema, sort_keys=True)
+
+
+def _without_annotations(schema: Json) -> Json:
+    """Return a schema without the keywords that reject no value."""
+    return {
+        key: value for key, value in schema.items() if key not in _ANNOTATIONS and not key.startswith("x-")
+    }
+
+
+def target_of(reference: object, root: object) -> object:
+    """Return the target of a `$ref` within a schema; None if it is invalid or leads out of the schema."""
+    try:
+        found: object = resolved(reference, root)
+    except LookupError:
+        return None
+    return found
+
+
+def kinds_of(schema: Json) -> list[str]:
+    """Return the types that a schema's `type` allows, `integer` among them; all types without `type`."""
+    kinds: object = schema.get("type", list(_KINDS))
+    return [kind for kind in (kinds if is_array(kinds) else [kinds]) if isinstance(kind, str)]
+
+
+def _choices_of(schema: Json) -> list[object] | None:
+    """Return the values of a schema that only allows those: by `enum`, `const` or its type; None for others."""
+    choices: object = schema.get("enum")
+    if is_array(choices):
+        return list(choices)
+    if "const" in schema:
+        return [schema["const"]]
+    named: dict[str, list[object]] = {"null": [None], "boolean": [False, True]}
+    kinds = kinds_of(schema)
+    return named.get(kinds[0]) if len(kinds) == 1 else None

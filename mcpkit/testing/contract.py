@@ -11,10 +11,8 @@ from ..cli.check.check_rules import findings
 from ..cli.check.check_settings import load_settings
 from ..cli.check.rule import CheckInputs
 from ..client.group import client_for
-from ..lockfile.changes import Change, changes
-from ..lockfile.lockfile import contract_of, kept, write
-from ..lockfile.surface import Surface, surfaces_of
-from ..lockfile.verdict import Effect
+from ..lockfile.lockfile import Surface, contract_of, read_if_exists, surfaces_of, write
+from ..lockfile.lockfile_changes import Change, Effect, changes
 
 
 def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: bool) -> str | None:
@@ -36,7 +34,7 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
     if is_updated:
         write(path, contract)
         return None
-    old = kept(path)
+    old = read_if_exists(path)
     if old is None:
         return f"{path} does not exist. Run pytest --mcp-lock-update to write it"
     found = [
@@ -83,7 +81,7 @@ def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: boo
 def _told(change: Change) -> str:
     words = {
         Effect.BREAKING: "breaks clients",
-        Effect.UNTOLD: "may break clients",
+        Effect.UNKNOWN: "may break clients",
         Effect.COMPATIBLE: "changed",
     }
     return f"{words[change.effect]}: {change.where}: {change.what}"

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from mcpkit.lockfile.changes import changes
-from mcpkit.lockfile.lockfile import LockError, contract_of, read
-from mcpkit.lockfile.schemas import closed
-from mcpkit.lockfile.surface import Surface
-from mcpkit.lockfile.verdict import Effect, of_input, of_output
+from mcpkit.lockfile.lockfile import LockfileError, Surface, contract_of, read
+from mcpkit.lockfile.lockfile_changes import (
+    Effect,
+    changes,
+    closed,
+    compare_input_schemas,
+    compare_output_schemas,
+)
 from tests.helpers.tables import each_row
 
-B, C, U = "breaking", "compatible", "untold"
+B, C, U = "breaking", "compatible", "unknown"
 
 
 def call(*required: str, **properties: Any) -> dict[str, Any]:
@@ -148,8 +151,8 @@ def fits(schema: Any, value: Any) -> bool:
 def test_verdict_of_argument_change_and_reversed_result_change(
     name: str, old: dict[str, Any], new: dict[str, Any], expected: str
 ) -> None:
-    verdict = of_input(old, new)
-    assert verdict.effect.value == of_output(new, old).effect.value == expected, name
+    verdict = compare_input_schemas(old, new)
+    assert verdict.effect.value == compare_output_schemas(new, old).effect.value == expected, name
     assert (verdict.effect is Effect.BREAKING) == (verdict.example is not None)
     assert (verdict.effect is Effect.COMPATIBLE) == (not verdict.obstacles)
     if verdict.example is not None:
@@ -162,7 +165,7 @@ def test_verdict_obstacle_names_path() -> None:
         "city": {"type": "string"}}}}}}  # fmt: skip
     new = {"type": "object", "properties": {"stops": {"type": "array", "items": {"type": "object", "properties": {
         "city": {"type": "string", "maxLength": 3}, "day": {"type": "integer"}}, "required": ["day"]}}}}  # fmt: skip
-    reported = [f"{found.path}: {found.why}" for found in of_input(old, new).obstacles]
+    reported = [f"{found.path}: {found.why}" for found in compare_input_schemas(old, new).obstacles]
     assert reported == ["stops[].day: it is required", "stops[].city: it must have at most 3 characters"]
 
 
@@ -172,7 +175,7 @@ def test_verdict_obstacle_names_path() -> None:
     ({"minLength": -1}, {"type": "string"}), ({"minItems": -1}, {"items": False}),
 ])  # fmt: skip
 def test_verdict_of_malformed_schema_is_no_exception(old: dict[str, Any], new: dict[str, Any]) -> None:
-    for verdict in (of_input(old, new), of_output(new, old)):
+    for verdict in (compare_input_schemas(old, new), compare_output_schemas(new, old)):
         assert verdict.effect is not Effect.COMPATIBLE or not verdict.obstacles
 
 
@@ -282,5 +285,5 @@ def test_contract_changes_of_several_servers_are_prefixed() -> None:
 def test_lock_file_malformed_is_error(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "mcp.lock.json"
     path.write_text(text)
-    with pytest.raises(LockError, match=reported):
+    with pytest.raises(LockfileError, match=reported):
         read(path)

@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field, create_model
 from mcpkit import Server
 from mcpkit.cli.check.check_rules import findings
 from mcpkit.cli.check.rule import CheckInputs
-from mcpkit.client.tools.schemas import ServerSchema
-from mcpkit.lockfile.surface import Surface
-from mcpkit.lockfile.verdict import Effect, of_input
+from mcpkit.client.tools.server_schemas import ServerSchema
+from mcpkit.lockfile.lockfile import Surface
+from mcpkit.lockfile.lockfile_changes import Effect, compare_input_schemas
 from mcpkit.schema import custom_schemas
 from mcpkit.testing import connect
 
@@ -60,7 +60,7 @@ def check_schema(schema: dict[str, Any], value: Any, wrong: list[Any]) -> None:
     assert problems(value) == []
     assert all(map(problems, wrong))
     assert custom_schemas.arguments(schema).validate(value) == value
-    assert of_input(schema, schema).effect is Effect.COMPATIBLE
+    assert compare_input_schemas(schema, schema).effect is Effect.COMPATIBLE
     tool = {"name": "echo", "inputSchema": schema, "outputSchema": schema}
     found = findings(CheckInputs([Surface(tools=[tool])], strict_hosts=["openai-strict"]))
     assert [each for each in found if each.severity == "error"] == []

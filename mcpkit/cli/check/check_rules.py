@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..._utils.option_checks import nearest
-from ...lockfile.verdict import Effect
+from ...lockfile.lockfile_changes import Effect
 from . import interface_rules, name_rules, schema_rules, source_rules
 from .rule import SEVERITIES, CheckInputs, Finding, Problem, Rule, rule
 
@@ -22,7 +22,7 @@ def breaking_change(inputs: CheckInputs) -> Iterator[Problem]:
 @rule("contract-untold", "warning")
 def possibly_breaking_change(inputs: CheckInputs) -> Iterator[Problem]:
     """A change against `mcp.lock.json` may break clients."""
-    return _changes_with(inputs, Effect.UNTOLD, "check the change, and accept it with --update")
+    return _changes_with(inputs, Effect.UNKNOWN, "check the change, and accept it with --update")
 
 
 @rule("contract-changed", "advice")

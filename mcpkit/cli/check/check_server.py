@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from ...lockfile.changes import changes
-from ...lockfile.lockfile import NAME, contract_of, kept, read
+from ...lockfile.lockfile import NAME, contract_of, read, read_if_exists, surfaces_of
 from ...lockfile.lockfile import write as write_lockfile
-from ...lockfile.surface import surfaces_of
+from ...lockfile.lockfile_changes import changes
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
 from ..exit_status import Status
 from ..server_target import ServerTarget, client_command
@@ -70,7 +69,7 @@ async def command(
     folder = folder_of(server.target)
     settings = load_settings(folder)
     path = lock or relative_path(folder / NAME)
-    old = None if update else read(lock) if lock is not None else kept(path)
+    old = None if update else read(lock) if lock is not None else read_if_exists(path)
     async with server.client() as client:
         surfaces = await surfaces_of(client)
     contract = contract_of(surfaces)

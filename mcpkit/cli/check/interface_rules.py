@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ...lockfile.changes import variables_of
+from ...lockfile.lockfile_changes import variables_of
 from ...protocol.jsonrpc import Json
 from ..token_count import count_tokens
 from .host_limits import schema_of

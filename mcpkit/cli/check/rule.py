@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ...lockfile.changes import Change
-from ...lockfile.surface import Surface
+from ...lockfile.lockfile import Surface
+from ...lockfile.lockfile_changes import Change
 from ...protocol.jsonrpc import Json
 
 Severity = Literal["error", "warning", "advice"]

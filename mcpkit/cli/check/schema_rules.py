@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...lockfile.schemas import Held, target_of
+from ...lockfile.schema_subset import SchemaCheck, target_of
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...schema.json_schema import nodes, subschemas
 from .host_limits import MAX_CHOICES, MAX_DEPTH, MAX_PROPERTIES, STRICT_MODES, StrictMode, names_in, schema_of
@@ -24,7 +24,7 @@ def invalid_schema(inputs: CheckInputs) -> Iterator[Problem]:
     """A schema is invalid, or larger than any host accepts."""
     for where, tool in inputs.each("tool"):
         for key in ("inputSchema", "outputSchema"):
-            if (key == "inputSchema" or key in tool) and not Held(tool.get(key), tool.get(key)).is_usable:
+            if (key == "inputSchema" or key in tool) and not SchemaCheck(tool.get(key)).is_usable:
                 yield Problem(
                     where,
                     f"its {key} is not a valid JSON Schema",
@@ -75,7 +75,7 @@ def default_invalid(inputs: CheckInputs) -> Iterator[Problem]:
     """A default does not match its own schema."""
     for where, tool in inputs.each("tool"):
         for schema in nodes(schema_of(tool)):
-            if "default" in schema and Held(schema, schema_of(tool)).refuses(schema["default"]):
+            if "default" in schema and SchemaCheck(schema, schema_of(tool)).rejects(schema["default"]):
                 yield Problem(
                     where,
                     f"the default {schema['default']!r:.60} does not match its schema",
@@ -90,7 +90,7 @@ def example_invalid(inputs: CheckInputs) -> Iterator[Problem]:
         for schema in nodes(schema_of(tool)):
             examples: object = schema.get("examples")
             for each in examples if is_array(examples) else ():
-                if Held(schema, schema_of(tool)).refuses(each):
+                if SchemaCheck(schema, schema_of(tool)).rejects(each):
                     yield Problem(
                         where,
                         f"the example {each!r:.60} does not match its schema",

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from ...lockfile.changes import changes
-from ...lockfile.lockfile import NAME, contract_of, kept, write
-from ...lockfile.surface import surfaces_of
+from ...lockfile.lockfile import NAME, contract_of, read_if_exists, surfaces_of, write
+from ...lockfile.lockfile_changes import changes
 from ..console import relative_path, write_stderr
 from ..exit_status import Status
 from ..server_target import ServerTarget, client_command
@@ -36,7 +35,7 @@ async def command(server: ServerTarget, path: Path | None, update: bool) -> int:
     path = path or relative_path(folder_of(server.target) / NAME)
     async with server.client() as client:
         contract = contract_of(await surfaces_of(client))
-    old = kept(path)
+    old = read_if_exists(path)
     if old is None:
         write(path, contract)
         write_stderr(f"wrote {path}")

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 
 from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, TransportError
-from ...client.tools.output import output_of
-from ...client.tools.schemas import UnusableSchemaError
+from ...client.tools.server_schemas import UnusableSchemaError, output_schema_of, result_problems
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
 from .findings import CheckResult, quoted
@@ -279,9 +278,11 @@ async def check_tool_calls(probe: Probe) -> CheckResult:
         if answer.result is None:
             check.add_finding("call-fails", tool=tool.get("name"), answer=answer)
         elif "outputSchema" in tool and not answer.result.get("isError") and "content" in answer.result:
-            output = output_of(tool)
+            schema = output_schema_of(tool)
             problems = (
-                [str(output)] if isinstance(output, UnusableSchemaError) else output.problems(answer.result)
+                [str(schema)]
+                if isinstance(schema, UnusableSchemaError)
+                else result_problems(schema, answer.result)
             )
             if problems:
                 check.add_finding(

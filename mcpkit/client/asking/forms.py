@@ -9,7 +9,7 @@ from ..._utils.option_checks import nearest
 from ...content.json_encoding import json_value
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...requests.elicitation_and_sampling import ElicitationResult
-from ..tools.schemas import ServerSchema, UnusableSchemaError
+from ..tools.server_schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from ..._utils.package import install_command
-from ...client.tools.schemas import ServerSchema, UnusableSchemaError
+from ...client.tools.server_schemas import ServerSchema, UnusableSchemaError
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 

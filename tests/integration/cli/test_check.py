@@ -16,10 +16,8 @@ from mcpkit.cli import token_count
 from mcpkit.cli.check.check_rules import RULES, findings
 from mcpkit.cli.check.rule import CheckInputs
 from mcpkit.cli.token_count import count_tokens
-from mcpkit.lockfile.changes import Change, changes
-from mcpkit.lockfile.lockfile import contract_of
-from mcpkit.lockfile.surface import Surface
-from mcpkit.lockfile.verdict import Effect
+from mcpkit.lockfile.lockfile import Surface, contract_of
+from mcpkit.lockfile.lockfile_changes import Change, Effect, changes
 from tests.helpers.tables import each_row
 
 Run = Callable[..., tuple[int, str, str]]
@@ -160,7 +158,7 @@ PLANTED: dict[str, list[CheckInputs]] = {
     "tool-over-budget": [with_tools(tool(description="word " * 400), tool("c", "rain " * 1_200))],
     "total-over-budget": [replace(CheckInputs([CLEAN]), budget=50)],
     "contract-broken": [changed(Effect.BREAKING)],
-    "contract-untold": [changed(Effect.UNTOLD)],
+    "contract-untold": [changed(Effect.UNKNOWN)],
     "contract-changed": [changed(Effect.COMPATIBLE)],
 }  # fmt: skip
 """Each rule's faults; those of `blocks-the-loop`, which are in files, are below."""

@@ -1,4 +1,4 @@
-"""Validates values against JSON Schemas of servers, within limits and without fetching anything.
+"""Validation of values against JSON Schemas of servers, within limits and without fetching anything.
 
 Schemas as pydantic and zod write them are checked by pydantic-core. Recursive schemas are checked in Python, up to a
 certain size of the value. Other keywords than those in `_ASSERTED` are checked if `mcpkit[jsonschema]` is installed;
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-from pydantic_core import SchemaError
+from pydantic_core import SchemaError, from_json, to_json
 
 from ..._utils.exceptions import Problem, RegistrationError
 from ...protocol.jsonrpc import Json, is_array, is_object
@@ -26,6 +28,8 @@ _MOST_PARTS: Final = 20_000
 _MOST_ALTERNATIVES: Final = 1_000
 """The most schemas that one value is validated against."""
 _DEEPEST: Final = 100
+_MOST_CACHED: Final = 64 * 1024
+"""The most bytes of an output schema whose validator is cached."""
 
 _LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _ASSERTED: Final = frozenset(
@@ -34,7 +38,7 @@ _ASSERTED: Final = frozenset(
      "maxProperties"}
 )  # fmt: skip
 """The keywords that are always checked."""
-_OTHERS: Final = frozenset(
+_LIBRARY_KEYWORDS: Final = frozenset(
     {"$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired",
      "dependentSchemas", "else", "if", "maxContains", "minContains", "not", "oneOf", "patternProperties", "prefixItems",
      "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
@@ -61,16 +65,19 @@ class ServerSchema:
     """
 
     def __init__(self, schema: object, *, asserts_formats: bool = False) -> None:
-        reading = _Reading(schema, asserts_formats=asserts_formats)
-        self._schema = reading.read()
-        self.is_whole = reading.is_whole
-        _refuse_endless(self._schema, reading.parts)
+        reader = _SchemaReader(schema, asserts_formats=asserts_formats)
+        self._schema = reader.read()
+        self.is_whole = reader.is_whole
+        _check_alternatives(self._schema, reader.parts)
         self._is_valid: Callable[[Any], bool] | None = None
-        self._is_wholly_valid: Callable[[Any], bool] | None = None
+        self._is_valid_by_library: Callable[[Any], bool] | None = None
         if _size(self._schema, self._schema, _inner, {}) <= _MOST_PARTS:
-            self._is_valid = _in_rust(self._schema)
-        if not reading.is_whole and _size(schema, schema, _inner, {}) <= _MOST_PARTS:
-            self._is_wholly_valid = _by_library(schema)
+            with suppress(
+                SchemaError, OverflowError
+            ):  # the latter for limits of integers that are not integers
+                self._is_valid = pydantic_validators.validator_of(self._schema).isinstance_python
+        if not reader.is_whole and _size(schema, schema, _inner, {}) <= _MOST_PARTS:
+            self._is_valid_by_library = library_validator(schema)
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the validation errors of a JSON value."""
@@ -78,34 +85,63 @@ class ServerSchema:
             found = problems(self._schema, value)
             if found or self._is_valid is not None:
                 return found or [Problem("", "the value does not match the schema")]
-        if self._is_wholly_valid is not None and not self._is_wholly_valid(value):
+        if self._is_valid_by_library is not None and not self._is_valid_by_library(value):
             return [Problem("", "the value does not match the schema")]
         return []
 
 
-def _in_rust(schema: Json) -> Callable[[Any], bool] | None:
+def library_validator(schema: object, *, asserts_formats: bool = False) -> Callable[[Any], bool] | None:
+    """Return a validator of all keywords; None if `mcpkit[jsonschema]` is missing or rejects the schema."""
     try:
-        return pydantic_validators.validator_of(schema).isinstance_python
-    except (SchemaError, OverflowError):  # such as a limit of an integer that is none itself
-        return None
-
-
-def _by_library(schema: object) -> Callable[[Any], bool] | None:
-    try:
-        library: Any = import_module("jsonschema_rs")  # there only with the extra
+        library: Any = import_module("jsonschema_rs")
     except ModuleNotFoundError:
         return None
     try:
-        validator = library.validator_for(
-            schema, validate_formats=False, offline=True, pattern_options=library.RegexOptions()
-        )
-    except (library.ValidationError, ValueError, TypeError):
+        is_valid: Callable[[Any], bool] = library.validator_for(
+            schema, validate_formats=asserts_formats, offline=True, pattern_options=library.RegexOptions()
+        ).is_valid
+    except (library.ValidationError, library.ReferencingError, ValueError, TypeError):
         return None
-    is_valid: Callable[[Any], bool] = validator.is_valid
     return is_valid
 
 
-class _Reading:
+# Results of tools (server/tools, "Output Schema")
+
+
+def output_schema_of(tool: Json) -> ServerSchema | UnusableSchemaError:
+    """Return the schema of the results of a tool, or the error if it cannot be used for validation.
+
+    Args:
+        tool: The tool, as the server lists it. It has an `outputSchema`.
+    """
+    text = to_json(tool["outputSchema"])
+    try:
+        return _cached_schema(text) if len(text) <= _MOST_CACHED else ServerSchema(tool["outputSchema"])
+    except UnusableSchemaError as error:
+        return error
+
+
+@lru_cache(maxsize=256)
+def _cached_schema(text: bytes) -> ServerSchema:
+    return ServerSchema(from_json(text))
+
+
+def result_problems(schema: ServerSchema, result: Json) -> list[Problem]:
+    """Return the validation errors of a result.
+
+    Args:
+        schema: The `outputSchema` of the tool.
+        result: All members of the result.
+    """
+    if "structuredContent" not in result:
+        return [Problem("", "structured content is missing")]
+    return schema.problems(result["structuredContent"])
+
+
+# Conversion to the keywords that pydantic-core and `problems` check
+
+
+class _SchemaReader:
     """Converts a schema to the form that `core_schema` and `problems` accept."""
 
     def __init__(self, root: object, *, asserts_formats: bool) -> None:
@@ -136,9 +172,9 @@ class _Reading:
             return {} if schema else {"enum": []}
         if not is_object(schema):
             raise UnusableSchemaError(f"a schema must be an object or a boolean, got {schema!r:.50}")
-        if not _OTHERS.isdisjoint(schema):
+        if not _LIBRARY_KEYWORDS.isdisjoint(schema):
             self.is_whole = False
-        self.parts.append(_together(list(self._demands(schema))))
+        self.parts.append(_all_of(list(self._demands(schema))))
         return self.parts[-1]
 
     def _demands(self, schema: Json) -> Iterator[Json]:
@@ -159,7 +195,7 @@ class _Reading:
         if len(kinds) == 1:
             yield from self._typed(kinds[0], schema)
         elif kinds:
-            yield {"anyOf": [_together(list(self._typed(kind, schema))) for kind in kinds]}
+            yield {"anyOf": [_all_of(list(self._typed(kind, schema))) for kind in kinds]}
         elif not _ASSERTED.isdisjoint(schema.keys() - {"$ref", "anyOf", "allOf", "enum", "const"}):
             self.is_whole = False  # rules for some kinds, where any is allowed
 
@@ -183,67 +219,67 @@ class _Reading:
         return self._names[reference]
 
     def _typed(self, kind: str, schema: Json) -> Iterator[Json]:
-        said: Json = {"type": kind}
+        typed: Json = {"type": kind}
         if kind in ("integer", "number"):
-            said |= {key: schema[key] for key in _LIMITS if _is_number(schema.get(key))}
+            typed |= {key: schema[key] for key in _LIMITS if _is_number(schema.get(key))}
             if _is_number(schema.get("multipleOf")) and schema["multipleOf"] > 0:
-                said["multipleOf"] = schema["multipleOf"]
+                typed["multipleOf"] = schema["multipleOf"]
         elif kind == "string":
-            said |= _counts(schema, "minLength", "maxLength") | self._text(schema)
+            typed |= _counts(schema, "minLength", "maxLength") | self._text(schema)
         elif kind == "array":
-            said |= _counts(schema, "minItems", "maxItems") | self._array(schema)
+            typed |= _counts(schema, "minItems", "maxItems") | self._array(schema)
         elif kind == "object":
-            said |= self._object(schema)
+            typed |= self._object(schema)
             if counts := _counts(schema, "minProperties", "maxProperties"):
                 yield {"type": kind, **counts}
-        yield said
+        yield typed
 
     def _text(self, schema: Json) -> Json:
-        said: Json = {}
+        typed: Json = {}
         pattern = schema.get("pattern")
         if isinstance(pattern, str):
             if (known := _linear(pattern)) is not None:
-                said["pattern"] = known
+                typed["pattern"] = known
             else:
                 self.is_whole = False
         known_format: object = schema.get("format")
         if self._asserts_formats and isinstance(known_format, str) and known_format in FORMATS:
-            said["format"] = known_format
-        return said
+            typed["format"] = known_format
+        return typed
 
     def _array(self, schema: Json) -> Json:
-        said: Json = {"uniqueItems": True} if schema.get("uniqueItems") is True else {}
+        typed: Json = {"uniqueItems": True} if schema.get("uniqueItems") is True else {}
         prefix, items = schema.get("prefixItems"), schema.get("items", True)
         if is_array(prefix) and (items is False or schema.get("maxItems") == len(prefix)):
-            said["prefixItems"] = self._each("prefixItems", prefix)
+            typed["prefixItems"] = self._each("prefixItems", prefix)
         elif prefix is None and not is_array(items) and items is not True:
-            said["items"] = self._schema(items)
-        return said
+            typed["items"] = self._schema(items)
+        return typed
 
     def _object(self, schema: Json) -> Json:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if not is_object(properties) or not is_array(required):
             raise UnusableSchemaError("`properties` must be an object, and `required` an array")
-        said: Json = {"properties": {name: self._schema(inner) for name, inner in properties.items()}}
+        typed: Json = {"properties": {name: self._schema(inner) for name, inner in properties.items()}}
         additional: object = schema.get("additionalProperties", True)
         if "patternProperties" in schema:
             additional = True
         if not isinstance(additional, bool):
             additional = self._schema(additional)
         if additional is not True:
-            said["additionalProperties"] = additional
-        said["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
-        for name in said["required"]:
+            typed["additionalProperties"] = additional
+        typed["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
+        for name in typed["required"]:
             others: Json = additional if is_object(additional) else {} if additional else {"enum": []}
-            said["properties"].setdefault(name, others)
-        if "propertyNames" in schema and not said["properties"] and additional is not False:
+            typed["properties"].setdefault(name, others)
+        if "propertyNames" in schema and not typed["properties"] and additional is not False:
             names = self._schema(schema["propertyNames"])
             if names.get("type", "string") == "string":
-                said["propertyNames"] = names
-        return said
+                typed["propertyNames"] = names
+        return typed
 
 
-def _together(demands: list[Json]) -> Json:
+def _all_of(demands: list[Json]) -> Json:
     return {"allOf": demands} if len(demands) > 1 else demands[0] if demands else {}
 
 
@@ -273,7 +309,7 @@ def _linear(pattern: str) -> str | None:
     return pattern
 
 
-def _refuse_endless(root: Json, parts: list[Json]) -> None:
+def _check_alternatives(root: Json, parts: list[Json]) -> None:
     """Raise an error for a schema that validates one value against too many others, or endlessly against itself.
 
     Args:

@@ -1,0 +1,383 @@
+"""Tools of a server: as Python callables, and the definitions that a client keeps for calls."""
+
+from __future__ import annotations
+
+import asyncio
+import keyword
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, ToolError, TransportError
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ...protocol.objects import MirroredParameter
+from ..client_messages import NO_HEADERS
+from ..link.errors import InvalidResultError
+from ..link.results import CallResult
+
+if TYPE_CHECKING:
+    from .server_schemas import ServerSchema
+
+logger = logging.getLogger(__name__)
+
+_TYPES: Final[dict[object, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": None,
+}
+
+_MOST_BRANCHES: Final = 10
+"""The most types in a union hint; a larger union is shown as `Any`."""
+
+_MOST_UNKNOWN: Final = 1_000
+"""The most names remembered as unknown to the server."""
+
+
+class _ToolSignature:
+    """Descriptor that gives instances a `__signature__` and the class none."""
+
+    def __get__(self, tool: RemoteTool | None, owner: type[RemoteTool]) -> Signature:
+        if tool is None:
+            raise AttributeError("__signature__")
+        return _signature(tool.schema)
+
+
+class RemoteTool:
+    """A tool of a server as a callable. `Client.tools` returns them.
+
+        forecast = (await client.tools())["forecast"]
+        day = await forecast(city="Oslo")
+
+    Its signature and docstring, which editors and notebooks show, are made from the server's definition of the tool.
+
+    Args:
+        call: Calls a tool by name with its arguments, such as `Client.call_tool`.
+        definition: The tool, as the server lists it.
+
+    Attributes:
+        name: The name of the tool.
+        title: The name for display; `name` if the server sends no title.
+        description: The description for models; empty if the server sends none.
+        schema: The JSON Schema of its arguments (`inputSchema`).
+        output_schema: The JSON Schema of its structured content, or None.
+        annotations: Hints about its behaviour, such as `readOnlyHint`. Do not trust those of an untrusted server.
+        definition: The tool, as the server lists it.
+    """
+
+    def __init__(
+        self, call: Callable[[str, Json], Awaitable[CallResult]], definition: Mapping[str, object]
+    ) -> None:
+        annotations = definition.get("annotations")
+        self.annotations: Json = annotations if is_object(annotations) else {}
+        self.name = str(definition.get("name"))
+        self.title = str(definition.get("title") or self.annotations.get("title") or self.name)
+        self.description = str(definition.get("description") or "")
+        schema, output = definition.get("inputSchema"), definition.get("outputSchema")
+        self.schema: Json = schema if is_object(schema) else {"type": "object"}
+        self.output_schema: Json | None = output if is_object(output) else None
+        self.definition = definition
+        self._call = call
+        self.__doc__ = _doc(self)
+
+    async def __call__(self, /, **arguments: Any) -> Any:
+        """Call the tool and return its value.
+
+        Args:
+            arguments: The arguments, JSON values by name.
+
+        Returns:
+            The structured content; otherwise the text; otherwise the content blocks, if some are not text. A result
+            that the server has wrapped in `{"result": ...}` is unwrapped. Use `Client.call_tool` for the whole result.
+
+        Raises:
+            ToolError: The tool failed.
+            InvalidResultError: The result does not fit `output_schema`.
+            ProtocolError: The server responded with an error.
+            TimeoutError: A time limit has passed. The client has cancelled the request.
+            OutcomeUnknownError: The server may or may not have run the tool.
+            ConnectionError: The server cannot be reached, or the connection was lost before the response.
+        """
+        result = await self._call(self.name, arguments)
+        if result.is_error:
+            raise ToolError(result.error_text)
+        return self._value(result)
+
+    def _value(self, result: CallResult) -> Any:
+        if "structuredContent" in result.raw and (
+            result.structured_content is not None or self.output_schema or result.is_structured_only
+        ):
+            structured = result.structured_content
+            if is_object(structured) and structured.keys() == {"result"} and self._wraps():
+                return structured["result"]
+            return structured
+        if all(block.get("type") == "text" for block in result.content):
+            return result.text if result.content else None
+        return result.content
+
+    def _wraps(self) -> bool:
+        """Return whether the tool's values are not objects, so that the server wraps them."""
+        schema = self.output_schema or {}
+        properties: object = schema.get("properties")
+        return (
+            is_object(properties) and list(properties) == ["result"] and schema.get("required") == ["result"]
+        )
+
+    __signature__ = _ToolSignature()
+
+    def __repr__(self) -> str:
+        """Return a representation with the signature."""
+        return f"<tool {self.name}{_signature(self.schema)}>"
+
+
+class _Omitted:
+    """Placeholder for the default of an optional argument."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_OMITTED: Final = _Omitted()
+
+
+def _properties(schema: Json) -> Json:
+    found: object = schema.get("properties")
+    return found if is_object(found) else {}
+
+
+def _signature(schema: Json) -> Signature:
+    """Return the signature of a tool. The default `...` stands for optional arguments without a default."""
+    properties = _properties(schema)
+    required: object = schema.get("required")
+    needed = required if is_array(required) else []
+    named: list[Parameter] = []
+    for name, inner in properties.items():
+        if not name.isidentifier() or keyword.iskeyword(name):
+            continue
+        default: Any = _OMITTED
+        if name in needed:
+            default = Parameter.empty
+        elif is_object(inner) and "default" in inner:
+            default = inner["default"]
+        named.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=_hint(inner)))
+    if len(named) < len(properties) or schema.get("additionalProperties") is not False:
+        rest = "arguments"
+        while rest in properties:
+            rest += "_"
+        named.append(Parameter(rest, Parameter.VAR_KEYWORD))
+    return Signature(named)
+
+
+def _doc(tool: RemoteTool) -> str:
+    lines = [f"    {name}: {_described(schema)}" for name, schema in _properties(tool.schema).items()]
+    return "\n".join([tool.description or tool.title, *(["", "Args:", *lines] if lines else [])])
+
+
+def _described(schema: object) -> str:
+    text = schema.get("description") or schema.get("title") if is_object(schema) else None
+    return " ".join(str(text or "").split()) or str(getattr(_hint(schema), "__name__", _hint(schema)))
+
+
+def _hint(schema: object) -> Any:
+    """Return the type hint of an argument; `Any` if there is no simple Python type."""
+    if not is_object(schema):
+        return Any
+    kinds: object = schema.get("type")
+    branches: object = schema.get("anyOf") or schema.get("oneOf") or kinds
+    if is_array(branches):
+        each_hint = (_hint(each if is_object(each) else {"type": each}) for each in branches[:_MOST_BRANCHES])
+        hints = list(dict.fromkeys(each_hint))
+        if Any in hints or not hints or len(branches) > _MOST_BRANCHES:
+            return Any
+        first, *others = hints
+        for hint in others:
+            first = first | hint
+        return first
+    return _TYPES.get(kinds, Any) if isinstance(kinds, str) else Any
+
+
+# Definitions for calls
+
+
+class _ToolDefinition:
+    """The definition of one tool.
+
+    Args:
+        definition: The tool, as the server lists it.
+        mirrored: The arguments that are repeated in headers.
+
+    Attributes:
+        mirrored: The arguments that are repeated in headers.
+    """
+
+    def __init__(self, definition: Json, mirrored: tuple[MirroredParameter, ...] = ()) -> None:
+        self.mirrored = mirrored
+        self._definition = definition
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the tool's annotations allow sending a call twice."""
+        hints = self._definition.get("annotations")
+        return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
+
+    @cached_property
+    def output_schema(self) -> ServerSchema | ValueError | None:
+        """The schema of its results; the error if it is invalid; None without `outputSchema`."""
+        if self._definition.get("outputSchema") is None:
+            return None
+        from .server_schemas import output_schema_of  # imports all of `schema/`
+
+        return output_schema_of(self._definition)
+
+
+_UNKNOWN: Final = _ToolDefinition({})
+
+
+class ListedTools:
+    """The tools that a server listed last. An unknown tool is looked up once.
+
+    Args:
+        list_tools: Lists the tools, and passes them to `learn`; a cached list only with `use_cache`.
+    """
+
+    def __init__(self, list_tools: Callable[..., Awaitable[list[Any]]]) -> None:
+        self._list_tools = list_tools
+        self._tools: dict[str, _ToolDefinition] = {}
+        self._unlisted: set[str] = set()
+        self._warned: set[str] = set()
+        self._listing = asyncio.Lock()
+
+    def learn(self, tools: list[Any], *, by_http: bool) -> list[Any]:
+        """Store the listed tools, and return them without invalid ones.
+
+        Args:
+            tools: All tools.
+            by_http: Whether arguments are repeated in headers. Tools with invalid rules for that are then left out.
+        """
+        if not by_http:
+            self._tools = {str(tool.get("name")): _ToolDefinition(tool) for tool in tools}
+            return tools
+        from .headers_and_result_types import header_parameters
+
+        valid: list[Json] = []
+        listed: dict[str, _ToolDefinition] = {}
+        for tool in tools:
+            name, mirrored = str(tool.get("name")), header_parameters(tool)
+            if isinstance(mirrored, RegistrationError):
+                self._warn(name, f"the client leaves it out of the list: {mirrored}")
+            else:
+                valid.append(tool)
+                listed[name] = _ToolDefinition(tool, mirrored)
+        self._tools = listed
+        return valid
+
+    def hear(self, method: str, params: Json | None) -> None:
+        """Forget all tools when the server notifies that they have changed."""
+        if method == "notifications/tools/list_changed":
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget all tools, as another server may respond now."""
+        self._tools = {}
+        self._unlisted.clear()
+        self._listing = asyncio.Lock()
+
+    def is_harmless(self, name: str) -> bool:
+        """Return whether the listed annotations of a tool allow sending a call twice."""
+        return name in self._tools and self._tools[name].is_harmless
+
+    async def headers(
+        self, name: str, arguments: Mapping[str, Any], *, fresh: bool = False
+    ) -> Mapping[str, str]:
+        """Return the headers that repeat the arguments of a call.
+
+        Args:
+            name: The name of the tool.
+            arguments: The arguments.
+            fresh: Whether to list the tools again.
+
+        Raises:
+            ValueError: An integer is too large for a header.
+            ConnectionError: The tools cannot be listed.
+            TimeoutError: Listing the tools takes too long.
+        """
+        try:
+            repeated = (await self._find(name, fresh=fresh)).mirrored
+        except TransportError as error:
+            error.may_have_begun = False  # the server has not begun with the call
+            raise
+        if not repeated:
+            return NO_HEADERS
+        from .headers_and_result_types import argument_headers
+
+        return argument_headers(repeated, arguments)
+
+    def may_promise(self, name: str, result: CallResult) -> bool:
+        """Return whether a tool may have an `outputSchema` for a result."""
+        return result.type == "complete" and (name in self._tools or "structuredContent" in result.raw)
+
+    async def check(self, name: str, result: CallResult) -> None:
+        """Validate a result against the `outputSchema` of its tool.
+
+        Raises:
+            InvalidResultError: The result does not fit; the message names the place.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            tool = await self._find_after_call(name)
+        if not self._problems(name, tool, result):
+            return
+        # The tool may have changed without a notification.
+        found = self._problems(name, await self._find_after_call(name, fresh=True), result)
+        if found:
+            lines = f"the result of {name} does not match its outputSchema:\n{found}"
+            raise InvalidResultError(lines, result)
+
+    def _problems(self, name: str, tool: _ToolDefinition, result: CallResult) -> str:
+        schema = tool.output_schema
+        if schema is None:
+            return ""
+        if isinstance(schema, ValueError):
+            self._warn(name, f"its results are not checked, as its outputSchema is invalid: {schema}")
+            return ""
+        from .server_schemas import result_problems
+
+        problems = result_problems(schema, result.raw)
+        return str(ArgumentsError(problems)) if problems else ""
+
+    async def _find_after_call(self, name: str, *, fresh: bool = False) -> _ToolDefinition:
+        """Look up a tool after its call. Errors are logged, so that the result is not lost."""
+        try:
+            return await self._find(name, fresh=fresh)
+        except (ProtocolError, OSError) as error:
+            logger.debug("tools/list failed, so a result of %s was not checked: %s", name, error)
+            return _UNKNOWN
+
+    async def _find(self, name: str, *, fresh: bool = False) -> _ToolDefinition:
+        if fresh or not self._is_known(name):
+            async with self._listing:
+                if fresh or not self._is_known(name):  # unless another task has listed them meanwhile
+                    await self._list(name, fresh=fresh)
+        return self._tools.get(name, _UNKNOWN)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._tools or name in self._unlisted
+
+    async def _list(self, name: str, *, fresh: bool) -> None:
+        try:
+            await self._list_tools(use_cache=not fresh)
+        except ProtocolError as error:
+            logger.debug("tools/list failed: %s", error)
+        if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
+            self._unlisted.add(name)
+
+    def _warn(self, name: str, why: str) -> None:
+        """Log once that a tool is invalid."""
+        if name not in self._warned and len(self._warned) < _MOST_UNKNOWN:
+            self._warned.add(name)
+            logger.warning("the server's tool %s does not follow the specification: %s", name[:100], why)
