@@ -46,26 +46,7 @@ else:
 
 
 __all__ = [
-    "AccessToken",
-    "AuditEvent",
-    "AuditLog",
-    "AuditMeter",
-    "Auth0",
-    "Cognito",
-    "DevAuth",
-    "DevClient",
-    "DevUser",
-    "Entra",
-    "Introspection",
-    "InvalidTokenError",
-    "Jwt",
-    "Keycloak",
-    "OAuthProxy",
-    "Okta",
-    "ProtectedResource",
-    "StaticTokens",
-    "TokenVerifier",
-    "UpstreamProvider",
-    "VerifierContext",
-    "VerifierUnavailableError",
-]
+    "AccessToken", "AuditEvent", "AuditLog", "AuditMeter", "Auth0", "Cognito", "DevAuth", "DevClient", "DevUser",
+    "Entra", "Introspection", "InvalidTokenError", "Jwt", "Keycloak", "OAuthProxy", "Okta", "ProtectedResource",
+    "StaticTokens", "TokenVerifier", "UpstreamProvider", "VerifierContext", "VerifierUnavailableError",
+]  # fmt: skip

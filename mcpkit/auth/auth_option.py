@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
-from ..protocol.jsonrpc import is_object
 from .urls import origin
 from .verifier import (
     ISSUER_ADVICE,
@@ -35,13 +34,14 @@ def verifier_of(auth: TokenVerifier | Sequence[TokenVerifier]) -> TokenVerifier:
     """
     option: object = auth
     values = list(auth) if isinstance(auth, Sequence) and not isinstance(option, str) else [option]
-    verifiers = [each for each in values if isinstance(each, TokenVerifier)]
+    verifiers: list[TokenVerifier] = []
     for value in values:
         if not isinstance(value, TokenVerifier):
             raise TypeError(
                 f"auth must be a TokenVerifier or a list of them, got {value!r}. Pass for example {_example(value)} of"
                 " mcpkit.auth"
             )
+        verifiers.append(value)
     return verifiers[0] if len(verifiers) == 1 else Issuers(verifiers)
 
 
@@ -78,17 +78,19 @@ class Issuers(TokenVerifier):
         from .jwt import Jwt
 
         self.issuers = tuple(chain.from_iterable(each.issuers for each in self._verifiers))
-        if len(set(self.issuers)) < len(self.issuers):
-            twice = next(each for each in self.issuers if self.issuers.count(each) > 1)
-            raise ValueError(
-                f"auth: two verifiers have the same issuer {twice}. Two OAuthProxy at one origin each need an issuer= "
-                f'with a path, such as "{origin(twice)}/github"'
-            )
-        self._by_provider = {name: each for each in self._verifiers for name in each.providers}
         self.providers = tuple(chain.from_iterable(each.providers for each in self._verifiers))
-        if len(self._by_provider) < len(self.providers):
-            twice = next(each for each in self.providers if self.providers.count(each) > 1)
-            raise ValueError(f"auth: two providers have the name {twice!r}. Give one of them another name=")
+        for issuer in self.issuers:
+            if self.issuers.count(issuer) > 1:
+                raise ValueError(
+                    f"auth: two verifiers have the same issuer {issuer}. Two OAuthProxy at one origin each need an "
+                    f'issuer= with a path, such as "{origin(issuer)}/github"'
+                )
+        for name in self.providers:
+            if self.providers.count(name) > 1:
+                raise ValueError(
+                    f"auth: two providers have the name {name!r}. Give one of them another name="
+                )
+        self._by_provider = {name: each for each in self._verifiers for name in each.providers}
         self._by_issuer = {issuer: (each,) for each in self._verifiers for issuer in each.issuers}
         self._without_issuer = tuple(each for each in self._verifiers if not each.issuers)
         others = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
@@ -153,12 +155,9 @@ class Issuers(TokenVerifier):
 
 def _unverified_issuer(token: str) -> str | None:
     """Return the unverified issuer of a token; None if the token is not a JWT or has none."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
     try:
-        payload = from_json(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+        _header, payload, _signature = token.split(".")
+        issuer = from_json(urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).get("iss")
+    except (ValueError, AttributeError):  # the latter for JSON that is not an object
         return None
-    issuer = payload.get("iss") if is_object(payload) else None
     return issuer if isinstance(issuer, str) else None

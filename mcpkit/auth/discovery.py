@@ -152,14 +152,10 @@ class AuthorizationServerMetadata:
         if not isinstance(issuer, str):
             raise MetadataError(f"{what} has no `issuer` string")
         if issuer not in issuers:
-            slash = (
-                ". They differ only in the trailing slash"
-                if issuer.rstrip("/") == issuers[0].rstrip("/")
-                else ""
-            )
+            is_slash = issuer.rstrip("/") == issuers[0].rstrip("/")
             raise MetadataError(
-                f"{what} has another `issuer`, {shortened(issuer)}; it must be equal byte for byte (RFC 8414,"
-                f" 3.3){slash}"
+                f"{what} has another `issuer`, {shortened(issuer)}; it must be equal byte for byte (RFC 8414, 3.3)"
+                + (". They differ only in the trailing slash" if is_slash else "")
             )
         return cls(issuer, members, accepts_http)
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 from weakref import WeakKeyDictionary
@@ -53,12 +54,7 @@ class FetchError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        may_pass: bool = True,
-        is_unreachable: bool = False,
+        self, message: str, *, status: int | None = None, may_pass: bool = True, is_unreachable: bool = False
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -187,26 +183,23 @@ async def send(
     if client.is_closed:
         raise FetchError(f"{name}: http_client= is closed. Pass an open client")
 
-    async def exchange() -> HttpResponse:
+    async def exchange(*, is_repetition: bool) -> HttpResponse:
         auth = None if is_anonymous else httpx2.USE_CLIENT_DEFAULT
-        response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
         try:
-            has_body = response.status_code in body_statuses
-            body = await _read_body(response, url, name) if has_body else b""
-            return HttpResponse(url, name, response.status_code, response.headers, body)
-        finally:
-            await response.aclose()
-
-    async def exchange_repeatedly() -> HttpResponse:
-        try:
-            return await exchange()
+            response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
+            try:
+                has_body = response.status_code in body_statuses
+                body = await _read_body(response, url, name) if has_body else b""
+                return HttpResponse(url, name, response.status_code, response.headers, body)
+            finally:
+                await response.aclose()
         except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-            if not is_repeatable:
+            if is_repetition or not is_repeatable:
                 raise
-            return await exchange()
+            return await exchange(is_repetition=True)
 
     try:
-        return await asyncio.wait_for(exchange_repeatedly(), time_limit)
+        return await asyncio.wait_for(exchange(is_repetition=False), time_limit)
     except asyncio.TimeoutError:
         raise FetchError(f"{name}: {url} did not respond within {time_limit:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -232,21 +225,17 @@ def _build_request(
 
 
 async def _read_body(response: httpx2.Response, url: str, name: str) -> bytes:
-    if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
-        raise FetchError(
-            f"{name}: {url} sent a response with a Content-Encoding that was not requested",
-            status=response.status_code,
-            may_pass=False,
-        )
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > MAX_DOCUMENT:
-            raise FetchError(
-                f"{name}: {url} sent more than the maximum of {MAX_DOCUMENT:,} bytes",
-                status=response.status_code,
-                may_pass=False,
-            )
+    body, problem = bytearray(), None
+    if response.headers.get("content-encoding", "").strip().lower() in _CODINGS:
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > MAX_DOCUMENT:
+                problem = f"more than the maximum of {MAX_DOCUMENT:,} bytes"
+                break
+    else:
+        problem = "a response with a Content-Encoding that was not requested"
+    if problem is not None:
+        raise FetchError(f"{name}: {url} sent {problem}", status=response.status_code, may_pass=False)
     return bytes(body)
 
 
@@ -360,38 +349,13 @@ class HttpClient:
             asyncio.AbstractEventLoop, dict[tuple[str, bool, bool], httpx2.AsyncClient]
         ] = WeakKeyDictionary()
 
-    async def post(
-        self,
-        url: str,
-        name: str,
-        form: Mapping[str, str],
-        headers: Mapping[str, str],
-        *,
-        is_repeatable: bool = True,
-    ) -> HttpResponse:
-        """Post a form, and return the response whatever its status.
-
-        Args:
-            url: URL of the endpoint.
-            name: Name of the endpoint for messages, such as "introspection at https://id.example.com".
-            form: Fields of the form.
-            headers: Additional headers.
-            is_repeatable: Whether the request may be sent twice; see `request`.
-
-        Raises:
-            FetchError: The endpoint sent no usable response.
-        """
-        headers = {"Content-Type": "application/x-www-form-urlencoded", **headers}
-        content = urlencode(form).encode()
-        return await self.request("POST", url, name, headers, content, is_repeatable=is_repeatable)
-
     async def request(
         self,
         method: str,
         url: str,
         name: str,
         headers: Mapping[str, str],
-        content: bytes | None = None,
+        content: Mapping[str, str] | bytes | None = None,
         *,
         is_repeatable: bool = True,
     ) -> HttpResponse:
@@ -400,9 +364,9 @@ class HttpClient:
         Args:
             method: The HTTP method.
             url: URL of the endpoint.
-            name: Name of the endpoint for messages.
+            name: Name of the endpoint for messages, such as "introspection at https://id.example.com".
             headers: Additional headers.
-            content: The body.
+            content: The body; a mapping is sent as a form.
             is_repeatable: Whether the request may be sent twice. It is repeated once if a pooled connection breaks.
                 Other requests use a connection of their own, unless `http_client` is given.
 
@@ -418,6 +382,9 @@ class HttpClient:
             if kind not in clients:
                 clients[kind] = create_client(url, keeps_connections=is_repeatable)
             client = clients[kind]
+        if isinstance(content, Mapping):
+            headers = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+            content = urlencode(content).encode()
         request = _build_request(client, method, url, name, headers, content)
         return await send(client, request, name, self._timeout, is_repeatable=is_repeatable)
 
@@ -448,7 +415,7 @@ class SingleFlight(Generic[T]):
         self._timeout = timeout
         self._lock = threading.Lock()
         self._running: dict[Hashable, Future[T]] = {}
-        self._tasks: dict[asyncio.Task[None], tuple[Hashable, Future[T]]] = {}
+        self._tasks: set[asyncio.Task[T]] = set()
 
     async def run(self, key: Hashable, work: Callable[[], Coroutine[object, None, T]]) -> T:
         """Return the result of the work, starting it if it is not running.
@@ -472,9 +439,9 @@ class SingleFlight(Generic[T]):
             if future is None:
                 future = self._running[key] = Future()
                 future.set_running_or_notify_cancel()  # so that a caller cannot cancel it for the others
-                task = asyncio.get_running_loop().create_task(self._run(key, future, work))
-                self._tasks[task] = (key, future)
-                task.add_done_callback(self._task_done)
+                task = asyncio.get_running_loop().create_task(work())
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._finish, key, future))
         return future
 
     def running(self, key: Hashable) -> Future[T] | None:
@@ -493,7 +460,7 @@ class SingleFlight(Generic[T]):
         except asyncio.TimeoutError:
             if future.done():
                 return future.result()
-            self._abandon(key, future)
+            self._complete(key, future, AbandonedError())
             raise AbandonedError from None
 
     async def aclose(self, grace: float = 0.0) -> None:
@@ -512,32 +479,19 @@ class SingleFlight(Generic[T]):
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _run(
-        self, key: Hashable, future: Future[T], work: Callable[[], Coroutine[object, None, T]]
-    ) -> None:
-        # The key is free before the result is known, so that a caller that gets the result can start new work.
-        try:
-            result = await work()
-        except Exception as error:  # noqa: BLE001 - all callers get it
-            self._forget(key, future)
-            with suppress(InvalidStateError):  # abandoned meanwhile
-                future.set_exception(error)
-        else:
-            self._forget(key, future)
-            with suppress(InvalidStateError):
-                future.set_result(result)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
+    def _finish(self, key: Hashable, future: Future[T], task: asyncio.Task[T]) -> None:
         with self._lock:
-            key, future = self._tasks.pop(task)
-        self._abandon(key, future)
+            self._tasks.discard(task)
+        error = AbandonedError() if task.cancelled() else task.exception()
+        self._complete(key, future, error or task.result())
 
-    def _abandon(self, key: Hashable, future: Future[T]) -> None:
-        self._forget(key, future)
-        with suppress(InvalidStateError):  # it is done
-            future.set_exception(AbandonedError())
-
-    def _forget(self, key: Hashable, future: Future[T]) -> None:
+    def _complete(self, key: Hashable, future: Future[T], result: T | BaseException) -> None:
+        # The key is free before the result is known, so that a caller that gets the result can start new work.
         with self._lock:
             if self._running.get(key) is future:
                 del self._running[key]
+        with suppress(InvalidStateError):  # it was abandoned meanwhile
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

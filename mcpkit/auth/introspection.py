@@ -11,34 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from .._utils.option_checks import check_seconds
 from ..identity.audit import fetching
-from ..identity.principals_and_scopes import Principal
 from .http_client import DEFAULT_TIMEOUT, FetchError, HttpClient, SingleFlight
 from .issuer_documents import IssuerMetadata
 from .jws import MAX_TOKEN
-from .jwt import (
-    LEEWAY,
-    AudienceCheck,
-    check_issuer,
-    check_required,
-    check_times,
-    read_requirements,
-    read_scopes,
-    select_claims,
-    string_claim,
-    token_principal,
-)
+from .jwt import LEEWAY, IssuerVerifier, check_issuer, check_required, check_times
 from .token_requests import Authentication, ClientSecret, check_authentication, check_text
 from .urls import MetadataError, check_url
-from .verifier import (
-    AccessToken,
-    InvalidTokenError,
-    ProtectedResource,
-    TokenVerifier,
-    VerifierUnavailableError,
-    auth_library,
-    check_unbound,
-    warn_insecure_options,
-)
+from .verifier import AccessToken, InvalidTokenError, VerifierUnavailableError, auth_library, check_unbound
 
 if TYPE_CHECKING:
     import httpx2
@@ -52,7 +31,7 @@ _INACTIVE: Final = "the token is not active"
 logger = logging.getLogger(__name__)
 
 
-class Introspection(TokenVerifier):
+class Introspection(IssuerVerifier):
     """Verifier that introspects tokens at their issuer: `auth=Introspection("https://id.example.com", client_id=...)`.
 
     A response is cached for 30 seconds by default, so a revoked token stays valid no longer than that. The response is
@@ -117,42 +96,31 @@ class Introspection(TokenVerifier):
         clock: Callable[[], float] = time.time,
     ) -> None:
         auth_library("httpx2")
+        claim_options = (audience, scope_claims, client_claims, required, claims)
+        super().__init__(
+            issuer,
+            *claim_options,
+            leeway,
+            timeout,
+            clock,
+            accept_tokens_for_any_audience=accept_tokens_for_any_audience,
+            accept_plain_http=accept_plain_http,
+        )
         check_seconds("cache_ttl", cache_ttl)
-        check_seconds("leeway", leeway, may_be_zero=True)
-        check_seconds("timeout", timeout)
         check_authentication(authentication)
         check_text("client_secret", client_secret)
-        self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
-        self.issuer = issuer
-        self.issuers = (issuer,)
         self._metadata = IssuerMetadata(
             issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accept_plain_http
         )
-        self._endpoint = (
-            None if endpoint is None else check_url(endpoint, "endpoint", accepts_http=accept_plain_http)
-        )
-        self._insecure_options = {
-            "accept_tokens_for_any_audience": accept_tokens_for_any_audience,
-            "accept_plain_http": accept_plain_http,
-        }
+        self._endpoint = endpoint
+        if endpoint is not None:
+            check_url(endpoint, "endpoint", accepts_http=accept_plain_http)
         self._client = ClientSecret(client_id, client_secret)
         self._authentication: Authentication = authentication
-        self._scope_claims = tuple(scope_claims)
-        self._client_claims = tuple(client_claims)
-        self._required = read_requirements(required)
-        self._claims = frozenset(claims)
         self._cache_ttl = cache_ttl
-        self._leeway = leeway
-        self._clock = clock
-        self._requests: SingleFlight[dict[str, object]] = SingleFlight(
-            self._metadata.max_seconds + 2 * timeout
-        )
+        self._requests = SingleFlight[dict[str, object]](self._metadata.max_seconds + 2 * timeout)
         self.connections = HttpClient(http_client, timeout)
         self._failure: str | None = None
-
-    def bind(self, resource: ProtectedResource) -> None:
-        """Log a warning for each `accept_...` option that is on."""
-        warn_insecure_options(resource.name, self.issuer, self._insecure_options)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Introspect an access token, and return its principal and validity.
@@ -173,27 +141,10 @@ class Introspection(TokenVerifier):
         if token_type is not None and str(token_type).lower() != "bearer":
             raise InvalidTokenError("the token is not a bearer token (token_type)")
         expires, issued = check_times(claims, self._clock(), self._leeway)
-        self._audience.check(claims, audience)
+        self._check_audience(claims, audience)
         check_unbound(claims)
         check_required(claims, self._required)
         return AccessToken(self.principal(claims), expires, issued, now + self._cache_ttl)
-
-    def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return the principal of a token. A subclass can override it for the responses of its issuer.
-
-        Args:
-            claims: Members of the introspection response.
-
-        Raises:
-            InvalidTokenError: The response has neither a subject nor a client ID, or its scopes are malformed.
-        """
-        return token_principal(
-            self.issuer,
-            string_claim(claims, "sub"),
-            string_claim(claims, *self._client_claims),
-            read_scopes(claims, self._scope_claims),
-            select_claims(claims, self._claims),
-        )
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -213,17 +164,14 @@ class Introspection(TokenVerifier):
             with fetching("introspection"):
                 form, headers = self._client.authenticate(self._authentication)
                 form = {"token": token, "token_type_hint": "access_token", **form}
-                response = await self.connections.post(url, name, form, headers)
-                if response.status != 200:
+                response = await self.connections.request("POST", url, name, headers, form)
+                if (status := response.status) != 200:
                     hint = (
                         ". Check client_id, client_secret and authentication, and whether the issuer allows"
                         " introspection to this client"
                     )
-                    raise FetchError(
-                        f"{name}: {url} responded with HTTP {response.status}"
-                        + (hint if response.status in {400, 401, 403} else ""),
-                        status=response.status,
-                    )
+                    text = f"{name}: {url} responded with HTTP {status}{hint if status in {400, 401, 403} else ''}"
+                    raise FetchError(text, status=status)
                 claims = response.members()
         except (FetchError, MetadataError) as error:
             if not (isinstance(error, FetchError) and error.may_pass):

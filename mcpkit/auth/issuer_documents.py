@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..identity.audit import fetching
 from .discovery import AuthorizationServerMetadata, authorization_server_urls
-from .http_client import AbandonedError, FetchError, SingleFlight, fetch_document
+from .http_client import AbandonedError, Document, FetchError, SingleFlight, fetch_document
 from .jws import read_jwk_set
 from .urls import MetadataError, check_url
 from .verifier import VerifierUnavailableError
@@ -54,6 +54,10 @@ class IssuerMetadata:
         accepts_http: Allow plain http; see `check_url`.
 
     Attributes:
+        issuer: The issuer.
+        timeout: Seconds in which each document must be received.
+        accepts_http: Allow plain http.
+        clock: Returns the Unix time in seconds.
         max_seconds: Seconds in which the metadata is available, or all its URLs have failed.
 
     Raises:
@@ -72,11 +76,11 @@ class IssuerMetadata:
     ) -> None:
         urls = authorization_server_urls(issuer, accepts_http=accepts_http)
         self._urls = urls[::-1] if is_openid else urls
-        self._issuer = issuer
-        self._timeout = timeout
+        self.issuer = issuer
+        self.timeout = timeout
+        self.accepts_http = accepts_http
+        self.clock = clock
         self._http_client = http_client
-        self._accepts_http = accepts_http
-        self._clock = clock
         self.max_seconds = timeout * (len(urls) + 1)
         self._fetches: SingleFlight[AuthorizationServerMetadata] = SingleFlight(self.max_seconds)
         self._cached: AuthorizationServerMetadata | None = None
@@ -96,7 +100,7 @@ class IssuerMetadata:
             FetchError: No metadata can be fetched.
             MetadataError: The metadata has another issuer, or is malformed.
         """
-        cached, now = self._cached, self._clock()
+        cached, now = self._cached, self.clock()
         if cached is None or now >= max(self._fresh_until, self._next_fetch):
             is_paused = now < self._next_fetch and self._fetches.running(None) is None
             if is_paused and self._failure is not None:
@@ -106,7 +110,7 @@ class IssuerMetadata:
             except FetchError as error:
                 if cached is None or not error.may_pass:
                     raise
-        if all(map(cached.has, members)) or not self._other_urls or self._clock() < self._next_completion:
+        if all(map(cached.has, members)) or not self._other_urls or self.clock() < self._next_completion:
             return cached
         return await self._fetches.run("other documents", self._complete)
 
@@ -129,7 +133,7 @@ class IssuerMetadata:
 
     async def _fetch(self) -> AuthorizationServerMetadata:
         """Fetch the metadata from the first URL that has it."""
-        self._next_fetch = self._clock() + RETRY
+        self._next_fetch = self.clock() + RETRY
         failures: list[FetchError | MetadataError] = []
         with fetching("metadata"):
             for number, url in enumerate(self._urls, 1):
@@ -142,7 +146,7 @@ class IssuerMetadata:
                         raise
                 else:
                     self._other_urls = self._urls[number:]
-                    self._fresh_until = self._clock() + _METADATA_AGE
+                    self._fresh_until = self.clock() + _METADATA_AGE
                     self._next_completion = -math.inf
                     return self._cached
             # Another issuer, or a server that is broken for now, says more than a URL without a document.
@@ -165,20 +169,25 @@ class IssuerMetadata:
             except MetadataError:
                 pass  # another issuer, or no metadata
         if self._cached is first:  # else it has been fetched again meanwhile
-            self._next_completion = self._clock() + RETRY
+            self._next_completion = self.clock() + RETRY
             self._cached, self._other_urls = metadata, retried
         return metadata
 
     async def _fetch_from(self, url: str) -> AuthorizationServerMetadata:
-        document = await fetch_document(
-            url,
-            f"the metadata of {self._issuer}",
-            http_client=self._http_client,
-            time_limit=self._timeout,
-            accepts_http=self._accepts_http,
-        )
-        return AuthorizationServerMetadata.read(
-            document.members, self._issuer, accepts_http=self._accepts_http
+        document = await self.fetch_document(url, "metadata")
+        return AuthorizationServerMetadata.read(document.members, self.issuer, accepts_http=self.accepts_http)
+
+    async def fetch_document(self, url: str, what: str) -> Document:
+        """Fetch a document of the issuer; see `fetch_document`.
+
+        Args:
+            url: URL of the document.
+            what: Kind of the document, such as "metadata".
+        """
+        name = f"the {what} of {self.issuer}"
+        client, limit = self._http_client, self.timeout
+        return await fetch_document(
+            url, name, http_client=client, time_limit=limit, accepts_http=self.accepts_http
         )
 
 
@@ -193,45 +202,23 @@ class PublishedKeys:
     """Published keys of one issuer.
 
     Args:
-        issuer: The issuer.
+        metadata: Metadata of the issuer.
         jwks_uri: URL of the JWK Set; None takes it from the metadata (RFC 8414, OpenID Connect Discovery 1.0).
         cooldown: Minimum interval in seconds between fetches that tokens with an unknown key cause.
-        timeout: Seconds in which each document must be received.
-        http_client: Client to use; None makes one.
-        clock: Returns the Unix time in seconds.
-        metadata: Metadata of the issuer, to share it; None creates it.
-        accepts_http: Allow plain http; see `check_url`.
 
     Raises:
-        MetadataError: The issuer or the URL is not allowed.
+        MetadataError: The URL is not allowed.
     """
 
-    def __init__(
-        self,
-        issuer: str,
-        jwks_uri: str | None,
-        *,
-        cooldown: float,
-        timeout: float,
-        http_client: httpx2.AsyncClient | None,
-        clock: Callable[[], float],
-        metadata: IssuerMetadata | None = None,
-        accepts_http: bool | None = None,
-    ) -> None:
-        self._metadata = metadata or IssuerMetadata(
-            issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accepts_http
-        )
-        self._issuer = issuer
-        self._jwks_uri = (
-            None if jwks_uri is None else check_url(jwks_uri, "jwks_uri", accepts_http=accepts_http)
-        )
-        self._accepts_http = accepts_http
+    def __init__(self, metadata: IssuerMetadata, jwks_uri: str | None, *, cooldown: float) -> None:
+        if jwks_uri is not None:
+            check_url(jwks_uri, "jwks_uri", accepts_http=metadata.accepts_http)
+        self._metadata = metadata
+        self._jwks_uri = jwks_uri
         self._cooldown = cooldown
-        self._timeout = timeout
-        self._http_client = http_client
-        self._clock = clock
+        self._clock = metadata.clock
         self._lock = threading.Lock()
-        self._fetches: SingleFlight[KeySet] = SingleFlight(self._metadata.max_seconds + timeout)
+        self._fetches: SingleFlight[KeySet] = SingleFlight(metadata.max_seconds + metadata.timeout)
         self._cached: _CachedKeys | None = None
         self._next_search = -math.inf  # for the key of a token with an unknown key ID
         self._failed_until = -math.inf
@@ -314,17 +301,11 @@ class PublishedKeys:
         try:
             url = self._jwks_uri or await self._metadata.endpoint("jwks_uri")
             with fetching("keys"):
-                document = await fetch_document(
-                    url,
-                    f"the keys of {self._issuer}",
-                    http_client=self._http_client,
-                    time_limit=self._timeout,
-                    accepts_http=self._accepts_http,
-                )
+                document = await self._metadata.fetch_document(url, "keys")
             try:
                 keys = read_jwk_set(document.members)
             except ValueError as error:
-                raise FetchError(f"the keys of {self._issuer}: the document has {error}") from None
+                raise FetchError(f"the keys of {self._metadata.issuer}: the document has {error}") from None
         except (FetchError, MetadataError) as error:
             if not (isinstance(error, FetchError) and error.may_pass):
                 self._metadata.forget()  # the keys may have moved
@@ -333,13 +314,12 @@ class PublishedKeys:
         max_age = _DEFAULT_KEYS_AGE if document.max_age is None else document.max_age
         age = min(max(max_age, MIN_KEYS_AGE), MAX_KEYS_AGE)
         now = self._clock()
-        if self._cached is None or keys != self._cached.keys:
-            self._next_search = (
-                -math.inf
-            )  # the token had a new key, and is no part of a flood of unknown key IDs
+        if self._cached is None or keys.identity != self._cached.keys.identity:
+            # A token had a new key, so it is no part of a flood of unknown key IDs.
+            self._next_search = -math.inf
         self._cached = _CachedKeys(keys, now + age * _RENEW_AFTER, now + age, now + age + MAX_STALE)
         if self._failure is not None:
-            logger.info("The keys of %s can be fetched again", self._issuer)
+            logger.info("The keys of %s can be fetched again", self._metadata.issuer)
         self._failure = None
         self._failed_until = -math.inf
         return keys

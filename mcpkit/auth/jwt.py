@@ -13,7 +13,7 @@ from ..identity.principals_and_scopes import Principal, client, user
 from ..protocol.jsonrpc import is_array
 from .discovery import authorization_server_urls
 from .http_client import DEFAULT_TIMEOUT
-from .issuer_documents import PublishedKeys
+from .issuer_documents import IssuerMetadata, PublishedKeys
 from .jws import ALGORITHMS, KeySet, as_list, check_algorithms, configured_keys, parse_jws
 from .urls import audience_matches
 from .verifier import (
@@ -50,9 +50,8 @@ ID_TOKEN_CLAIMS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
 _TOKEN_CLAIMS: Final = frozenset({"iss", "aud", "exp", "nbf", "iat", "cnf"})
 """Claims about the token, which are attributes of `AccessToken` or checked here."""
 
-_CLAIM_NAME: Final = re.compile(
-    r"[\x21\x23-\x5B\x5D-\x7E]+"
-)  # as in an error description (RFC 6750, section 3)
+_CLAIM_NAME: Final = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
+"""A claim name that an error description can contain (RFC 6750, section 3)."""
 _MAX_TIME: Final = 253_402_300_799.0  # the last second of the year 9999
 
 EXPIRED: Final = "the token has expired"
@@ -118,53 +117,6 @@ def read_audiences(claim: object) -> list[str] | None:
     items = as_list(claim)
     audiences = [each for each in items if isinstance(each, str) and each]
     return audiences if audiences and len(audiences) == len(items) <= MAX_AUDIENCES else None
-
-
-class AudienceCheck:
-    """Check of the audience of tokens.
-
-    Args:
-        audience: Accepted audience, or a list of alternatives; None for the URL of the endpoint.
-        accepts_any: Accept any audience.
-
-    Raises:
-        TypeError: `audience` is not a string and not a list of strings.
-        ValueError: `audience` is empty, or is given although `accepts_any` is True.
-    """
-
-    def __init__(self, audience: object, accepts_any: bool) -> None:
-        if accepts_any and audience is not None:
-            raise ValueError(
-                "audience= and accept_tokens_for_any_audience=True exclude each other. Pass one of them"
-            )
-        self._accepts_any = accepts_any
-        self._accepted: tuple[str, ...] | None = None
-        if audience is not None:
-            alternatives = [audience] if isinstance(audience, str) else audience
-            self._accepted = string_list("audience", alternatives, or_else="a string, or ")
-            if not self._accepted or "" in self._accepted:
-                raise ValueError("audience must not be empty. Pass None for the URL of the endpoint")
-
-    def check(self, claims: Mapping[str, object], audience: str) -> None:
-        """Check the audience of a token.
-
-        Args:
-            claims: Claims of the token.
-            audience: URL of the endpoint.
-
-        Raises:
-            InvalidTokenError: The token has another audience, or none.
-        """
-        if self._accepts_any:
-            return
-        accepted = self._accepted or (audience,)
-        audiences = read_audiences(claims.get("aud"))
-        if audiences is None or not audience_matches(audiences, accepted):
-            advice = (
-                f"its `aud` must contain {' or '.join(accepted)}. Check that public_url= is the"
-                " URL that clients call. If the issuer ignores `resource`, set audience= to the value that it sends"
-            )
-            raise InvalidTokenError("the token has another audience (aud)", advice=advice)
 
 
 def read_requirements(required: object) -> Mapping[str, object]:
@@ -279,6 +231,107 @@ def token_principal(
 # Verification
 
 
+class IssuerVerifier(TokenVerifier):
+    """Base class of the verifiers of one issuer: checks of the audience and other claims, and the principal.
+
+    Args:
+        issuer: URL of the issuer.
+        audience: Accepted audience, or a list of alternatives; None for the URL of the endpoint.
+        scope_claims: Names of the claims with scopes.
+        client_claims: Names of claims with the client ID. The first one present is used.
+        required: Additional claims that a token must have.
+        claims: Names of claims that `Principal.claims` includes at any size.
+        leeway: Tolerance for clock differences, in seconds.
+        timeout: Seconds in which the issuer must respond.
+        clock: Returns the Unix time in seconds.
+        insecure_options: The `accept_...` options.
+
+    Attributes:
+        issuer: The issuer.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is not valid. The message contains the fix.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: Audience,
+        scope_claims: Collection[str],
+        client_claims: Collection[str],
+        required: Collection[str] | Mapping[str, object],
+        claims: Collection[str],
+        leeway: float,
+        timeout: float,
+        clock: Callable[[], float],
+        **insecure_options: bool,
+    ) -> None:
+        check_seconds("leeway", leeway, may_be_zero=True)
+        check_seconds("timeout", timeout)
+        self._audiences: tuple[str, ...] | None = None
+        self._accepts_any_audience = insecure_options["accept_tokens_for_any_audience"]
+        if audience is not None:
+            if self._accepts_any_audience:
+                raise ValueError(
+                    "audience= and accept_tokens_for_any_audience=True exclude each other. Pass one of them"
+                )
+            alternatives = [audience] if isinstance(audience, str) else audience
+            self._audiences = string_list("audience", alternatives, or_else="a string, or ")
+            if not self._audiences or "" in self._audiences:
+                raise ValueError("audience must not be empty. Pass None for the URL of the endpoint")
+        self.issuer = issuer
+        self.issuers = (issuer,)
+        self._scope_claims = string_list("scope_claims", scope_claims)
+        self._client_claims = string_list("client_claims", client_claims)
+        self._required = read_requirements(required)
+        self._claims = frozenset(string_list("claims", claims))
+        self._leeway = leeway
+        self._clock = clock
+        self._insecure_options = insecure_options
+
+    def bind(self, resource: ProtectedResource) -> None:
+        """Log a warning for each `accept_...` option that is on."""
+        warn_insecure_options(resource.name, self.issuer, self._insecure_options)
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return the principal of a token. A subclass can override it for the claims of its issuer.
+
+        Args:
+            claims: Verified claims of the token, or members of its introspection response.
+
+        Raises:
+            InvalidTokenError: The token has neither a subject nor a client ID, or its scopes are malformed.
+        """
+        return token_principal(
+            self.issuer,
+            string_claim(claims, "sub"),
+            string_claim(claims, *self._client_claims),
+            read_scopes(claims, self._scope_claims),
+            select_claims(claims, self._claims),
+        )
+
+    def _check_audience(self, claims: Mapping[str, object], audience: str) -> None:
+        """Check the audience of a token.
+
+        Args:
+            claims: Claims of the token.
+            audience: URL of the endpoint.
+
+        Raises:
+            InvalidTokenError: The token has another audience, or none.
+        """
+        accepted = self._audiences or (audience,)
+        audiences = read_audiences(claims.get("aud"))
+        if self._accepts_any_audience or (audiences is not None and audience_matches(audiences, accepted)):
+            return
+        advice = (
+            f"its `aud` must contain {' or '.join(accepted)}. Check that public_url= is the URL that clients call. If"
+            " the issuer ignores `resource`, set audience= to the value that it sends"
+        )
+        raise InvalidTokenError("the token has another audience (aud)", advice=advice)
+
+
 class JwtOptions(TypedDict, total=False):
     """Keyword options of `Jwt`, which its subclasses accept as well."""
 
@@ -299,7 +352,7 @@ class JwtOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-class Jwt(TokenVerifier):
+class Jwt(IssuerVerifier):
     """Verifier of JWT access tokens of one issuer: `Server("notes", auth=Jwt("https://id.example.com"))`.
 
     A token is valid under these conditions:
@@ -375,20 +428,21 @@ class Jwt(TokenVerifier):
     ) -> None:
         authorization_server_urls(issuer, accepts_http=accept_plain_http)  # for its errors
         auth_library("joserfc.jwk")
-        check_seconds("leeway", leeway, may_be_zero=True)
+        claim_options = (audience, scope_claims, client_claims, required, claims)
+        super().__init__(
+            issuer,
+            *claim_options,
+            leeway,
+            timeout,
+            clock,
+            accept_tokens_for_any_audience=accept_tokens_for_any_audience,
+            accept_plain_http=accept_plain_http,
+            accept_id_tokens=accept_id_tokens,
+        )
         check_seconds("cooldown", cooldown)
-        check_seconds("timeout", timeout)
-        self.issuer = issuer
-        self.issuers = (issuer,)
-        self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self._algorithms = check_algorithms(algorithms)
         self._types = frozenset(each.lower() for each in string_list("types", types))
-        self._scope_claims = string_list("scope_claims", scope_claims)
-        self._client_claims = string_list("client_claims", client_claims)
-        self._required = read_requirements(required)
-        self._claims = frozenset(string_list("claims", claims))
-        self._leeway = leeway
-        self._clock = clock
+        self._accepts_id_tokens = accept_id_tokens
         self._keys: KeySet | None = None
         self.published_keys: PublishedKeys | None = None
         if keys is not None:
@@ -397,25 +451,10 @@ class Jwt(TokenVerifier):
             self._keys = configured_keys(keys)
         else:
             auth_library("httpx2")
-            self.published_keys = PublishedKeys(
-                issuer,
-                jwks_uri,
-                cooldown=cooldown,
-                timeout=timeout,
-                http_client=http_client,
-                clock=clock,
-                accepts_http=accept_plain_http,
+            metadata = IssuerMetadata(
+                issuer, timeout=timeout, http_client=http_client, clock=clock, accepts_http=accept_plain_http
             )
-        self._accepts_id_tokens = accept_id_tokens
-        self._insecure_options = {
-            "accept_tokens_for_any_audience": accept_tokens_for_any_audience,
-            "accept_plain_http": accept_plain_http,
-            "accept_id_tokens": accept_id_tokens,
-        }
-
-    def bind(self, resource: ProtectedResource) -> None:
-        """Log a warning for each `accept_...` option that is on."""
-        warn_insecure_options(resource.name, self.issuer, self._insecure_options)
+            self.published_keys = PublishedKeys(metadata, jwks_uri, cooldown=cooldown)
 
     async def verify(self, token: str, audience: str) -> AccessToken:
         """Verify an access token, and return its principal and validity.
@@ -440,11 +479,8 @@ class Jwt(TokenVerifier):
             raise InvalidTokenError("the token is an ID token, not an access token")
         check_unbound(claims)
         self.check(claims)
-        if self._keys is not None:
-            is_verified = self._keys.verifies(jws)
-        else:
-            is_verified = self.published_keys is not None and await self.published_keys.verifies(jws)
-        if not is_verified:
+        is_verified = self._keys is not None and self._keys.verifies(jws)
+        if not is_verified and not (self.published_keys and await self.published_keys.verifies(jws)):
             raise InvalidTokenError("no key of the issuer verifies the signature of the token")
         return AccessToken(self.principal(claims), expires, issued)
 
@@ -458,7 +494,7 @@ class Jwt(TokenVerifier):
         Raises:
             InvalidTokenError: The token has another audience, or none.
         """
-        self._audience.check(claims, audience)
+        self._check_audience(claims, audience)
 
     def check(self, claims: Mapping[str, object]) -> None:
         """Check additional conditions. A subclass can extend it, and must call this method as well.
@@ -470,23 +506,6 @@ class Jwt(TokenVerifier):
             InvalidTokenError: The token is refused.
         """
         check_required(claims, self._required)
-
-    def principal(self, claims: Mapping[str, object]) -> Principal:
-        """Return the principal of a token. A subclass can override it for the claims of its issuer.
-
-        Args:
-            claims: Claims of the token. Its signature is verified.
-
-        Raises:
-            InvalidTokenError: The token has neither a subject nor a client ID, or its scopes are malformed.
-        """
-        return token_principal(
-            self.issuer,
-            string_claim(claims, "sub"),
-            string_claim(claims, *self._client_claims),
-            read_scopes(claims, self._scope_claims),
-            select_claims(claims, self._claims),
-        )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
         """Return True if a token of the type `JWT` is an ID token, which identifies a user and grants no access.

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import Unpack
 
 from ..identity.principals_and_scopes import Principal, client, user
-from .jwt import (
-    NO_SUBJECT,
-    Jwt,
-    JwtOptions,
-    read_scopes,
-    select_claims,
-    string_claim,
-    token_principal,
-)
+from .jwt import NO_SUBJECT, Jwt, JwtOptions, read_scopes, select_claims, string_claim, token_principal
 from .verifier import InvalidTokenError, ProtectedResource
 
 if TYPE_CHECKING:
@@ -85,17 +77,16 @@ def auth0_issuer(domain: str) -> str:
 # Verifiers
 
 
-def _over(defaults: JwtOptions, options: JwtOptions) -> JwtOptions:
-    """Merge the options of a caller over the defaults of a provider."""
-    defaults.update(options)
-    return defaults
-
-
 class _Preset(Jwt):
     """Base class of the provider verifiers."""
 
+    _defaults: ClassVar[JwtOptions]
     has_unannounced_pkce: ClassVar[bool] = False
     """Whether the provider supports PKCE but does not announce it in its metadata."""
+
+    def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
+        merged: JwtOptions = {**self._defaults, **options}
+        super().__init__(issuer, audience=audience, **merged)
 
     def bind(self, resource: ProtectedResource) -> None:
         """Log a warning if clients that follow the specification cannot log in."""
@@ -131,6 +122,7 @@ class Entra(_Preset):
     # Clients ask for scopes by their full URI, and aud is not the URL of the server:
     # https://github.com/anthropics/claude-ai-mcp/issues/786 (2026-08-10)
     has_unannounced_pkce = True
+    _defaults: ClassVar[JwtOptions] = {"types": ["JWT"], "client_claims": ["azp"]}
 
     def __init__(
         self,
@@ -140,11 +132,7 @@ class Entra(_Preset):
         application_id_uri: str | None = None,
         **options: Unpack[JwtOptions],
     ) -> None:
-        super().__init__(
-            entra_issuer(tenant_id),
-            audience=client_id,
-            **_over({"types": ["JWT"], "client_claims": ["azp"]}, options),
-        )
+        super().__init__(entra_issuer(tenant_id), audience=client_id, **options)
         self._prefix = f"{application_id_uri or f'api://{client_id}'}/"
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
@@ -188,6 +176,11 @@ class Cognito(_Preset):
     # https://repost.aws/questions/QU4wv0qKIMSk2O64Wk5P4jdg/why-do-cognito-access-tokens-not-have-an-audience-claim
     # No code_challenge_methods_supported: https://github.com/anthropics/claude-code/issues/13275 (2025-12-07)
     has_unannounced_pkce = True
+    _defaults: ClassVar[JwtOptions] = {
+        "types": [""],
+        "client_claims": ["client_id"],
+        "scope_claims": ["scope"],
+    }
 
     def __init__(
         self,
@@ -199,11 +192,7 @@ class Cognito(_Preset):
     ) -> None:
         if isinstance(client_ids, str):
             raise TypeError('client_ids must be a list of strings such as ["1example23456789"], not a string')
-        super().__init__(
-            cognito_issuer(user_pool_id),
-            audience=audience,
-            **_over({"types": [""], "client_claims": ["client_id"], "scope_claims": ["scope"]}, options),
-        )
+        super().__init__(cognito_issuer(user_pool_id), audience=audience, **options)
         self._client_ids = frozenset(client_ids)
 
     def check(self, claims: Mapping[str, object]) -> None:
@@ -242,12 +231,7 @@ class Keycloak(_Preset):
     # Tokens of a client by itself are of its service account, a user called service-account-CLIENT, and have client_id:
     # https://github.com/keycloak/keycloak, common/.../constants/ServiceAccountConstants.java
 
-    def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
-        super().__init__(
-            issuer,
-            audience=audience,
-            **_over({"client_claims": ["azp", "client_id"], "scope_claims": ["scope"]}, options),
-        )
+    _defaults: ClassVar[JwtOptions] = {"client_claims": ["azp", "client_id"], "scope_claims": ["scope"]}
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
         """Return True if a token is not an access token: its claim `typ` is not `Bearer`."""
@@ -290,12 +274,10 @@ class Auth0(_Preset):
     # https://auth0.com/blog/jwt-access-tokens-profiles-now-in-ga/ (2024-07-10)
     # The parameter resource: https://auth0.com/ai/docs/mcp/guides/resource-param-compatibility-profile
 
+    _defaults: ClassVar[JwtOptions] = {"client_claims": ["client_id", "azp"], "scope_claims": ["scope"]}
+
     def __init__(self, domain: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
-        super().__init__(
-            auth0_issuer(domain),
-            audience=audience,
-            **_over({"client_claims": ["client_id", "azp"], "scope_claims": ["scope"]}, options),
-        )
+        super().__init__(auth0_issuer(domain), audience=audience, **options)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return the principal of a token: the client if the subject is `CLIENT_ID@clients`, else the user."""
@@ -325,19 +307,19 @@ class Okta(_Preset):
     # https://developer.okta.com/docs/api/openapi/okta-management/management/tag/AuthorizationServerClaims
     # Those of the organization itself cannot be verified by others: https://www.npmjs.com/package/@okta/jwt-verifier
 
+    _defaults: ClassVar[JwtOptions] = {
+        "types": ["", "JWT", "at+jwt"],
+        "client_claims": ["cid"],
+        "scope_claims": ["scp"],
+    }
+
     def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
         if "/oauth2/" not in issuer:
             raise ValueError(
                 "issuer must be that of an Okta authorization server, such as https://example.okta.com/oauth2/default, "
                 f"got {issuer!r}"
             )
-        super().__init__(
-            issuer,
-            audience=audience,
-            **_over(
-                {"types": ["", "JWT", "at+jwt"], "client_claims": ["cid"], "scope_claims": ["scp"]}, options
-            ),
-        )
+        super().__init__(issuer, audience=audience, **options)
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:
         """Return True if a token is an ID token: it has no `cid` claim, or the marks of an ID token."""

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -111,34 +112,29 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
     Raises:
         OSError: The host has no address; `EAI_AGAIN` if the lookup is not possible now.
     """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Sequence[str]] = loop.create_future()
     if not _lookups.acquire(blocking=False):
         raise socket.gaierror(socket.EAI_AGAIN, "too many DNS lookups are running")
-
-    def finish(addresses: Sequence[str], error: OSError | None) -> None:
-        if not result.done():
-            result.set_result(addresses) if error is None else result.set_exception(error)
+    future: Future[Sequence[str]] = Future()
+    future.set_running_or_notify_cancel()  # so that a caller that stops waiting does not cancel it
 
     def resolve() -> None:
-        addresses: Sequence[str] = ()
-        failure = None
         try:
-            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            addresses = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
-        except (OSError, ValueError) as error:
-            failure = error if isinstance(error, OSError) else OSError("the name cannot be resolved")
-        finally:
-            _lookups.release()
-        with suppress(RuntimeError):  # the event loop may have ended
-            loop.call_soon_threadsafe(finish, addresses, failure)
+            try:
+                infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            finally:
+                _lookups.release()
+            future.set_result(tuple(dict.fromkeys(str(info[4][0]) for info in infos)))
+        except OSError as error:
+            future.set_exception(error)
+        except ValueError:
+            future.set_exception(OSError("the name cannot be resolved"))
 
     try:
         threading.Thread(target=resolve, name="mcpkit-lookup", daemon=True).start()
     except RuntimeError:  # the system gives no more threads
         _lookups.release()
         raise socket.gaierror(socket.EAI_AGAIN, "no thread is available for a DNS lookup") from None
-    return await result
+    return await asyncio.wrap_future(future)
 
 
 # Addresses: networks for protocols, tunnels and examples that some Python versions do not know (IANA's special-purpose

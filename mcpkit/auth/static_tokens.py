@@ -69,13 +69,11 @@ class StaticTokens(TokenVerifier):
             InvalidTokenError: The token is not in the set.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        found: AccessToken | None = None
-        for each, grant in self._grants:  # all of them, so that the time does not depend on which one matches
-            if hmac.compare_digest(each, digest):
-                found = grant
-        if found is None:
+        # All of them are compared, so that the time does not depend on which one matches.
+        found = [grant for each, grant in self._grants if hmac.compare_digest(each, digest)]
+        if not found:
             raise InvalidTokenError("the token is not one of the static tokens of this server")
-        return found
+        return found[0]
 
     def bind(self, resource: ProtectedResource) -> None:
         """Log a warning that clients cannot log in."""

@@ -133,9 +133,8 @@ class TokenResponse:
             problems.append("a missing or invalid token (refresh_token)")
             refresh_token = None
         expires_in, lifetime = members.get("expires_in"), None
-        if isinstance(expires_in, str) and re.fullmatch(
-            r"[0-9]{1,11}", expires_in
-        ):  # some providers send a string
+        # Some providers send a string.
+        if isinstance(expires_in, str) and re.fullmatch(r"[0-9]{1,11}", expires_in):
             expires_in = int(expires_in)
         if isinstance(expires_in, int | float) and type(expires_in) is not bool and 0 <= expires_in < 1e11:
             lifetime = float(expires_in)

@@ -43,7 +43,7 @@ async def test_redirect_of_a_request_with_a_secret_is_returned_and_not_followed(
     redirect = httpx2.Response(307, headers={"Location": "https://evil.example.com/"})
     client, requests = responding(redirect)
     http = HttpClient(client, 5)
-    response = await http.post(URL, NAME, {"client_secret": "secret"}, {})
+    response = await http.request("POST", URL, NAME, {}, {"client_secret": "secret"})
     assert response.status == 307
     assert [request.url for request in requests] == [URL]
     assert (requests[0].content, requests[0].headers["accept-encoding"]) == (

@@ -30,8 +30,8 @@ from mcpkit.auth import (
     UpstreamProvider,
     VerifierContext,
 )
-from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
 from mcpkit.auth.authorization_server.dev_auth import DevServer
+from mcpkit.auth.authorization_server.oauth_clients import ClientDocuments
 from mcpkit.auth.upstream.upstream_client import (
     Identity,
     UpstreamRefusedError,

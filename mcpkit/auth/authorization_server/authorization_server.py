@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -23,11 +24,19 @@ from ..discovery import authorization_server_urls
 from ..jws import parse_json_object
 from ..jwt import read_audiences
 from ..verifier import AccessToken, InvalidTokenError, ProtectedResource, VerifierUnavailableError
-from .client_lookup import ClientDocuments, Clients
-from .client_registration import AUTH_METHODS, Client, Registration, host_of, is_local, with_parameters
 from .consent_page import AuthorizationRequest, ConsentPage, read_authorization_request
 from .grants import AccessTokens, GrantRecord, Grants, TokenReuseError
 from .html_pages import LOGIN_LIFETIME, Branding, error_page
+from .oauth_clients import (
+    AUTH_METHODS,
+    Client,
+    ClientDocuments,
+    Clients,
+    Registration,
+    host_of,
+    is_local,
+    with_parameters,
+)
 from .oauth_requests import (
     NO_STORE,
     Clock,
@@ -39,6 +48,7 @@ from .oauth_requests import (
     read_form,
     requested_resources,
     requested_scopes,
+    restart_error,
 )
 
 CACHE_LIFETIME = 30.0
@@ -85,8 +95,7 @@ class AuthorizationServer(ABC):
         grants: Grants,
         lifetime: float,
         documents: ClientDocuments | None,
-        clients: Iterable[Client] = (),
-        *,
+        clients: Iterable[Client],
         branding: Branding,
         user_issuer: str | None = None,
         clock: Clock = time.time,
@@ -257,9 +266,8 @@ class AuthorizationServer(ABC):
             parameters = Parameters(request.scope["query_string"])
             client = await self.clients.find(parameters.require("client_id"), client_address(request.scope))
             redirect_uri = client.redirect_uri(parameters.get("redirect_uri"))
-        except (
-            OAuthError
-        ) as error:  # without a known client and redirect URI, only the user can see the error
+        except OAuthError as error:
+            # Without a known client and redirect URI, only the user can see the error.
             status = 503 if error.status == 503 else 400
             return error_page(error.description, status, branding=self.branding)
         try:
@@ -289,50 +297,55 @@ class AuthorizationServer(ABC):
         """
         # A login may take as long as the page.
         if not await self.grants.claim(authorization.id, 2 * LOGIN_LIFETIME):
-            raise OAuthError(
-                "invalid_request", "this request was already answered; start the login again in the client"
-            )
+            raise restart_error("this request was already answered")
 
-    async def allow(
+    def new_record(
         self,
         authorization: AuthorizationRequest,
         subject: str,
-        scopes: Collection[str] | None,
         claims: Mapping[str, object],
         login_data: Json | None = None,
-    ) -> Response:
-        """Redirect the user to the client with a code, after `claim`.
+    ) -> GrantRecord:
+        """Return a grant for `allow`.
 
         Args:
             authorization: The authorization request.
             subject: ID of the user.
-            scopes: Scopes that the user may have; None for all.
             claims: Claims of the user.
-            login_data: Data to store with the grant. `release` gets it when the grant has ended or was not
-                created.
-
-        Raises:
-            OSError: The storage does not respond, and there is no grant.
+            login_data: Data to store with the grant. `release` gets it when the grant has ended or was not created.
         """
-        granted = tuple(authorization.scopes)
-        if scopes is not None:
-            granted = common_scopes(granted, scopes, self.resource.scopes)
-        record = GrantRecord(
+        return GrantRecord(
             "",
             authorization.client_id,
             subject,
-            granted,
+            tuple(authorization.scopes),
             tuple(authorization.resources),
             authorization.challenge,
             authorization.redirect_uri,
             claims=dict(claims),
             login_data=login_data,
         )
-        if authorization.scopes and not granted:
+
+    async def allow(
+        self, authorization: AuthorizationRequest, record: GrantRecord, scopes: Collection[str] | None
+    ) -> Response:
+        """Redirect the user to the client with a code, after `claim`.
+
+        Args:
+            authorization: The authorization request.
+            record: The grant, with all requested scopes.
+            scopes: Scopes that the user may have; None for all.
+
+        Raises:
+            OSError: The storage does not respond, and there is no grant.
+        """
+        all_scopes, table = record.scopes, self.resource.scopes
+        granted = all_scopes if scopes is None else common_scopes(all_scopes, scopes, table)
+        if all_scopes and not granted:
             await self.release(record)
             return self.refuse(authorization, "access_denied", "the user has none of these scopes")
         principal = self.principal(record, granted)
-        record = replace(record, id=self.grants.new_id(principal))
+        record = replace(record, id=self.grants.new_id(principal), scopes=granted)
         try:
             code = await self.grants.begin(record)
         except BaseException:
@@ -392,26 +405,16 @@ class AuthorizationServer(ABC):
             raise
 
     async def _redeem_code(self, client: Client, form: Parameters) -> Response:
-        def check(record: GrantRecord) -> object:
-            return self._token_scope(record, form)
-
-        code, verifier, redirect_uri = (
-            form.require("code"),
-            form.require("code_verifier"),
-            form.get("redirect_uri"),
-        )
-        record = await self.grants.redeem(code, client.id, verifier, redirect_uri, check)
+        check = partial(self._token_scope, form)
+        code, verifier = form.require("code"), form.require("code_verifier")
+        record = await self.grants.redeem(code, client.id, verifier, form.get("redirect_uri"), check)
         refresh_token = self.grants.refresh_token(record) if client.uses_refresh_tokens else None
-        return self._token_response(record, self._token_scope(record, form), refresh_token)
+        return self._token_response(record, check(record), refresh_token)
 
     async def _refresh(self, client: Client, form: Parameters) -> Response:
-        token = form.require("refresh_token")
-
-        def check(record: GrantRecord) -> object:
-            return self._token_scope(record, form)
-
+        token, check = form.require("refresh_token"), partial(self._token_scope, form)
         # The token is used up only after all checks, so that the client can retry after a temporary failure.
-        record = await self.grants.check_refresh(token, client.id, check)
+        record, _, _ = await self.grants.find_refreshable(token, client.id, check)
         allowed = True if record.subject is None else await self.authorize_refresh(record)
         max_scopes = None
         if allowed is not True:
@@ -419,7 +422,7 @@ class AuthorizationServer(ABC):
         if allowed is False or (record.scopes and max_scopes == ()):
             await self._end_grant(record)
             raise OAuthError("invalid_grant", "the user no longer has access; log in again")
-        scope = self._token_scope(record, form, max_scopes)
+        scope = self._token_scope(form, record, max_scopes)
         record = await self.grants.refresh(token, client.id, check)
         self.resource.audit.emit("refresh", self.principal(record, record.scopes))
         return self._token_response(record, scope, self.grants.refresh_token(record))
@@ -430,19 +433,19 @@ class AuthorizationServer(ABC):
         record = GrantRecord("", client.id, None, client.scopes, self.resource.resources)
         principal = self.principal(record, record.scopes)
         record = replace(record, id=self.grants.new_id(principal))
-        response = self._token_response(record, self._token_scope(record, form))
+        response = self._token_response(record, self._token_scope(form, record))
         await self.grants.begin_for_client(record, self._tokens.lifetime)
         self.resource.audit.emit("login", principal, scopes=record.scopes)
         return response
 
     def _token_scope(
-        self, record: GrantRecord, form: Parameters, max_scopes: tuple[str, ...] | None = None
+        self, form: Parameters, record: GrantRecord, max_scopes: tuple[str, ...] | None = None
     ) -> TokenScope:
         """Return the requested scopes and resources of a grant, or all of them if none are requested.
 
         Args:
-            record: The grant.
             form: The token request.
+            record: The grant.
             max_scopes: Scopes that the user has now; None for all granted ones.
 
         Raises:

@@ -7,7 +7,8 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
 from urllib.parse import urlsplit
 
@@ -17,8 +18,8 @@ from starlette.responses import Response
 from ...identity.principals_and_scopes import Principal, Scopes
 from ...protocol import http_headers
 from ..verifier import ProtectedResource
-from .client_registration import Client, host_of, is_local, is_registration, is_web
 from .html_pages import LOGIN_LIFETIME, Branding, LoginCookies, new_login_id, page
+from .oauth_clients import Client, host_of, is_local, is_registration, is_web
 from .oauth_requests import (
     Clock,
     OAuthError,
@@ -26,6 +27,7 @@ from .oauth_requests import (
     read_form,
     requested_resources,
     requested_scopes,
+    restart_error,
     seal,
     unseal,
 )
@@ -48,7 +50,6 @@ class AuthorizationRequest:
     """A checked authorization request (RFC 6749, section 4.1.1).
 
     Attributes:
-        id: ID of the request.
         client_id: Client that sent it.
         client_name: Name that the client gave itself.
         redirect_uri: Redirect URI.
@@ -56,11 +57,11 @@ class AuthorizationRequest:
         challenge: The PKCE challenge.
         scopes: Requested scopes.
         resources: Requested resources.
-        nonce: Binds the request to the browser that received the page.
         expires: Unix time in seconds at which the request expires.
+        id: ID of the request.
+        nonce: Binds the request to the browser that received the page.
     """
 
-    id: str
     client_id: str
     client_name: str
     redirect_uri: str
@@ -68,8 +69,9 @@ class AuthorizationRequest:
     challenge: str
     scopes: Sequence[str]
     resources: Sequence[str]
-    nonce: str
     expires: float
+    id: str = field(default_factory=new_login_id)
+    nonce: str = field(default_factory=partial(secrets.token_urlsafe, 16))
 
 
 def read_authorization_request(
@@ -109,7 +111,6 @@ def read_authorization_request(
     if not _CHALLENGE.fullmatch(challenge):
         raise OAuthError("invalid_request", "code_challenge must be a SHA-256 hash in base64url")
     return AuthorizationRequest(
-        new_login_id(),
         client.id,
         client.name,
         redirect_uri,
@@ -117,7 +118,6 @@ def read_authorization_request(
         challenge,
         requested_scopes(parameters.get("scope"), scopes) or scopes.defaults,
         requested_resources(parameters.resources(), resources),
-        secrets.token_urlsafe(16),
         now + LOGIN_LIFETIME,
     )
 
@@ -166,14 +166,13 @@ class ConsentPage:
             source = "The application chose this name; it is not verified"
         else:
             source = "The operator of this server vouches for that name"
+        target = (
+            "A program on this device"
+            if is_web(uri)
+            else f"The program that opens {host} links on this device"
+        )
         if not is_local(uri):
             target = "The operator of that site will be able to act in your name"
-        else:
-            target = (
-                "A program on this device"
-                if is_web(uri)
-                else f"The program that opens {host} links on this device"
-            )
         table = self._resource.scopes.table
         items = "".join(
             f"<li>{escape(table[scope].description)} <small>({escape(scope)})</small></li>"
@@ -181,11 +180,11 @@ class ConsentPage:
             else f"<li>{escape(scope)}</li>"
             for scope in authorization.scopes
         )
-        effect = (
-            f"<p>If you allow it, it may do this at {escape(title)} in your name:</p><ul>{items}</ul>"
-            if items
-            else f"<p>If you allow it, it may use {escape(title)} in your name.</p>"
-        )
+        effect = f"<p>If you allow it, it may use {escape(title)} in your name.</p>"
+        if items:
+            effect = (
+                f"<p>If you allow it, it may do this at {escape(title)} in your name:</p><ul>{items}</ul>"
+            )
         body = (
             f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong>"
             f"<small>{source}</small></dd></div>"
@@ -224,27 +223,15 @@ class ConsentPage:
         """
         origin = request.headers.get("origin")
         if origin is not None and not http_headers.is_same_origin(origin, request.headers.get("host", "")):
-            raise OAuthError(
-                "invalid_request",
-                "the form was sent by a page of another site; start the login again in the client",
-                status=403,
-            )
+            raise restart_error("the form was sent by a page of another site", 403)
         form = await read_form(request)
         members = unseal(self._resource.keys, _PURPOSE, form.require("request"))
         authorization = None if members is None else AuthorizationRequest(**members)
         if authorization is None or self._clock() >= authorization.expires:
-            raise OAuthError(
-                "invalid_request",
-                "this form has expired or is not valid; start the login again in the client",
-            )
+            raise restart_error("this form has expired or is not valid")
         cookie = self._cookies.get(authorization.id, request)
         if not hmac.compare_digest(cookie.encode(), authorization.nonce.encode()):
-            raise OAuthError(
-                "invalid_request",
-                "the form was shown to another browser, or cookies are off; start the login again in "
-                "the client",
-                status=403,
-            )
+            raise restart_error("the form was shown to another browser, or cookies are off", 403)
         if (answer := form.get("answer")) is not None:
             self.audit(authorization, "allowed" if answer == "allow" else "denied")
         return authorization, form

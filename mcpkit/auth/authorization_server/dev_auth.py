@@ -23,11 +23,10 @@ from ...protocol import http_headers
 from ..urls import is_loopback, origin
 from ..verifier import AccessToken, ProtectedResource, TokenVerifier
 from .authorization_server import AuthorizationServer
-from .client_lookup import ClientDocuments
-from .client_registration import AuthMethod, Client, check_redirect_uri
 from .consent_page import DENY, AuthorizationRequest
 from .grants import RESERVED_CLAIMS, GrantRecord, Grants
 from .html_pages import Branding
+from .oauth_clients import AuthMethod, Client, ClientDocuments, check_redirect_uri
 from .oauth_requests import Clock, OAuthError
 
 logger = logging.getLogger(__name__)
@@ -36,8 +35,8 @@ _VISIBLE = re.compile(r"[!-~]{1,200}")
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _REFUSAL = "DevAuth only serves this machine: "
 _FORWARDING_HEADERS = frozenset(
-    {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-host", b"x-proxyuser-ip"}
-    | {b"x-rewrite-url", b"client-ip", b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"cdn-loop"}
+    b"forwarded via x-real-ip x-client-ip x-cluster-client-ip x-host x-proxyuser-ip x-rewrite-url client-ip"
+    b" true-client-ip fastly-client-ip fly-client-ip cdn-loop".split()
 )
 _FORWARDING_PREFIXES = (b"x-forwarded", b"x-original-", b"x-envoy-", b"x-azure-", b"cf-")
 """Headers that proxies and tunnels add for clients on other machines."""
@@ -206,7 +205,8 @@ class DevServer(AuthorizationServer):
             return self.consent.show(authorization, note + self._forms(authorization), request, status=403)
         self.consent.audit(authorization, "allowed")
         await self.claim(authorization)
-        return await self.allow(authorization, user.name, user.scopes, user.claims)
+        record = self.new_record(authorization, user.name, user.claims)
+        return await self.allow(authorization, record, user.scopes)
 
     async def authorize_refresh(self, record: GrantRecord) -> bool:
         """Return True if the user is still in the list."""

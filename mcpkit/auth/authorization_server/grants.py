@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...identity.principals_and_scopes import Principal
 from ...protocol.jsonrpc import Json
@@ -99,11 +99,6 @@ class TokenReuseError(OAuthError):
         self.record = record
 
 
-class _StoredGrant(NamedTuple):
-    record: GrantRecord
-    version: str
-
-
 # Codes and refresh tokens
 
 
@@ -148,7 +143,7 @@ class Grants:
     async def find(self, grant_id: str) -> GrantRecord | None:
         """Return a grant; None if it has ended."""
         stored = await self._find(grant_id)
-        return None if stored is None else stored.record
+        return None if stored is None else stored[0]
 
     async def find_by_refresh_token(self, token: str) -> GrantRecord | None:
         """Return the grant of a refresh token, used or not."""
@@ -187,9 +182,9 @@ class Grants:
         parsed = self._parse(_CODE, code)
         while parsed is not None:
             stored = await self._find(parsed[0])
-            if stored is None or stored.record.client_id != client_id:
+            if stored is None or stored[0].client_id != client_id:
                 break
-            record = stored.record
+            record, version = stored
             if redirect_uri is not None and redirect_uri != record.redirect_uri:
                 raise _invalid_grant("redirect_uri differs from the one in the authorization request")
             challenge = base64url_encode(sha256(verifier.encode()).digest())
@@ -205,13 +200,9 @@ class Grants:
                 break
             check(record)
             redeemed = replace(record, generation=1, rotated=self._clock())
-            if await self._put(redeemed, stored.version, REFRESH_LIFETIME):
+            if await self._put(redeemed, version, REFRESH_LIFETIME):
                 return redeemed
         raise _invalid_grant("the code was not issued to this client, or it has expired")
-
-    async def check_refresh(self, token: str, client_id: str, check: Check) -> GrantRecord:
-        """Return the grant of a refresh token without using it up; see `refresh`."""
-        return (await self._refreshable(token, client_id, check))[0].record
 
     async def refresh(self, token: str, client_id: str, check: Check) -> GrantRecord:
         """Use up a refresh token, and return its grant.
@@ -229,7 +220,7 @@ class Grants:
             OAuthError: The token is not valid for this client.
         """
         while True:
-            (record, version), is_repeated = await self._refreshable(token, client_id, check)
+            record, version, is_repeated = await self.find_refreshable(token, client_id, check)
             if is_repeated:
                 return record
             rotated = replace(record, generation=record.generation + 1, rotated=self._clock())
@@ -249,52 +240,58 @@ class Grants:
             change: Returns the new record.
         """
         while (stored := await self._find(grant_id)) is not None:
-            new = change(stored.record)
+            new = change(stored[0])
             end = new.rotated + REFRESH_LIFETIME if new.generation else new.code_expires + LINGERING
-            if await self._put(new, stored.version, max(end - self._clock(), 1.0)):
+            if await self._put(new, stored[1], max(end - self._clock(), 1.0)):
                 return new
         return None
 
-    async def end(self, grant_id: str) -> GrantRecord | None:
+    async def end(self, grant_id: str, *, only_unredeemed: bool = False) -> GrantRecord | None:
         """End a grant, which invalidates all its tokens.
+
+        Args:
+            grant_id: ID of the grant.
+            only_unredeemed: End it only if its code was not redeemed in time.
 
         Returns:
             The last record; None if the grant had already ended. Only one of several concurrent callers gets the
             record.
         """
         while (stored := await self._find(grant_id)) is not None:
-            if await self._records.delete(grant_id, version=stored.version):
-                return stored.record
+            record, version = stored
+            if only_unredeemed and (record.generation or self._clock() < record.code_expires):
+                break
+            if await self._records.delete(grant_id, version=version):
+                return record
         return None
 
-    async def end_unredeemed(self, grant_id: str) -> GrantRecord | None:
-        """End a grant if its code was not redeemed in time, and return it; None otherwise."""
-        stored = await self._find(grant_id)
-        if stored is None or stored.record.generation or self._clock() < stored.record.code_expires:
-            return None
-        return stored.record if await self._records.delete(grant_id, version=stored.version) else None
+    async def find_refreshable(
+        self, token: str, client_id: str, check: Check
+    ) -> tuple[GrantRecord, str, bool]:
+        """Return the grant of a refresh token and its version, and True within the grace period of a used token.
 
-    async def _refreshable(self, token: str, client_id: str, check: Check) -> tuple[_StoredGrant, bool]:
-        """Return the grant of a refresh token, and True within the grace period of a used token."""
+        The token is not used up; see `refresh`.
+        """
         parsed = self._parse(_REFRESH, token)
         stored = None if parsed is None else await self._find(parsed[0])
-        if parsed is None or stored is None or stored.record.client_id != client_id:
+        if parsed is None or stored is None or stored[0].client_id != client_id:
             raise _invalid_grant(
                 "the refresh token was not issued to this client, has expired, or was revoked"
             )
-        generation, record = parsed[1], stored.record
+        generation, (record, version) = parsed[1], stored
         check(record)
         is_repeated = generation == record.generation - 1 and self._clock() - record.rotated <= GRACE
         if generation != record.generation and not is_repeated:
             raise TokenReuseError(
                 "the refresh token was already used, so its tokens are revoked; log in again", record
             )
-        return stored, is_repeated
+        return record, version, is_repeated
 
-    async def _find(self, grant_id: str) -> _StoredGrant | None:
+    async def _find(self, grant_id: str) -> tuple[GrantRecord, str] | None:
+        """Return a grant and the version of its record; None if it has ended."""
         found = await self._records.get(grant_id)
         record = None if found is None else _read_record(found[0])
-        return None if found is None or record is None else _StoredGrant(record, found[1])
+        return None if found is None or record is None else (record, found[1])
 
     async def _put(self, record: GrantRecord, version: str | None, ttl: float) -> bool:
         """Write a record, and return False if its version has changed meanwhile."""
@@ -412,12 +409,11 @@ class AccessTokens:
         Raises:
             ImportError: The extra `auth` is not installed.
         """
-        return {
-            "keys": [
-                {**key.as_dict(private=False), "kid": header["kid"], "use": "sig", "alg": "ES256"}
-                for header, key in self._signing_keys
-            ]
-        }
+        keys = [
+            {**key.as_dict(private=False), "kid": header["kid"], "use": "sig", "alg": "ES256"}
+            for header, key in self._signing_keys
+        ]
+        return {"keys": keys}
 
     @cached_property
     def _signing_keys(self) -> list[tuple[dict[str, str], ECKey]]:

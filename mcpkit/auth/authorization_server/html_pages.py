@@ -6,6 +6,7 @@ import base64
 import re
 import secrets
 import time
+from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -27,13 +28,10 @@ _MAX_COOKIE = 3800
 """Maximum characters of a cookie value. Browsers allow 4096 bytes for a cookie with its name and attributes."""
 _STYLE = files("mcpkit.auth.authorization_server").joinpath("pages.css").read_text(encoding="utf-8")
 _STYLE_HASH = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
-_LOGO_TYPES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"<svg", "image/svg+xml"),
-    (b"<?xml", "image/svg+xml"),
-)
+_LOGO_TYPES = {
+    b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif",
+    b"<svg": "image/svg+xml", b"<?xml": "image/svg+xml",
+}  # fmt: skip
 
 
 class Branding(NamedTuple):
@@ -75,7 +73,7 @@ def check_branding(title: str, logo: Path | str | bytes | None) -> Branding:
             f"logo has {len(data):,} bytes, but the maximum is {MAX_LOGO:,}. Make it smaller; "
             "it is shown 48 pixels high"
         )
-    media_type = next((kind for prefix, kind in _LOGO_TYPES if data.startswith(prefix)), None)
+    media_type = next((kind for prefix, kind in _LOGO_TYPES.items() if data.startswith(prefix)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is None:
@@ -95,9 +93,8 @@ def page(title: str, body: str, status: int = 200, *, branding: Branding = _PLAI
         status: The HTTP status.
         branding: Title and logo of the server.
     """
-    from starlette.responses import (
-        HTMLResponse,  # OAuthProxy checks its branding before a server imports Starlette
-    )
+    # OAuthProxy checks its branding before a server imports Starlette.
+    from starlette.responses import HTMLResponse
 
     from .oauth_requests import NO_STORE
 
@@ -177,8 +174,7 @@ class LoginCookies:
         self._prefix = f"{'__Host-' if is_secure else ''}{kind}"
         self._name = re.compile(rf"{re.escape(self._prefix)}([A-Za-z0-9_-]{{35}})(?:\.[0-9])?")
         self._max_count = max_count
-        self._is_secure = is_secure
-        self._path = path
+        self._set = partial(set_cookie, lifetime=LOGIN_LIFETIME, is_secure=is_secure, path=path)
 
     def set(self, id_: str, text: str, request: Request, response: Response) -> None:
         """Set a text in the response, and delete the oldest texts that have no room beside it.
@@ -214,9 +210,6 @@ class LoginCookies:
         for name in request.cookies:
             if (match := self._name.fullmatch(name)) and match[1] == id_:
                 self._set(response, name, "")
-
-    def _set(self, response: Response, name: str, value: str) -> None:
-        set_cookie(response, name, value, LOGIN_LIFETIME, is_secure=self._is_secure, path=self._path)
 
     def _cookie(self, id_: str, number: int) -> str:
         return f"{self._prefix}{id_}.{number}" if number else f"{self._prefix}{id_}"

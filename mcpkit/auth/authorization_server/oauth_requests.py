@@ -32,10 +32,7 @@ _OPENID_SCOPES = frozenset({"openid", "profile", "email", "address", "phone"})
 """Scopes of OpenID Connect (Core 1.0, sections 3.1.2.1 and 5.4), which request claims of the user."""
 _PRIVATE_NETWORKS = tuple(
     ipaddress.ip_network(network)
-    for network in (
-        *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"),
-        *("100.64.0.0/10", "fc00::/7", "fe80::/10"),
-    )
+    for network in ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fe80::/10"]
 )
 """Networks from which proxies send requests and internet clients do not (RFC 1918, 6598, 4193)."""
 
@@ -63,6 +60,11 @@ class OAuthError(Exception):
         """Return the response to a client."""
         content = {"error": self.error, "error_description": self.description}
         return JSONResponse(content, self.status, headers={**NO_STORE, **self.headers})
+
+
+def restart_error(reason: str, status: int = 400) -> OAuthError:
+    """Return the error of a login that the user must start again."""
+    return OAuthError("invalid_request", f"{reason}; start the login again in the client", status=status)
 
 
 # Parameters

@@ -26,9 +26,9 @@ from starlette.responses import Response
 
 from ...identity.principals_and_scopes import digest_of, user
 from ...identity.revocation import Revocations
-from ..authorization_server.client_registration import is_local, is_registration, is_web
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.html_pages import set_cookie
+from ..authorization_server.oauth_clients import is_local, is_registration, is_web
 from ..authorization_server.oauth_requests import Clock, seal, unseal
 from ..verifier import ProtectedResource
 
@@ -153,8 +153,7 @@ class ConsentCookie:
             self._user_digest(subject),
             self._clock() + LIFETIME,
         )
-        others = [each for each in self._read(request) if each.target != new.target]
-        consents = [new, *others][:MAX_CONSENTS]
+        consents = [new, *(each for each in self._read(request) if each.target != new.target)][:MAX_CONSENTS]
         while consents and len(self._seal(consents)) > MAX_COOKIE:
             consents.pop()
         if consents:

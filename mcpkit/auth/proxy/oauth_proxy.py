@@ -113,7 +113,7 @@ class OAuthProxy(TokenVerifier):
             ImportError: The extra `auth` is not installed.
         """
         # A server over stdio needs neither Starlette nor the authorization server.
-        from ..authorization_server.client_lookup import ClientDocuments
+        from ..authorization_server.oauth_clients import ClientDocuments
         from .proxy_login import ProxyServer
         from .rate_limits import protect_routes
 

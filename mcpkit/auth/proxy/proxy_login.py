@@ -8,7 +8,8 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
 from html import escape
@@ -22,7 +23,6 @@ from ..._utils.concurrency import run_shielded
 from ..._utils.exceptions import RegistrationError
 from ...identity.principals_and_scopes import Principal, scope_names
 from ..authorization_server.authorization_server import AuthorizationServer
-from ..authorization_server.client_lookup import ClientDocuments
 from ..authorization_server.consent_page import AuthorizationRequest
 from ..authorization_server.grants import GrantRecord
 from ..authorization_server.html_pages import (
@@ -32,14 +32,10 @@ from ..authorization_server.html_pages import (
     LoginCookies,
     new_login_id,
 )
+from ..authorization_server.oauth_clients import ClientDocuments
 from ..authorization_server.oauth_requests import NO_STORE, Clock, OAuthError, Parameters, seal, unseal
 from ..jws import base64url_encode
-from ..upstream.upstream_client import (
-    Identity,
-    UpstreamRefusedError,
-    UpstreamTokens,
-    UpstreamUnavailableError,
-)
+from ..upstream.upstream_client import UpstreamRefusedError, UpstreamUnavailableError
 from ..verifier import ProtectedResource
 from .consent_cookie import FIELD, ConsentCookie
 from .upstream_logins import LoginEndedError, UpstreamLogin, UpstreamLogins
@@ -69,22 +65,22 @@ class LoginTransaction:
     """A login in progress at the provider.
 
     Attributes:
-        id: ID of the login, the `state` of the request to the provider.
         authorization: The authorization request, which the user has allowed.
-        verifier: The PKCE verifier for the provider (RFC 7636).
-        nonce: Binds the ID token of the provider to this login.
         expires: Unix time in seconds at which the login expires.
         consent: Time and user of the remembered consent that skipped the page; else None.
         remember: Whether the user chose to have the consent remembered.
+        id: ID of the login, the `state` of the request to the provider.
+        verifier: The PKCE verifier for the provider (RFC 7636).
+        nonce: Binds the ID token of the provider to this login.
     """
 
-    id: str
     authorization: AuthorizationRequest
-    verifier: str
-    nonce: str
     expires: float
     consent: str | None = None
     remember: bool = False
+    id: str = field(default_factory=new_login_id)
+    verifier: str = field(default_factory=partial(secrets.token_urlsafe, 32))
+    nonce: str = field(default_factory=partial(secrets.token_urlsafe, 16))
 
 
 class ProxyServer(AuthorizationServer):
@@ -126,24 +122,15 @@ class ProxyServer(AuthorizationServer):
         remembers_consent: bool,
         clock: Clock = time.time,
     ) -> None:
-        user_issuer = logins.upstream.issuer
-        super().__init__(
-            issuer,
-            resource,
-            logins.grants,
-            lifetime,
-            documents,
-            branding=branding,
-            user_issuer=user_issuer,
-            clock=clock,
-        )
+        grants, users = logins.grants, logins.upstream.issuer
+        super().__init__(issuer, resource, grants, lifetime, documents, (), branding, users, clock)
         self.callback_url = self.url("/callback")
         self._upstream = logins.upstream
         self._logins = logins
         self._allow_function = allow
         self._consent_cookie: ConsentCookie | None = None
         if remembers_consent:
-            self._consent_cookie = ConsentCookie(issuer, user_issuer, resource, clock)
+            self._consent_cookie = ConsentCookie(issuer, users, resource, clock)
         self._cookies = LoginCookies("mcpkit-login-", _MAX_LOGINS, is_secure=issuer.startswith("https:"))
 
     def routes(self) -> list[Route]:
@@ -194,15 +181,7 @@ class ProxyServer(AuthorizationServer):
         remember: bool = False,
     ) -> Response:
         """Redirect a user to the provider after the consent, with the login in a cookie."""
-        transaction = LoginTransaction(
-            new_login_id(),
-            authorization,
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(16),
-            self.clock() + LOGIN_LIFETIME,
-            consent,
-            remember,
-        )
+        transaction = LoginTransaction(authorization, self.clock() + LOGIN_LIFETIME, consent, remember)
         challenge = base64url_encode(sha256(transaction.verifier.encode()).digest())
         prepare = self._upstream.provider.authorization_url(
             redirect_uri=self.callback_url, state=transaction.id, challenge=challenge, nonce=transaction.nonce
@@ -242,12 +221,10 @@ class ProxyServer(AuthorizationServer):
     def _find_transaction(self, request: Request, state: str) -> LoginTransaction:
         members = unseal(self.resource.keys, _PURPOSE, self._cookies.get(state, request), self._place(state))
         transaction = None
-        if members is not None:
-            try:
-                authorization = AuthorizationRequest(**members.pop("authorization"))
-                transaction = LoginTransaction(authorization=authorization, **members)
-            except (TypeError, KeyError):  # another version of mcpkit wrote other members
-                transaction = None
+        # The cookie is missing, or another version of mcpkit wrote other members.
+        with suppress(AttributeError, TypeError, KeyError):
+            authorization = AuthorizationRequest(**members.pop("authorization"))
+            transaction = LoginTransaction(authorization, **members)
         if transaction is None or self.clock() >= transaction.expires:
             raise OAuthError(
                 "invalid_request",
@@ -276,28 +253,18 @@ class ProxyServer(AuthorizationServer):
             return self.refuse(authorization, code, "the identity provider refused the login")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
             return self._unavailable(authorization, error)
-        return await self._admit(transaction, identity, tokens, request)
-
-    async def _admit(
-        self, transaction: LoginTransaction, identity: Identity, tokens: UpstreamTokens, request: Request
-    ) -> Response:
-        """Redirect a user that the provider identified to the client, with a code if `allow=` admits the user."""
-        authorization = transaction.authorization
         now = self.clock()
         data = asdict(UpstreamLogin(tokens, now, now))
-        record = GrantRecord(
-            "",
-            authorization.client_id,
-            identity.subject,
-            (),
-            (),
-            claims=dict(identity.claims),
-            login_data=data,
-        )
-        cookie = self._consent_cookie
-        if transaction.consent is not None and not await self._is_valid(
-            transaction.consent, identity.subject
-        ):
+        record = self.new_record(authorization, identity.subject, identity.claims, data)
+        return await self._admit(transaction, record, identity.subject, request)
+
+    async def _admit(
+        self, transaction: LoginTransaction, record: GrantRecord, subject: str, request: Request
+    ) -> Response:
+        """Redirect a user that the provider identified to the client, with a code if `allow=` admits the user."""
+        authorization, cookie = transaction.authorization, self._consent_cookie
+        principal = self.principal(record, record.scopes, record.claims)
+        if transaction.consent is not None and not await self._is_valid(transaction.consent, subject):
             await self._logins.release(record)
             description = "the remembered consent is not valid for this user; try again"
             response = self.refuse(authorization, "access_denied", description)
@@ -305,7 +272,7 @@ class ProxyServer(AuthorizationServer):
                 cookie.forget(authorization.client_id, request, response)
             return response
         try:
-            scopes = await self._check_access(self.principal(record, authorization.scopes, record.claims))
+            scopes = await self._check_access(principal)
         except Exception:
             logger.exception("allow= raised an exception, so the login was refused. Correct the function")
             await self._logins.release(record)
@@ -313,12 +280,10 @@ class ProxyServer(AuthorizationServer):
             return self.refuse(authorization, "server_error", description)
         if scopes is False:
             await self._logins.release(record)
-            principal = self.principal(record, authorization.scopes, record.claims)
             self.audit_refusal(request, "allow= denied access to the user", principal=principal)
             return self.refuse(authorization, "access_denied", "the user has no access to this server")
         try:
-            max_scopes = None if scopes is True else scopes
-            response = await self.allow(authorization, identity.subject, max_scopes, identity.claims, data)
+            response = await self.allow(authorization, record, None if scopes is True else scopes)
         except OSError:
             logger.exception(
                 "the shared store failed, so a login could not be stored and was refused. The user "
@@ -327,7 +292,7 @@ class ProxyServer(AuthorizationServer):
             description = "the server cannot store the login now"
             return self.refuse(authorization, "temporarily_unavailable", description)
         if cookie is not None and transaction.remember:
-            cookie.remember(authorization, identity.subject, request, response)
+            cookie.remember(authorization, subject, request, response)
         return response
 
     async def _is_valid(self, consent: str, subject: str) -> bool:

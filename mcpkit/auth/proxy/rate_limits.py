@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -54,12 +56,12 @@ def protect_routes(routes: Iterable[Route], resource: ProtectedResource, brandin
         resource: The protected server, which has the storage of the counters.
         branding: Title and logo of the pages.
     """
-    limiter = RateLimiter(resource, branding)
+    warned: set[str] = set()
     protected: list[Route] = []
     for route in routes:
         name, app, methods = route.path.rpartition("/")[2], route.app, set(route.methods or ())
         if name in _RATES:
-            app = _Limited(app, limiter, name)
+            app = _RateLimit(app, name, resource, branding, warned)
         if name not in _PAGES:
             app = _AnyOrigin(app, ", ".join(sorted(methods | {"OPTIONS"})))
             methods.add("OPTIONS")
@@ -67,70 +69,55 @@ def protect_routes(routes: Iterable[Route], resource: ProtectedResource, brandin
     return protected
 
 
-class RateLimiter:
-    """Counts requests of each address, in all processes together.
+@dataclass
+class _RateLimit:
+    """ASGI middleware that counts the requests of each address, in all processes together, and refuses excessive ones.
 
     Requests through a proxy that the ASGI server does not trust are not counted, because all its clients would share
     one address. Nothing is counted while the storage does not respond.
 
-    Args:
+    Attributes:
+        app: The endpoint.
+        endpoint: Its name. Each is counted separately.
         resource: The protected server, which has the storage of the counters.
         branding: Title and logo of the pages.
+        warned: The proxy that a warning has named, shared by all endpoints.
     """
 
-    def __init__(self, resource: ProtectedResource, branding: Branding) -> None:
-        self._resource = resource
-        self._branding = branding
-        self._has_warned = False
+    app: ASGIApp
+    endpoint: str
+    resource: ProtectedResource
+    branding: Branding
+    warned: set[str]
 
-    async def refusal(self, scope: Scope, endpoint: str) -> Response | None:
-        """Return the response to a request above the limit; None below it.
-
-        Args:
-            scope: The request.
-            endpoint: Name of the endpoint. Each is counted separately.
-        """
-        resource, rate, address = self._resource, _RATES[endpoint], client_address(scope)
-        if address is None:
-            if not self._has_warned and is_untrusted_proxy(scope):
-                self._has_warned = True
-                logger.warning(
-                    "%s: rate limits are off for requests through the proxy %s, as the ASGI server does not trust its"
-                    " forwarding headers. Add the proxy to the trusted ones, as in uvicorn --forwarded-allow-ips",
-                    resource.name,
-                    scope["client"][0],
-                )
-            return None
-        key = f"{resource.name}/authority/{endpoint}/{digest_of(address)[:32]}"
-        try:
-            wait = await resource.storage.take_tokens(key, every=rate.every, burst=rate.burst)
-        except OSError:
-            return None
-        if not wait:
-            return None
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        seconds, address = 0.0, client_address(scope)
+        resource, endpoint, rate = self.resource, self.endpoint, _RATES[self.endpoint]
+        if address is not None:
+            key = f"{resource.name}/authority/{endpoint}/{digest_of(address)[:32]}"
+            with suppress(OSError):
+                seconds = await resource.storage.take_tokens(key, every=rate.every, burst=rate.burst)
+        elif not self.warned and is_untrusted_proxy(scope):
+            self.warned.add(scope["client"][0])
+            logger.warning(
+                "%s: rate limits are off for requests through the proxy %s, as the ASGI server does not trust its"
+                " forwarding headers. Add the proxy to the trusted ones, as in uvicorn --forwarded-allow-ips",
+                resource.name,
+                scope["client"][0],
+            )
+        if not seconds:
+            await self.app(scope, receive, send)
+            return
         detail = f"too many requests to {endpoint}"
         resource.audit.emit("refusal", status=429, reason="too_many", detail=detail, caller=address)
-        text = f"Too many requests from your address; try again in {math.ceil(wait)} s"
+        text = f"Too many requests from your address; try again in {math.ceil(seconds)} s"
         if endpoint in _PAGES:
-            response: Response = page("Please wait", f"<p>{text}.</p>", 429, branding=self._branding)
+            response: Response = page("Please wait", f"<p>{text}.</p>", 429, branding=self.branding)
         else:
             content = {"error": "temporarily_unavailable", "error_description": text}
             response = JSONResponse(content, 429, headers=NO_STORE)
-        response.headers["Retry-After"] = str(math.ceil(wait))
-        return response
-
-
-class _Limited:
-    """ASGI middleware that refuses requests above a rate limit."""
-
-    def __init__(self, app: ASGIApp, limiter: RateLimiter, endpoint: str) -> None:
-        self._app = app
-        self._limiter = limiter
-        self._endpoint = endpoint
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = await self._limiter.refusal(scope, self._endpoint)
-        await (refusal or self._app)(scope, receive, send)
+        response.headers["Retry-After"] = str(math.ceil(seconds))
+        await response(scope, receive, send)
 
 
 class _AnyOrigin:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
 
 from ...identity.principals_and_scopes import Principal, user
 from ...protocol.jsonrpc import Json
@@ -73,6 +74,11 @@ class UpstreamLogin:
         """Return True if the tokens are near expiry: a minute, or half of their lifetime."""
         expires = self.tokens.expires
         return expires is not None and expires - now <= min(_REFRESH_AHEAD, (expires - self.obtained) / 2)
+
+    @classmethod
+    def change(cls, record: GrantRecord, **members: Any) -> GrantRecord:
+        """Return a grant with changed members of its login."""
+        return replace(cls.of(record), **members).put_into(record)
 
     def put_into(self, record: GrantRecord) -> GrantRecord:
         """Return a grant with this login."""
@@ -181,10 +187,10 @@ class UpstreamLogins:
             raise LoginEndedError
 
         def update(record: GrantRecord) -> GrantRecord:
-            new = replace(UpstreamLogin.of(record), checked=now).put_into(record)
+            new = UpstreamLogin.change(record, checked=now)
             return new if identity is None else replace(new, claims=dict(identity.claims))
 
-        return await self._change(record.id, update)
+        return _existing(await self.grants.change(record.id, update))
 
     # Refresh
 
@@ -203,7 +209,7 @@ class UpstreamLogins:
     async def _refresh_once(self, grant_id: str, revoked: UpstreamTokens | None) -> GrantRecord:
         context, end = self._context, time.monotonic() + _REFRESH_TIMEOUT
         while time.monotonic() < end:
-            record = await self._find(grant_id)
+            record = _existing(await self.grants.find(grant_id))
             login = UpstreamLogin.of(record)
             if login.tokens != revoked and not login.is_due(self._clock()):
                 return record
@@ -215,11 +221,9 @@ class UpstreamLogins:
             # A process that is killed during its refresh keeps the claim until the lease ends, by the storage's clock.
             begun = time.monotonic()
             if await context.storage.claim(f"{context.name}/refreshing/{grant_id}/{login.attempts}", LEASE):
-                now = UpstreamLogin.of(await self._find(grant_id))
-                if (now.attempts, now.tokens) == (
-                    login.attempts,
-                    login.tokens,
-                ):  # no other process was faster
+                now = UpstreamLogin.of(_existing(await self.grants.find(grant_id)))
+                # Else another process was faster.
+                if (now.attempts, now.tokens) == (login.attempts, login.tokens):
                     return await self._replace_tokens(record, begun)
             await asyncio.sleep(_POLL_INTERVAL)
         raise _unavailable("to refresh tokens (requested by another process)")
@@ -239,16 +243,14 @@ class UpstreamLogins:
                 str(error) or "it did not respond in time",
             )
             attempts = login.attempts + 1
-            await self._change(
-                record.id, lambda now: replace(UpstreamLogin.of(now), attempts=attempts).put_into(now)
-            )
+            count = partial(UpstreamLogin.change, attempts=attempts)
+            _existing(await self.grants.change(record.id, count))
             raise _unavailable("to refresh tokens") from None
         new = UpstreamLogin(tokens, self._clock(), login.checked, login.attempts + 1)
+        update = partial(UpstreamLogin.change, tokens=tokens, obtained=new.obtained, attempts=new.attempts)
         while True:
             try:
-                return await self._change(
-                    record.id, lambda now: replace(new, checked=UpstreamLogin.of(now).checked).put_into(now)
-                )
+                return _existing(await self.grants.change(record.id, update))
             except (LoginEndedError, OSError) as error:
                 # The old tokens may be invalid by now. So the new ones are given up as late as possible.
                 if isinstance(error, OSError) and time.monotonic() < begun + LEASE - _REVOKE_TIMEOUT:
@@ -257,18 +259,6 @@ class UpstreamLogins:
                 await self.release(new.put_into(record))
                 raise
 
-    async def _find(self, grant_id: str) -> GrantRecord:
-        record = await self.grants.find(grant_id)
-        if record is None:
-            raise LoginEndedError
-        return record
-
-    async def _change(self, grant_id: str, change: Callable[[GrantRecord], GrantRecord]) -> GrantRecord:
-        record = await self.grants.change(grant_id, change)
-        if record is None:
-            raise LoginEndedError
-        return record
-
     # End
 
     def schedule_release(self, record: GrantRecord) -> None:
@@ -276,7 +266,7 @@ class UpstreamLogins:
 
         async def end_unredeemed() -> GrantRecord:
             try:
-                ended = await self.grants.end_unredeemed(record.id)
+                ended = await self.grants.end(record.id, only_unredeemed=True)
             except OSError as error:
                 logger.warning(
                     "%s: cannot check whether the code of a login was redeemed. If not, its tokens stay "
@@ -345,6 +335,12 @@ class UpstreamLogins:
                 self.upstream.title,
                 str(error) or "it did not respond in time",
             )
+
+
+def _existing(record: GrantRecord | None) -> GrantRecord:
+    if record is None:
+        raise LoginEndedError
+    return record
 
 
 def _unavailable(why: str) -> UpstreamUnavailableError:

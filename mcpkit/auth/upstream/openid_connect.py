@@ -58,15 +58,7 @@ class OpenIdClient(UpstreamClient):
             clock=settings.clock,
             is_openid=True,
         )
-        self._keys = PublishedKeys(
-            settings.issuer,
-            None,
-            cooldown=_COOLDOWN,
-            timeout=settings.timeout,
-            http_client=settings.http_client,
-            clock=settings.clock,
-            metadata=self._metadata,
-        )
+        self._keys = PublishedKeys(self._metadata, None, cooldown=_COOLDOWN)
         self._uses_userinfo = uses_userinfo
         self._seeks_offline_access = seeks_offline_access and settings.has_default_scopes
 
@@ -88,7 +80,8 @@ class OpenIdClient(UpstreamClient):
                 userinfo if self._uses_userinfo else None,
                 revocation,
                 metadata.is_true("authorization_response_iss_parameter_supported"),
-                _OFFLINE_ACCESS in (metadata.strings("scopes_supported") or ()),
+                self._seeks_offline_access
+                and _OFFLINE_ACCESS in (metadata.strings("scopes_supported") or ()),
                 self.settings.authentication or default,
             )
         except (FetchError, MetadataError) as error:
@@ -96,13 +89,15 @@ class OpenIdClient(UpstreamClient):
 
     def request_parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
         """Return additional parameters of an authorization request."""
-        is_offline = self._seeks_offline_access and endpoints.offers_offline_access
-        return {"nonce": nonce, "prompt": "consent"} if is_offline else {"nonce": nonce}
+        return {"nonce": nonce, "prompt": "consent"} if endpoints.needs_offline_access else {"nonce": nonce}
 
     def requested_scopes(self, endpoints: Endpoints) -> Collection[str]:
         """Return the scopes to request."""
-        is_offline = self._seeks_offline_access and endpoints.offers_offline_access
-        return (*self.settings.scopes, _OFFLINE_ACCESS) if is_offline else self.settings.scopes
+        return (
+            (*self.settings.scopes, _OFFLINE_ACCESS)
+            if endpoints.needs_offline_access
+            else self.settings.scopes
+        )
 
     async def identify(self, tokens: UpstreamTokens) -> Identity:
         """Return the identity of a user: claims of the last ID token, updated by userinfo."""
@@ -117,17 +112,17 @@ class OpenIdClient(UpstreamClient):
                 )
         return self.identity(subject, {**tokens.id_token_claims, **claims})
 
-    async def verify_id_token(
-        self, tokens: UpstreamTokens, response: Mapping[str, object], nonce: str
+    async def id_token_claims(
+        self,
+        tokens: UpstreamTokens,
+        response: Mapping[str, object],
+        previous: Mapping[str, object],
+        nonce: str | None = None,
     ) -> Mapping[str, object]:
-        """Return the claims of the ID token of a login."""
-        return await self._verified_claims(response.get("id_token"), tokens.access_token, nonce)
-
-    async def verify_refreshed_id_token(
-        self, tokens: UpstreamTokens, response: Mapping[str, object], previous: Mapping[str, object]
-    ) -> Mapping[str, object]:
-        """Return the claims of the ID token of a refresh, for the same user (OpenID Connect Core 1.0, 12.2)."""
+        """Return the claims of the ID token; of a refresh, for the same user (OpenID Connect Core 1.0, 12.2)."""
         id_token = response.get("id_token")
+        if nonce is not None:
+            return await self._verified_claims(id_token, tokens.access_token, nonce)
         if id_token is None:
             return previous
         try:

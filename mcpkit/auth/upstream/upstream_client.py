@@ -117,7 +117,7 @@ class Endpoints:
         userinfo: Userinfo endpoint; None if there is none.
         revocation: Revocation endpoint (RFC 7009); None if there is none.
         sends_iss: Whether authorization responses contain `iss` (RFC 9207).
-        offers_offline_access: Whether the metadata lists the scope `offline_access`.
+        needs_offline_access: Whether to request the scope `offline_access`.
         authentication: Client authentication method for clients with a secret.
     """
 
@@ -126,7 +126,7 @@ class Endpoints:
     userinfo: str | None = None
     revocation: str | None = None
     sends_iss: bool = False
-    offers_offline_access: bool = False
+    needs_offline_access: bool = False
     authentication: Authentication = "basic"
 
 
@@ -232,35 +232,24 @@ class UpstreamClient(ABC):
             UpstreamUnavailableError: The provider does not respond, or sent an invalid response.
         """
 
-    async def verify_id_token(
-        self, tokens: UpstreamTokens, response: Mapping[str, object], nonce: str
+    async def id_token_claims(
+        self,
+        tokens: UpstreamTokens,
+        response: Mapping[str, object],
+        previous: Mapping[str, object],
+        nonce: str | None = None,
     ) -> Mapping[str, object]:
-        """Return the verified claims of the ID token of a login; empty for providers without ID tokens.
+        """Return the verified claims of the ID token of a login or refresh; empty for providers without ID tokens.
 
         Args:
-            tokens: Tokens of the same response.
-            response: The token response.
-            nonce: Nonce of the login.
-
-        Raises:
-            UpstreamUnavailableError: The ID token is not valid for this login.
-        """
-        return {}
-
-    async def verify_refreshed_id_token(
-        self, tokens: UpstreamTokens, response: Mapping[str, object], previous: Mapping[str, object]
-    ) -> Mapping[str, object]:
-        """Return the claims of the ID token of a refresh, or the previous ones if it has no valid ID token.
-
-        The new tokens are kept in either case, because the old ones may no longer be valid.
-
-        Args:
-            tokens: Tokens of the same response.
+            tokens: Access and refresh token of the same response.
             response: The token response.
             previous: Claims of the previous ID token.
+            nonce: The nonce of the login; None for a refresh.
 
         Raises:
-            UpstreamRefusedError: The ID token is for another user.
+            UpstreamRefusedError: The ID token of a refresh is for another user.
+            UpstreamUnavailableError: The ID token of a login is not valid, or its keys are not available.
         """
         return previous
 
@@ -339,7 +328,7 @@ class UpstreamClient(ABC):
         }
         tokens, response = await self._request_tokens(endpoints, form, self.requested_scopes(endpoints))
         try:
-            tokens = replace(tokens, id_token_claims=await self.verify_id_token(tokens, response, nonce))
+            tokens = replace(tokens, id_token_claims=await self.id_token_claims(tokens, response, {}, nonce))
             return await self.identify(tokens), tokens
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.CancelledError):
             if not self.settings.revokes_all:
@@ -364,7 +353,7 @@ class UpstreamClient(ABC):
             if error.error in _LOGIN_ENDED:
                 raise UpstreamRefusedError("invalid_grant", str(error)) from None
             raise
-        claims = await self.verify_refreshed_id_token(new, response, tokens.id_token_claims)
+        claims = await self.id_token_claims(new, response, tokens.id_token_claims)
         return replace(new, refresh_token=new.refresh_token or tokens.refresh_token, id_token_claims=claims)
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
@@ -381,8 +370,9 @@ class UpstreamClient(ABC):
         for kind, token in (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token)):
             if token is None:
                 continue
-            form = {"token": token, "token_type_hint": kind}
-            answer = await self._post(endpoints.revocation, "revocation", form, endpoints.authentication)
+            credentials, headers = self.settings.client.authenticate(endpoints.authentication)
+            form = {"token": token, "token_type_hint": kind, **credentials}
+            answer = await self.send("POST", endpoints.revocation, "revocation", headers, form)
             try:
                 error = None if answer.status == 200 else answer.members().get("error")
             except FetchError:
@@ -422,7 +412,14 @@ class UpstreamClient(ABC):
             raise UpstreamUnavailableError(str(error)) from None
 
     async def send(
-        self, method: str, url: str, endpoint: str, headers: Mapping[str, str], content: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        endpoint: str,
+        headers: Mapping[str, str],
+        content: Mapping[str, str] | bytes | None = None,
+        *,
+        is_repeatable: bool = True,
     ) -> HttpResponse:
         """Send a request to the provider, and return the response.
 
@@ -431,14 +428,16 @@ class UpstreamClient(ABC):
             url: URL of the endpoint.
             endpoint: Name of the endpoint for messages.
             headers: Additional headers.
-            content: The body.
+            content: The body; a mapping is sent as a form.
+            is_repeatable: Whether the request may be sent twice; see `HttpClient.request`.
 
         Raises:
             UpstreamUnavailableError: The provider sent no response.
         """
+        name = f"{endpoint} at {self.settings.title}"
         try:
             return await self._connections.request(
-                method, url, f"{endpoint} at {self.settings.title}", headers, content
+                method, url, name, headers, content, is_repeatable=is_repeatable
             )
         except FetchError as error:
             raise UpstreamUnavailableError(str(error)) from None
@@ -478,8 +477,9 @@ class UpstreamClient(ABC):
             UpstreamRefusedError: The provider refused the request.
             UpstreamUnavailableError: The response is not valid, or the provider rejected this client for any user.
         """
-        url, method = endpoints.token, endpoints.authentication
-        answer = await self._post(url, "the token endpoint", form, method, repeats=False)
+        credentials, headers = self.settings.client.authenticate(endpoints.authentication)
+        content, name = {**form, **credentials}, "the token endpoint"
+        answer = await self.send("POST", endpoints.token, name, headers, content, is_repeatable=False)
         source = f"{answer.name} ({answer.url})"
         if answer.status >= 500 or answer.status in {408, 425, 429}:
             raise unexpected_status(answer)
@@ -514,19 +514,6 @@ class UpstreamClient(ABC):
         granted = tuple(scopes) if tokens.scopes is None else tokens.scopes
         return UpstreamTokens(tokens.access_token, tokens.refresh_token, expires, granted), members
 
-    async def _post(
-        self, url: str, name: str, form: Mapping[str, str], method: Authentication, *, repeats: bool = True
-    ) -> HttpResponse:
-        """Post a form with the credentials of this client."""
-        client, name = self.settings.client, f"{name} at {self.settings.title}"
-        credentials, headers = client.authenticate(method)
-        try:
-            return await self._connections.post(
-                url, name, {**form, **credentials}, headers, is_repeatable=repeats
-            )
-        except FetchError as error:
-            raise UpstreamUnavailableError(str(error)) from None
-
 
 def refusal_of(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
     """Return the error in a response.
@@ -549,27 +536,18 @@ class OAuthClient(UpstreamClient):
 
     Args:
         settings: Settings of the provider.
-        endpoints: Its endpoints.
-        userinfo_endpoint: URL of the API.
+        endpoints: Its endpoints, with the API as `userinfo`.
         subject_claim: Member of its response that identifies the user.
     """
 
-    def __init__(
-        self, settings: UpstreamSettings, endpoints: Endpoints, userinfo_endpoint: str, subject_claim: str
-    ) -> None:
+    def __init__(self, settings: UpstreamSettings, endpoints: Endpoints, subject_claim: str) -> None:
         super().__init__(settings)
-        for name, url in (
-            ("authorization", endpoints.authorization),
-            ("token", endpoints.token),
-            ("userinfo", userinfo_endpoint),
-            ("revocation", endpoints.revocation),
-        ):
-            if url is not None:
+        for name in ("authorization", "token", "userinfo", "revocation"):
+            if (url := getattr(endpoints, name)) is not None:
                 check_url(url, f"{name}_endpoint")
         self._endpoints = replace(
             endpoints, authentication=settings.authentication or endpoints.authentication
         )
-        self._userinfo_endpoint = userinfo_endpoint
         self._subject_claim = subject_claim
 
     async def endpoints(self) -> Endpoints:
@@ -578,7 +556,7 @@ class OAuthClient(UpstreamClient):
 
     async def identify(self, tokens: UpstreamTokens) -> Identity:
         """Return the current identity of the user. Numeric subjects become strings."""
-        members = await self.userinfo(self._userinfo_endpoint, tokens)
+        members = await self.userinfo(str(self._endpoints.userinfo), tokens)
         subject = members.get(self._subject_claim)
         is_number = isinstance(subject, int) and not isinstance(subject, bool)
         return self.identity(str(subject) if is_number else subject, members)

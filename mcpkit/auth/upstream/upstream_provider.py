@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
 from ..._utils.option_checks import nearest
 from ..presets import auth0_issuer, cognito_issuer, entra_issuer
 from ..token_requests import Authentication, ClientSecret, check_text
-from .github import GitHubClient, github_issuer
+from ..urls import check_url
 from .openid_connect import OpenIdClient
-from .upstream_client import Endpoints, OAuthClient, UpstreamClient, UpstreamSettings
+from .upstream_client import (
+    Endpoints,
+    Identity,
+    OAuthClient,
+    UpstreamClient,
+    UpstreamRefusedError,
+    UpstreamSettings,
+    UpstreamTokens,
+    unexpected_status,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -35,6 +46,13 @@ class UpstreamOptions(TypedDict, total=False):
     leeway: float
     http_client: httpx2.AsyncClient | None
     clock: Callable[[], float]
+
+
+class _Defaults(UpstreamOptions, total=False):
+    """Defaults of the options, and properties of a provider; see `UpstreamSettings`."""
+
+    is_public: bool
+    revokes_all: bool
 
 
 class UpstreamProvider:
@@ -97,9 +115,13 @@ class UpstreamProvider:
         """
         # Without a scope, a token gets all that the user has ever given the app: "scope" at
         # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
-        defaults = UpstreamOptions(name="github", title="GitHub", scopes=("read:user",))
+        defaults = _Defaults(name="github", title="GitHub", scopes=("read:user",), is_public=True)
         check_text("client_secret", client_secret)
-        settings = _settings(github_issuer(url), client_id, client_secret, defaults, options, is_public=True)
+        # It is the value of `iss`, which callbacks contain since 2026; see the metadata at
+        # https://github.com/.well-known/oauth-authorization-server/login/oauth, and
+        # https://docs.github.com/en/apps/github-authentication-discovery-endpoints
+        issuer = check_url(url, "url").rstrip("/") + "/login/oauth"
+        settings = _settings(issuer, client_id, client_secret, defaults, options)
         return cls(GitHubClient(settings, url))
 
     @classmethod
@@ -123,14 +145,11 @@ class UpstreamProvider:
         # Google has no scope offline_access: https://accounts.google.com/.well-known/openid-configuration
         # What is revoked is the access that the application has been given, and not one token of it:
         # https://developers.google.com/identity/protocols/oauth2/web-server#tokenrevoke
-        defaults = UpstreamOptions(name="google", title="Google", scopes=_OPENID)
+        defaults = _Defaults(name="google", title="Google", scopes=_OPENID, is_public=True, revokes_all=True)
         defaults["parameters"] = {"access_type": "offline", "prompt": "consent"}
         check_text("client_secret", client_secret)
         issuer = "https://accounts.google.com"
-        settings = _settings(
-            issuer, client_id, client_secret, defaults, options, is_public=True, revokes_all=True
-        )
-        return cls(OpenIdClient(settings))
+        return cls(OpenIdClient(_settings(issuer, client_id, client_secret, defaults, options)))
 
     @classmethod
     def entra(
@@ -161,7 +180,7 @@ class UpstreamProvider:
         # https://learn.microsoft.com/entra/identity-platform/userinfo
         # Its metadata has no revocation_endpoint and no code_challenge_methods_supported; it knows S256 all the same:
         # https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow
-        defaults = UpstreamOptions(name="entra", title="Microsoft", scopes=_OFFLINE)
+        defaults = _Defaults(name="entra", title="Microsoft", scopes=_OFFLINE)
         settings = _settings(entra_issuer(tenant_id, authority), client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, uses_userinfo=False))
 
@@ -183,7 +202,7 @@ class UpstreamProvider:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/userinfo-endpoint.html
         # Its metadata does not have code_challenge_methods_supported, though it knows S256:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html
-        defaults = UpstreamOptions(name="cognito", title="Amazon Cognito", scopes=("openid", "email"))
+        defaults = _Defaults(name="cognito", title="Amazon Cognito", scopes=("openid", "email"))
         settings = _settings(cognito_issuer(user_pool_id), client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, uses_userinfo=False))
 
@@ -212,12 +231,11 @@ class UpstreamProvider:
         # An application has one of the methods that the metadata names: Post, unless the operator selects another:
         # https://auth0.com/docs/get-started/applications/credentials
         # audience is its own parameter: https://auth0.com/docs/api/authentication#authorize-application
-        defaults = UpstreamOptions(name="auth0", title="Auth0", scopes=_OFFLINE, authentication="post")
-        defaults["parameters"] = {} if audience is None else {"audience": audience}
-        settings = _settings(
-            auth0_issuer(domain), client_id, client_secret, defaults, options, revokes_all=True
+        defaults = _Defaults(
+            name="auth0", title="Auth0", scopes=_OFFLINE, authentication="post", revokes_all=True
         )
-        return cls(OpenIdClient(settings))
+        defaults["parameters"] = {} if audience is None else {"audience": audience}
+        return cls(OpenIdClient(_settings(auth0_issuer(domain), client_id, client_secret, defaults, options)))
 
     @classmethod
     def okta(
@@ -234,7 +252,7 @@ class UpstreamProvider:
         """
         # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
         # https://developer.okta.com/docs/concepts/auth-servers/
-        defaults = UpstreamOptions(name="okta", title="Okta", scopes=_OFFLINE)
+        defaults = _Defaults(name="okta", title="Okta", scopes=_OFFLINE)
         return cls(OpenIdClient(_settings(issuer, client_id, client_secret, defaults, options)))
 
     @classmethod
@@ -253,9 +271,8 @@ class UpstreamProvider:
         """
         # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
-        defaults = UpstreamOptions(name="keycloak", title="Keycloak", scopes=_OFFLINE)
-        settings = _settings(issuer, client_id, client_secret, defaults, options, revokes_all=True)
-        return cls(OpenIdClient(settings))
+        defaults = _Defaults(name="keycloak", title="Keycloak", scopes=_OFFLINE, revokes_all=True)
+        return cls(OpenIdClient(_settings(issuer, client_id, client_secret, defaults, options)))
 
     @classmethod
     def openid(
@@ -271,7 +288,7 @@ class UpstreamProvider:
             client_secret: Client secret; None for a public client.
             options: Other options; see `UpstreamProvider`. By default `name` is `openid`; `title` is the issuer's host.
         """
-        defaults = UpstreamOptions(name="openid", title=_host(issuer), scopes=_OPENID)
+        defaults = _Defaults(name="openid", title=urlsplit(issuer).hostname or issuer, scopes=_OPENID)
         settings = _settings(issuer, client_id, client_secret, defaults, options)
         return cls(OpenIdClient(settings, seeks_offline_access=True))
 
@@ -302,25 +319,14 @@ class UpstreamProvider:
             subject_claim: Member of that object with the ID of the user. It must never change, so it is not a name.
             options: Other options; see `UpstreamProvider`. By default `name` is `oauth`; `title` is the issuer's host.
         """
-        defaults = UpstreamOptions(name="oauth", title=_host(issuer))
+        defaults = _Defaults(name="oauth", title=urlsplit(issuer).hostname or issuer)
         settings = _settings(issuer, client_id, client_secret, defaults, options)
-        endpoints = Endpoints(authorization_endpoint, token_endpoint, revocation=revocation_endpoint)
-        return cls(OAuthClient(settings, endpoints, userinfo_endpoint, subject_claim))
-
-
-def _host(issuer: str) -> str:
-    return urlsplit(issuer).hostname or issuer
+        endpoints = Endpoints(authorization_endpoint, token_endpoint, userinfo_endpoint, revocation_endpoint)
+        return cls(OAuthClient(settings, endpoints, subject_claim))
 
 
 def _settings(
-    issuer: str,
-    client_id: str,
-    client_secret: str | None,
-    defaults: UpstreamOptions,
-    options: UpstreamOptions,
-    *,
-    is_public: bool = False,
-    revokes_all: bool = False,
+    issuer: str, client_id: str, client_secret: str | None, defaults: _Defaults, options: UpstreamOptions
 ) -> UpstreamSettings:
     """Return the settings of a provider. `parameters` of the caller are merged with the default ones.
 
@@ -336,13 +342,73 @@ def _settings(
     parameters = options.get("parameters", {})
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
         raise TypeError("parameters must be a mapping of strings to strings")
-    merged: UpstreamOptions = {**defaults, **options}
+    merged: _Defaults = {**defaults, **options}
     merged["parameters"] = {**defaults.get("parameters", {}), **parameters}
-    return UpstreamSettings(
-        issuer,
-        ClientSecret(client_id, client_secret),
-        has_default_scopes="scopes" not in options,
-        is_public=is_public,
-        revokes_all=revokes_all,
-        **merged,
-    )
+    client = ClientSecret(client_id, client_secret)
+    return UpstreamSettings(issuer, client, has_default_scopes="scopes" not in options, **merged)
+
+
+_GITHUB_HEADERS: Final = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+# /user has more, such as the plan and the disk usage, which no server needs:
+# https://docs.github.com/en/rest/users/users#get-the-authenticated-user
+_GITHUB_CLAIMS: Final = (
+    "login", "id", "node_id", "name", "email", "company", "avatar_url", "html_url", "type", "site_admin"
+)  # fmt: skip
+
+
+class GitHubClient(OAuthClient):
+    """OAuth client at GitHub, or at a GitHub Enterprise Server.
+
+    Args:
+        settings: Settings of the provider.
+        url: URL of the server.
+    """
+
+    # Responses contain "scope":"repo,gist", although requests have spaces:
+    # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
+    scope_separators = " ,"
+
+    def __init__(self, settings: UpstreamSettings, url: str) -> None:
+        url = url.rstrip("/")
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        # https://docs.github.com/en/enterprise-server/rest/using-the-rest-api/getting-started-with-the-rest-api
+        # https://docs.github.com/en/enterprise-cloud@latest/rest/using-the-rest-api/getting-started-with-the-rest-api
+        has_api_host = host == "github.com" or host.endswith(".ghe.com")
+        self._api = f"{parts.scheme}://api.{parts.netloc}" if has_api_host else f"{url}/api/v3"
+        endpoints = Endpoints(
+            f"{settings.issuer}/authorize",
+            f"{settings.issuer}/access_token",
+            f"{self._api}/user",
+            sends_iss=url == "https://github.com",  # Enterprise Servers are older
+            authentication="post",  # as in the page about scopes
+        )
+        super().__init__(settings, endpoints, "id")
+
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
+        """Return the identity of the user. The subject is the numeric ID, because names can change owners."""
+        user = await self.userinfo(f"{self._api}/user", tokens, _GITHUB_HEADERS)
+        claims = {name: user[name] for name in _GITHUB_CLAIMS if user.get(name) is not None}
+        subject = claims.get("id")
+        is_number = isinstance(subject, int) and not isinstance(subject, bool)
+        return self.identity(str(subject) if is_number else None, claims)
+
+    async def revoke(self, tokens: UpstreamTokens) -> None:
+        """Delete a token at GitHub, and with it its refresh token."""
+        # https://docs.github.com/en/rest/apps/oauth-applications#delete-an-app-token
+        if tokens.expires is not None and self.settings.clock() >= tokens.expires:
+            try:
+                tokens = await self.refresh(tokens)  # GitHub deletes valid tokens only
+            except UpstreamRefusedError:
+                return
+        client = self.settings.client
+        credentials = base64.b64encode(f"{client.id}:{client.secret}".encode()).decode()
+        answer = await self.send(
+            "DELETE",
+            f"{self._api}/applications/{quote(client.id, safe='')}/token",
+            "revocation",
+            {**_GITHUB_HEADERS, "Authorization": f"Basic {credentials}", "Content-Type": "application/json"},
+            json.dumps({"access_token": tokens.access_token}).encode(),
+        )
+        if answer.status not in {204, 404, 422}:  # the last two: the token does not exist any more
+            raise unexpected_status(answer)

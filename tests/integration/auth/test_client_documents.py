@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpkit.auth.authorization_server.client_lookup import ClientDocuments, check_client_url
+from mcpkit.auth.authorization_server.oauth_clients import ClientDocuments, check_client_url
 from mcpkit.auth.authorization_server.oauth_requests import OAuthError
 from mcpkit.auth.http_client import MAX_DOCUMENT, FetchError, fetch_document
 from mcpkit.auth.ssrf_guard import PublicTransport
@@ -211,7 +211,7 @@ async def test_client_document_checks_certificate(web):
 
 @pytest.mark.limit("metadata documents of clients that `DevAuth` fetches")
 async def test_client_document_limits_time_and_concurrency(web, monkeypatch):
-    monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 0.5)
+    monkeypatch.setattr("mcpkit.auth.authorization_server.oauth_clients._TIMEOUT", 0.5)
     errors: list[str] = []
 
     async def never(request: HttpRequest, reply: Reply) -> None:
@@ -244,7 +244,7 @@ async def test_client_document_limits_concurrency_per_address(web, monkeypatch):
         with pytest.raises(OAuthError, match="not the URL"):
             await documents.find(f"{url}?slow={number}", "address 192.0.2.7")
 
-    monkeypatch.setattr("mcpkit.auth.authorization_server.client_lookup._TIMEOUT", 60.0)
+    monkeypatch.setattr("mcpkit.auth.authorization_server.oauth_clients._TIMEOUT", 60.0)
     async with scripted(script, web.tls) as server, anyio.create_task_group() as tasks:
         url, documents = web.publish(server.url), ClientDocuments(web.client)
         for number in range(4):

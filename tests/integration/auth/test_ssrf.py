@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.auth import DevAuth, ssrf_guard
-from mcpkit.auth.authorization_server.client_lookup import ClientDocuments
+from mcpkit.auth.authorization_server.oauth_clients import ClientDocuments
 from mcpkit.auth.authorization_server.oauth_requests import OAuthError
 from mcpkit.auth.ssrf_guard import PublicTransport, is_public, resolve_host
 from tests.helpers.oauth_flow import CALLBACK, Login
