@@ -41,9 +41,9 @@ GROUPS: Final = {
         Command("doctor", "doctor.diagnose", "Diagnose a server: connection, protocol and responses."),
     ),
     "Install": (
-        Command("install", "hosts.install", "Add a server to the configuration of a host."),
-        Command("uninstall", "hosts.uninstall", "Remove a server from the configuration of a host."),
-        Command("hosts", "hosts.hosts", "List hosts and the servers in their configurations."),
+        Command("install", "install:install", "Add a server to the configuration of a host."),
+        Command("uninstall", "install:uninstall", "Remove a server from the configuration of a host."),
+        Command("hosts", "hosts.list_hosts", "List hosts and the servers in their configurations."),
         Command("bundle", "packing.bundle", "Pack a server as an .mcpb bundle or a server.json."),
     ),
     "Operate": (

@@ -42,7 +42,7 @@ Command = Callable[..., Coroutine[Any, Any, "int | None"]]
 # Options of commands
 
 
-def _complete_files(
+def complete_files(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Let the shell complete file names."""
@@ -50,7 +50,7 @@ def _complete_files(
 
 
 _OPTIONS: Final = (
-    click.argument("target", shell_complete=_complete_files),
+    click.argument("target", shell_complete=complete_files),
     click.option("--json", "is_json", is_flag=True, help="Write JSON."),
     click.option(
         "--revision",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit.cli import app, console
-from mcpkit.cli.configurations.table import HOSTS
+from mcpkit.cli.hosts.host_table import HOSTS
 
 SERVER = '''from mcpkit import Server
 

@@ -12,12 +12,11 @@ from click.shell_completion import ShellComplete
 from mcpkit import Client, ClientGroup
 from mcpkit._utils import python_safe_path
 from mcpkit.cli.app import mcpkit as mcpkit_command
-from mcpkit.cli.configurations.places import file_of
-from mcpkit.cli.configurations.reading import Document
-from mcpkit.cli.configurations.shapes import entry_of
-from mcpkit.cli.configurations.table import HOSTS
-from mcpkit.cli.configurations.variables import variables_in
 from mcpkit.cli.exit_status import CommandError
+from mcpkit.cli.hosts.config_editing import read_document
+from mcpkit.cli.hosts.config_entries import entry_of, variables_in
+from mcpkit.cli.hosts.config_files import file_of
+from mcpkit.cli.hosts.host_table import HOSTS
 from mcpkit.cli.targets.configured import configured
 from mcpkit.cli.targets.target import target_of
 from mcpkit.client.targets.host_configuration import Configuration
@@ -150,7 +149,7 @@ def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monke
     servers += [HttpServerConfig(URL, {"X-Key": text})] if host.http is not None else []
     for server in servers:
         entry = entry_of(host, "shop", server)
-        write(file.path, Document(file, b"").with_entry("shop", entry).decode())
+        write(file.path, read_document(file, b"").with_entry("shop", entry).decode())
         assert any(variables_in(host, entry)) == (expected != text)
         if expected is None:
             with pytest.raises(ValueError, match=r"is not set|UNSET|input|file|supported"):

@@ -14,9 +14,10 @@ import tomlkit
 from ruamel.yaml import YAML
 
 from mcpkit._utils.python_safe_path import mcpkit_command
-from mcpkit.cli.configurations import jsonc_text, places
-from mcpkit.cli.configurations.reading import entries_in
-from mcpkit.cli.configurations.table import HOSTS
+from mcpkit.cli.hosts import config_files
+from mcpkit.cli.hosts.config_editing import entries_in, read_document
+from mcpkit.cli.hosts.host_table import HOSTS
+from mcpkit.client.targets import jsonc
 from tests.helpers.tables import each_row
 
 pytestmark = pytest.mark.usefixtures("home", "project")
@@ -110,7 +111,7 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
     ],
 )
 def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, host, text, message):
-    path = places.user_file(HOSTS[host].user)
+    path = config_files.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
     path.write_bytes(text)
     status, _, err = mcpkit("install", host, "server.py", "--name", "shop")
@@ -273,16 +274,16 @@ def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
 def test_user_file_is_at_the_documented_path(home, name, platform, variable, path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(variable or "UNUSED", str(home / "own"))
-        assert places.user_file(HOSTS[name].user, platform) == home / path
+        assert config_files.user_file(HOSTS[name].user, platform) == home / path
         patch.setenv("XDG_CONFIG_HOME", "relative")  # a relative path is ignored
-        assert places.user_file(HOSTS["zed"].user) == home / ".config/zed/settings.json"
+        assert config_files.user_file(HOSTS["zed"].user) == home / ".config/zed/settings.json"
 
 
 def test_project_files_are_at_the_documented_paths(project):
     found = {
         (name, file.scope): file.path.relative_to(project).as_posix()
         for name, host in HOSTS.items()
-        for file in places.files_of(host, project)
+        for file in config_files.files_of(host, project)
         if file.keys == host.keys and file.scope != "user"
     }
     assert found == {
@@ -356,7 +357,7 @@ def test_install_keeps_comments_in_toml_and_yaml(mcpkit, home, name, text, newli
     written = path.read_bytes().decode()
     assert set(text.splitlines(keepends=True)) <= set(written.splitlines(keepends=True))
     assert "\n" not in written.replace(newline, "")
-    assert entries_in(next(places.files_of(HOSTS[name], home)))["shop"] == STARTED[name]
+    assert entries_in(next(config_files.files_of(HOSTS[name], home)))["shop"] == STARTED[name]
     assert mcpkit("install", name, "npx -y other", "--name", "shop")[0] == 0  # it replaces its own
     path.write_bytes(path.read_bytes() + f"# later{newline}".encode())
     assert mcpkit("uninstall", name, "shop")[0] == 0
@@ -415,7 +416,12 @@ def comments(text: str) -> list[str]:
 
 @each_row("text", DOCUMENTS)
 def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
-    before = jsonc_text.read(text)
+    file = config_files.file_of(HOSTS["cursor"], "user", Path())
+
+    def with_entry(text: str, entry: dict[str, object]) -> str:
+        return read_document(file, text.encode()).with_entry("shop", entry).decode()
+
+    before = jsonc.loads(text)
     assert isinstance(before, dict)
     servers = before.get("mcpServers", {})
     entry = {
@@ -423,13 +429,13 @@ def test_jsonc_with_entry_and_without_entry_keep_all_else(text: str) -> None:
         "args": ["-m", "mcpkit", "run", "/a b/ü.py:x"],
         "env": {"A": '"/*'},
     }
-    with_it = jsonc_text.with_entry(text, ["mcpServers"], "shop", entry)
-    assert jsonc_text.read(with_it) == {**before, "mcpServers": {**servers, "shop": entry}}
+    with_it = with_entry(text, entry)
+    assert jsonc.loads(with_it) == {**before, "mcpServers": {**servers, "shop": entry}}
     rest = iter(re.sub(r"[\s,]", "", with_it))
     assert all(letter in rest for letter in re.sub(r"[\s,]", "", text)), "all else stays, in its order"
     assert "\n" not in with_it.replace("\r\n", "") or "\r\n" not in with_it
-    other = jsonc_text.with_entry(with_it, ["mcpServers"], "shop", {"url": "x"})
-    assert jsonc_text.read(other)["mcpServers"]["shop"] == {"url": "x"}
-    without_it = jsonc_text.without_entry(with_it, ["mcpServers"], "shop")
-    assert jsonc_text.read(without_it) == {**before, "mcpServers": servers}
+    other = with_entry(with_it, {"url": "x"})
+    assert jsonc.loads(other)["mcpServers"]["shop"] == {"url": "x"}
+    without_it = read_document(file, with_it.encode()).without_entry("shop").decode()
+    assert jsonc.loads(without_it) == {**before, "mcpServers": servers}
     assert comments(with_it) == comments(other) == comments(without_it) == comments(text)

@@ -20,7 +20,7 @@ from typing import Any
 from host import TIME_OUT, Finished, Host, run
 from models import app
 
-from mcpkit.cli.configurations.table import HOSTS as KNOWN
+from mcpkit.cli.hosts.host_table import HOSTS as KNOWN
 from tests.helpers.browser import Browser, Launched
 from tests.helpers.identity_provider import providing
 from tests.helpers.oauth_flow import client_documents

@@ -1,4 +1,4 @@
-"""Servers are given to hosts, and taken from them.
+"""Servers in the configuration of hosts.
 
 Internal: it may change at any time.
 """

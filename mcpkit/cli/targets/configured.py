@@ -12,12 +12,11 @@ from ..._utils.option_checks import nearest
 from ...client.targets.host_configuration import Configuration, is_disabled, load, workspace
 from ...client.targets.infer_target import Target
 from ...protocol.jsonrpc import Json, is_object
-from ..configurations.places import File, project_files
-from ..configurations.reading import entries_in, host_of_file
-from ..configurations.shapes import read_by_clients
-from ..configurations.table import HOSTS
-from ..configurations.variables import escaped
 from ..exit_status import CommandError, Status
+from ..hosts.config_editing import entries_in
+from ..hosts.config_entries import client_entry, escaped
+from ..hosts.config_files import ConfigFile, existing_files, host_of_file
+from ..hosts.host_table import HOSTS
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def is_at_host(word: str) -> bool:
 class _Named(NamedTuple):
     """A server of a host, as a client reads it."""
 
-    file: File
+    file: ConfigFile
     name: str
     entry: Json
 
@@ -85,9 +84,9 @@ def _only_in(path: Path, name: str) -> Json:
     if host is None:
         entries = Configuration(load(path), str(path), workspace(path)).entries
     else:
-        entries = entries_in(File(host, "user", path, host.keys))
+        entries = entries_in(ConfigFile(host, "user", path, host.keys))
     entry = entries.get(name)
-    read = (entry if host is None else read_by_clients(host, entry)) if is_object(entry) else None
+    read = (entry if host is None else client_entry(host, entry)) if is_object(entry) else None
     if read is None:
         close = nearest(name, entries)
         hint = f"; did you mean {close}?" if close else f"; it has {', '.join(entries)}" if entries else ""
@@ -97,14 +96,14 @@ def _only_in(path: Path, name: str) -> Json:
 
 def _known() -> Iterator[_Named]:
     """Yield the servers that hosts have; a file that is broken is told of, and left out."""
-    for file in project_files(Path.cwd()):
+    for file in existing_files(Path.cwd()):
         try:
             entries = entries_in(file)
         except (CommandError, OSError) as error:
             logger.warning("%s", error)
             continue
         for name, entry in entries.items():
-            read = read_by_clients(file.host, entry) if is_object(entry) else None
+            read = client_entry(file.host, entry) if is_object(entry) else None
             if read is not None and not is_disabled(read):
                 folder = None if file.scope == "user" else workspace(file.path)
                 yield _Named(file, name, read if folder is None else _placed(read, folder))

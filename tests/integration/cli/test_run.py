@@ -16,7 +16,7 @@ import pytest
 from mcpkit import Client
 from mcpkit._utils.python_safe_path import mcpkit_command, module_command
 from mcpkit.cli.exit_status import CommandError
-from mcpkit.cli.hosts.wanted import server_at
+from mcpkit.cli.install_target import resolve_install_target
 from mcpkit.cli.targets.served import found
 from mcpkit.client.targets.infer_target import StdioServerConfig, infer_target
 from mcpkit.transports.http.app_options import SHARING_ADVICE
@@ -327,8 +327,8 @@ def executed(folder: Path) -> str:
 
 
 def installed(author: Path, *, is_reloading: bool = False) -> Sequence[str]:
-    options = {"env": {}, "headers": {}, "cwd": None, "is_run_by_uv": False}
-    _, found = server_at(str(author / "server.py"), **options, is_reloading=is_reloading, name="shop")
+    options = {"env": {}, "headers": {}, "cwd": None, "uses_uv": False}
+    _, found = resolve_install_target(str(author / "server.py"), **options, reloads=is_reloading, name="shop")
     assert isinstance(found, StdioServerConfig)
     return found.command
 

@@ -1,7 +1,4 @@
-"""The hosts: where each has its servers, and how it writes them.
-
-All that is known of them is here. Each has the place where it is documented, or the source that reads it.
-"""
+"""Table of the supported hosts: their configuration files, and the format of the servers in them."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ Scope = Literal["user", "project", "local"]
 Format = Literal["JSON", "TOML", "YAML"]
 
 Fixed: TypeAlias = tuple[tuple[str, object], ...]
-"""Keys and values that are the same for all servers."""
+"""Keys and values that are the same for all servers; the value `{name}` stands for the name of the server."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a host has a file.
+class FileLocation:
+    """Path of a user's file on each platform.
 
-    `~` is the user's home, `$XDG_CONFIG_HOME` is `~/.config` where it is not set, `%APPDATA%` is `~/AppData/Roaming`.
+    `~` is the home folder. `$XDG_CONFIG_HOME` defaults to `~/.config`, `%APPDATA%` to `~/AppData/Roaming`.
 
     Attributes:
-        linux: On Linux, and on all that is neither of the others.
-        macos: On macOS; empty where it is as on Linux.
-        windows: On Windows; empty where it is as on Linux.
-        variable: A variable of the environment that names a folder, which has the file then; empty for none.
-        below: Where the file is in that folder.
+        linux: The path on Linux and any platform that is not listed.
+        macos: The path on macOS; empty if it is the one on Linux.
+        windows: The path on Windows; empty if it is the one on Linux.
+        variable: Environment variable with the folder of the file, which wins; empty for none.
+        below: Path of the file in that folder.
     """
 
     linux: str
@@ -39,15 +36,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Started:
-    """How a host writes a server that it starts as a process.
+class StdioFormat:
+    """Format of a server that the host starts as a process.
 
     Attributes:
-        fixed: What is the same for all; `{name}` is the name of the server.
-        command: The key of the program.
-        env: The key of variables of its environment.
-        cwd: The key of the folder that it starts in; None where the host has none.
-        env_file: The key of a file of variables; None where the host has none.
+        fixed: Keys and values of each entry.
+        command: Key of the program.
+        env: Key of the environment variables.
+        cwd: Key of the working directory; None if the host has none.
+        env_file: Key of a file with environment variables; None if the host has none.
     """
 
     fixed: Fixed = ()
@@ -58,13 +55,13 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Reached:
-    """How a host writes a server at a URL.
+class UrlFormat:
+    """Format of a server at a URL.
 
     Attributes:
-        fixed: What is the same for all; `{name}` is the name of the server.
-        url: The key of the URL.
-        headers: The key of headers.
+        fixed: Keys and values of each entry.
+        url: Key of the URL.
+        headers: Key of the headers.
     """
 
     fixed: Fixed = ()
@@ -74,28 +71,28 @@ class Reached:
 
 @dataclass(frozen=True)
 class Host:
-    """A program that people give servers to.
+    """A program that connects to MCP servers.
 
     Attributes:
-        name: What it is called on the command line.
-        title: What its makers call it.
-        source: Where its configuration is documented, or read.
-        format: What its files are written in.
-        keys: The key of all servers.
-        user: The file for all that a user does.
-        started: How it writes a server that it starts.
-        project: The file of a project, from its folder; None where there is none.
-        local: The file of a project that is the user's own, from its folder; None where there is none.
-        local_keys: The keys of what is the user's own of a project and in the user's file, which has it by `{folder}`,
-            that of the repository.
-        http: How it writes a server at a URL; None where it takes none.
-        sse: How it writes a server that speaks HTTP with SSE, as 2024-11-05 has it; None where it takes none.
-        program: The program that is started for it in a terminal; empty where there is none.
-        has_plain_names: Whether it takes only letters, digits, hyphens and underscores as the name of a server.
-        variables: The spellings of variables that it replaces in values; others mean themselves.
-        variables_source: Where that is documented, read or reported.
-        remark: What has to be done by hand afterwards.
-        project_remark: What has to be done by hand where a project has the server.
+        name: The name on the command line.
+        title: The name of the product.
+        source: URL of the documentation or of the source code that reads the configuration.
+        format: Format of the files.
+        keys: Keys of the object with the servers.
+        user: File of the user.
+        stdio: Format of servers that the host starts.
+        project: File of a project, relative to its folder; None if there is none.
+        local: File of a project that is not shared, relative to its folder; None if there is none.
+        local_keys: Keys of the servers of a project in the file of the user; `{folder}` stands for the path of the
+            repository. Empty if there are none.
+        http: Format of servers at a URL; None if the host supports none.
+        sse: Format of servers with HTTP+SSE of 2024-11-05; None if the host supports none.
+        program: The program of the host on the PATH; empty if there is none.
+        has_plain_names: Whether names of servers may only have letters, digits, hyphens and underscores.
+        variables: Spellings of variables that the host replaces in values.
+        variables_source: URL of the documentation, source code or report about them.
+        remark: Message to the user after each installation.
+        project_remark: Message to the user after an installation in a project.
     """
 
     name: str
@@ -103,13 +100,13 @@ class Host:
     source: str
     format: Format
     keys: tuple[str, ...]
-    user: Place
-    started: Started
+    user: FileLocation
+    stdio: StdioFormat
     project: str | None = None
     local: str | None = None
     local_keys: tuple[str, ...] = ()
-    http: Reached | None = None
-    sse: Reached | None = None
+    http: UrlFormat | None = None
+    sse: UrlFormat | None = None
     program: str = ""
     has_plain_names: bool = False
     variables: tuple[str, ...] = ()
@@ -119,18 +116,19 @@ class Host:
 
 
 _STDIO: Final = (("type", "stdio"),)
-_TYPED_HTTP: Final = Reached((("type", "http"),))
-_TYPED_SSE: Final = Reached((("type", "sse"),))
+_TYPED_HTTP: Final = UrlFormat((("type", "http"),))
+_TYPED_SSE: Final = UrlFormat((("type", "sse"),))
 _GOOSE: Final = (("enabled", True), ("name", "{name}"), ("description", ""), ("timeout", 300))
 
 _PLAIN_OR_BRACED: Final = ("$NAME", "${NAME}")
-PLACES: Final = (
+PLACE_VARIABLES: Final = (
     "${userHome}",
     "${workspaceFolder}",
     "${workspaceFolderBasename}",
     "${pathSeparator}",
     "${/}",
 )
+"""Variables of editors for folders and separators."""
 
 _HOSTS: Final = (
     Host(
@@ -139,12 +137,12 @@ _HOSTS: Final = (
         "https://modelcontextprotocol.io/docs/develop/connect-local-servers",
         "JSON",
         ("mcpServers",),
-        Place(
+        FileLocation(
             "$XDG_CONFIG_HOME/Claude/claude_desktop_config.json",
             "~/Library/Application Support/Claude/claude_desktop_config.json",
             "%APPDATA%/Claude/claude_desktop_config.json",
         ),
-        Started(),
+        StdioFormat(),
         remark="Quit and restart the host to load the server.",
         variables_source="https://github.com/modelcontextprotocol/servers/issues/1039",
     ),
@@ -154,8 +152,8 @@ _HOSTS: Final = (
         "https://code.claude.com/docs/en/mcp",
         "JSON",
         ("mcpServers",),
-        Place("~/.claude.json", variable="CLAUDE_CONFIG_DIR", below=".claude.json"),
-        Started(_STDIO),
+        FileLocation("~/.claude.json", variable="CLAUDE_CONFIG_DIR", below=".claude.json"),
+        StdioFormat(_STDIO),
         project=".mcp.json",
         local_keys=("projects", "{folder}", "mcpServers"),
         http=_TYPED_HTTP,
@@ -172,13 +170,13 @@ _HOSTS: Final = (
         "https://cursor.com/docs/mcp",
         "JSON",
         ("mcpServers",),
-        Place("~/.cursor/mcp.json"),
-        Started(_STDIO, env_file="envFile"),
+        FileLocation("~/.cursor/mcp.json"),
+        StdioFormat(_STDIO, env_file="envFile"),
         project=".cursor/mcp.json",
-        http=Reached(),
-        sse=Reached(),
+        http=UrlFormat(),
+        sse=UrlFormat(),
         program="cursor",
-        variables=("${env:NAME}", *PLACES),
+        variables=("${env:NAME}", *PLACE_VARIABLES),
         variables_source="https://cursor.com/docs/mcp#config-interpolation",
     ),
     Host(
@@ -187,17 +185,17 @@ _HOSTS: Final = (
         "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
         "JSON",
         ("servers",),
-        Place(
+        FileLocation(
             "$XDG_CONFIG_HOME/Code/User/mcp.json",
             "~/Library/Application Support/Code/User/mcp.json",
             "%APPDATA%/Code/User/mcp.json",
         ),
-        Started(_STDIO, cwd="cwd", env_file="envFile"),
+        StdioFormat(_STDIO, cwd="cwd", env_file="envFile"),
         project=".vscode/mcp.json",
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
         program="code",
-        variables=("${env:NAME}", "${input:ID}", "${command:ID}", "${config:NAME}", *PLACES),
+        variables=("${env:NAME}", "${input:ID}", "${command:ID}", "${config:NAME}", *PLACE_VARIABLES),
         variables_source="https://code.visualstudio.com/docs/reference/variables-reference",
     ),
     Host(
@@ -206,10 +204,10 @@ _HOSTS: Final = (
         "https://docs.windsurf.com/windsurf/cascade/mcp",
         "JSON",
         ("mcpServers",),
-        Place("~/.codeium/windsurf/mcp_config.json"),
-        Started(),
-        http=Reached(url="serverUrl"),
-        sse=Reached(url="serverUrl"),
+        FileLocation("~/.codeium/windsurf/mcp_config.json"),
+        StdioFormat(),
+        http=UrlFormat(url="serverUrl"),
+        sse=UrlFormat(url="serverUrl"),
         program="windsurf",
         remark="Refresh the list of servers in the host to load the server.",
         variables=("${env:NAME}", "${file:PATH}"),
@@ -221,8 +219,8 @@ _HOSTS: Final = (
         "https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md",
         "JSON",
         ("mcpServers",),
-        Place("~/.gemini/settings.json", variable="GEMINI_CLI_HOME", below=".gemini/settings.json"),
-        Started(cwd="cwd"),
+        FileLocation("~/.gemini/settings.json", variable="GEMINI_CLI_HOME", below=".gemini/settings.json"),
+        StdioFormat(cwd="cwd"),
         project=".gemini/settings.json",
         http=_TYPED_HTTP,
         sse=_TYPED_SSE,
@@ -236,11 +234,11 @@ _HOSTS: Final = (
         "https://github.com/QwenLM/qwen-code/blob/main/docs/users/features/mcp.md",
         "JSON",
         ("mcpServers",),
-        Place("~/.qwen/settings.json", variable="QWEN_HOME", below="settings.json"),
-        Started(cwd="cwd"),
+        FileLocation("~/.qwen/settings.json", variable="QWEN_HOME", below="settings.json"),
+        StdioFormat(cwd="cwd"),
         project=".qwen/settings.json",
-        http=Reached(url="httpUrl"),
-        sse=Reached(),
+        http=UrlFormat(url="httpUrl"),
+        sse=UrlFormat(),
         program="qwen",
         project_remark="The host asks for confirmation before it starts a server of a project.",
         variables=_PLAIN_OR_BRACED,
@@ -252,10 +250,10 @@ _HOSTS: Final = (
         "https://github.com/openai/codex/blob/main/codex-rs/config/src/mcp_types.rs",
         "TOML",
         ("mcp_servers",),
-        Place("~/.codex/config.toml", variable="CODEX_HOME", below="config.toml"),
-        Started(cwd="cwd"),
+        FileLocation("~/.codex/config.toml", variable="CODEX_HOME", below="config.toml"),
+        StdioFormat(cwd="cwd"),
         project=".codex/config.toml",
-        http=Reached(headers="http_headers"),
+        http=UrlFormat(headers="http_headers"),
         program="codex",
         has_plain_names=True,
         project_remark="The host reads this file only in a trusted project.",
@@ -267,12 +265,12 @@ _HOSTS: Final = (
         "https://zed.dev/docs/ai/mcp",
         "JSON",
         ("context_servers",),
-        Place(
+        FileLocation(
             "$XDG_CONFIG_HOME/zed/settings.json", "~/.config/zed/settings.json", "%APPDATA%/Zed/settings.json"
         ),
-        Started(),
+        StdioFormat(),
         project=".zed/settings.json",
-        http=Reached(),
+        http=UrlFormat(),
         program="zed",
         variables_source="https://github.com/zed-industries/zed/issues/60459",
     ),
@@ -282,14 +280,14 @@ _HOSTS: Final = (
         "https://github.com/block/goose/blob/main/documentation/docs/guides/config-files.md",
         "YAML",
         ("extensions",),
-        Place(
+        FileLocation(
             "$XDG_CONFIG_HOME/goose/config.yaml",
             windows="%APPDATA%/Block/goose/config/config.yaml",
             variable="GOOSE_PATH_ROOT",
             below="config/config.yaml",
         ),
-        Started((*_GOOSE, ("type", "stdio")), command="cmd", env="envs"),
-        http=Reached((*_GOOSE, ("type", "streamable_http")), url="uri"),
+        StdioFormat((*_GOOSE, ("type", "stdio")), command="cmd", env="envs"),
+        http=UrlFormat((*_GOOSE, ("type", "streamable_http")), url="uri"),
         program="goose",
         has_plain_names=True,
         variables_source="https://github.com/block/goose/blob/main/crates/goose/src/agents/extension_manager.rs",
@@ -300,8 +298,8 @@ _HOSTS: Final = (
         "https://docs.qoder.com/cli/using-cli",
         "JSON",
         ("mcpServers",),
-        Place("~/.qoder/settings.json", variable="QODER_CONFIG_DIR", below="settings.json"),
-        Started(),
+        FileLocation("~/.qoder/settings.json", variable="QODER_CONFIG_DIR", below="settings.json"),
+        StdioFormat(),
         project=".mcp.json",
         local=".qoder/settings.local.json",
         http=_TYPED_HTTP,
@@ -313,4 +311,4 @@ _HOSTS: Final = (
 )
 
 HOSTS: Final[Mapping[str, Host]] = MappingProxyType({host.name: host for host in _HOSTS})
-"""The hosts, by what they are called on the command line."""
+"""The hosts by name."""

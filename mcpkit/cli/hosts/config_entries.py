@@ -1,0 +1,221 @@
+"""Entries of servers in the configuration of hosts: written for a host, and read for a client.
+
+Each host replaces other variables in the values, so they are escaped or translated for the client.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ...client.targets.infer_target import HttpServerConfig, StdioServerConfig
+from ...protocol.jsonrpc import Json, is_array, is_object
+from ..exit_status import CommandError
+from .host_table import PLACE_VARIABLES, Fixed, Host
+
+
+def entry_of(
+    host: Host, name: str, server: StdioServerConfig | HttpServerConfig, env_file: Path | None = None
+) -> Json:
+    """Return the entry of a server for a host.
+
+    Args:
+        host: The host.
+        name: The name of the server there.
+        server: The process or URL of the server.
+        env_file: File with environment variables, if the host supports one.
+
+    Raises:
+        CommandError: The host does not support the transport.
+    """
+    if isinstance(server, HttpServerConfig):
+        remote = host.sse if server.transport == "sse" else host.http
+        if remote is None and host.http is None:
+            raise CommandError(
+                f"{host.title} does not support URLs in its configuration. Add the URL in its settings, or use a proxy "
+                f'command such as "npx -y mcp-remote {server.url}"'
+            )
+        if remote is None:
+            raise CommandError(
+                f"{host.title} does not support the HTTP+SSE transport of 2024-11-05. Use a Streamable HTTP URL"
+            )
+        entry = {**_fixed(remote.fixed, name), remote.url: server.url}
+        return {**entry, remote.headers: dict(server.headers)} if server.headers else entry
+    stdio = host.stdio
+    program, *arguments = server.command
+    entry = {**_fixed(stdio.fixed, name), stdio.command: program, "args": arguments}
+    if server.env:
+        entry[stdio.env] = dict(server.env)
+    if stdio.env_file and env_file is not None:
+        entry[stdio.env_file] = str(env_file)
+    if stdio.cwd and server.cwd is not None:
+        entry[stdio.cwd] = str(server.cwd)
+    return entry
+
+
+def _fixed(fixed: Fixed, name: str) -> Json:
+    return {key: name if value == "{name}" else value for key, value in fixed}
+
+
+# Entries for a client
+
+
+def client_entry(host: Host, entry: Json) -> Json | None:
+    """Return an entry of a host in the format of the client; None if it is not a server to connect to.
+
+    The client replaces the variables that the host replaces, and no others.
+    """
+    translated = _with_client_variables(host, entry)
+    assert is_object(translated), "the entry is an object"
+    if host.name == "codex":
+        return _codex_entry(translated)
+    if host.name == "goose":
+        return _goose_entry(entry, translated)
+    values = (translated.get(key) for key in ("command", "url", "httpUrl", "serverUrl"))
+    return translated if any(isinstance(value, str | dict) for value in values) else None
+
+
+def _codex_entry(entry: Json) -> Json:
+    headers = dict(_object(entry, "http_headers"))
+    for header, variable in _object(entry, "env_http_headers").items():
+        if os.environ.get(str(variable), "").strip():
+            headers[header] = f"${{{variable}}}"
+    if token := entry.get("bearer_token_env_var"):
+        headers["Authorization"] = f"Bearer ${{{token}}}"
+    return _without_empty(
+        {
+            **{key: entry.get(key) for key in ("command", "args", "cwd", "url", "enabled")},
+            "env": {**_object(entry, "env"), **_environment(entry, "env_vars")},
+            "headers": headers,
+            "timeout": entry.get("tool_timeout_sec"),
+            "enabledTools": entry.get("enabled_tools"),
+            "disabledTools": entry.get("disabled_tools"),
+        }
+    )
+
+
+def _goose_entry(raw: Json, entry: Json) -> Json | None:
+    if entry.get("type") not in {"stdio", "streamable_http", "sse"}:
+        return None  # an extension that is part of goose
+    variables = {**_object(entry, "envs"), **_environment(entry, "env_keys")}
+    is_stdio = entry.get("type") == "stdio"
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return str(variables[name]) if name in variables else escaped(found[0])
+
+    reference = r"\$(?:\{\s*([A-Za-z_]\w*)\s*\}|([A-Za-z_]\w*))|\$"  # only for the variables of the entry
+    return _without_empty(
+        {
+            "command": entry.get("cmd") if is_stdio else None,
+            "args": entry.get("args"),
+            "env": variables if is_stdio else None,
+            "url": entry.get("uri"),
+            "headers": {
+                name: re.sub(reference, value, str(text)) for name, text in _object(raw, "headers").items()
+            },
+            "enabled": entry.get("enabled"),
+            "timeout": entry.get("timeout"),
+            "includeTools": entry.get("available_tools"),
+        }
+    )
+
+
+def _environment(entry: Json, key: str) -> Json:
+    """Return references to the listed environment variables that are set; codex lists texts or objects."""
+    values = entry.get(key)
+    listed: list[object] = values if is_array(values) else []
+    names = (each.get("name") if is_object(each) else each for each in listed)
+    return {name: f"${{{name}}}" for name in names if isinstance(name, str) and name in os.environ}
+
+
+def _object(entry: Json, key: str) -> Json:
+    value = entry.get(key)
+    return value if is_object(value) else {}
+
+
+def _without_empty(entry: Json) -> Json:
+    return {key: value for key, value in entry.items() if value not in (None, {}, [])}
+
+
+# Variables in values
+
+
+_PATTERNS: Final[Mapping[str, str]] = {
+    "$NAME": r"\$\w+",
+    "${NAME}": r"\$\{[A-Za-z_]\w*\}",
+    "${NAME:-default}": r"\$\{[A-Za-z_]\w*:-[^}]*\}",
+    "${env:NAME}": r"\$\{env:[^}]*\}",
+    "${file:PATH}": r"\$\{file:[^}]*\}",
+    "${input:ID}": r"\$\{input:[^}]*\}",
+    "${command:ID}": r"\$\{command:[^}]*\}",
+    "${config:NAME}": r"\$\{config:[^}]*\}",
+}
+"""Regular expressions for the spellings in `Host.variables`; any other spelling there stands for itself."""
+
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\$", re.ASCII)
+"""Texts that may be a variable, and other dollar signs; `${` ends at the first brace, as in hosts."""
+
+
+def variables_in(host: Host, value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the spelling of each variable that a host replaces in a value, at any depth.
+
+    Args:
+        host: The host.
+        value: An entry, or a value of an entry.
+        path: The path of keys to the value, such as `env.TOKEN`.
+    """
+    if isinstance(value, str):
+        for part in _parts(host, value):
+            if (spelling := _spelling(host, part)) is not None:
+                yield path, spelling
+    elif is_object(value):
+        for key, each in value.items():
+            yield from variables_in(host, each, f"{path}.{key}" if path else str(key))
+    elif is_array(value):
+        for index, each in enumerate(value):
+            yield from variables_in(host, each, f"{path}[{index}]")
+
+
+def escaped(text: str) -> str:
+    """Return a text without variables of the client, which reads `${$}` as a dollar sign."""
+    return text.replace("$", "${$}")
+
+
+def _with_client_variables(host: Host, value: object) -> object:
+    """Return a value with the variables of a host as the client spells them, and other dollar signs escaped."""
+    if isinstance(value, str):
+        return "".join(_client_spelling(host, part) for part in _parts(host, value))
+    if is_object(value):
+        return {key: _with_client_variables(host, each) for key, each in value.items()}
+    if is_array(value):
+        return [_with_client_variables(host, each) for each in value]
+    return value
+
+
+def _parts(host: Host, text: str) -> Iterator[str]:
+    """Yield the parts of a text: those that may be a variable, and those between them."""
+    end = 0
+    while (found := _REFERENCE.search(text, end)) is not None:
+        part = found[0] if found[0].startswith("${") or "$NAME" in host.variables else "$"
+        yield text[end : found.start()]
+        yield part
+        end = found.start() + len(part)
+    yield text[end:]
+
+
+def _spelling(host: Host, part: str) -> str | None:
+    """Return the spelling in `Host.variables` that a text has; None if the host does not replace it."""
+    patterns = ((each, _PATTERNS.get(each) or re.escape(each)) for each in host.variables)
+    return next((each for each, pattern in patterns if re.fullmatch(pattern, part, re.ASCII)), None)
+
+
+def _client_spelling(host: Host, part: str) -> str:
+    if _spelling(host, part) is None:
+        return escaped(part)
+    # To the client `${userHome}` is a folder, to a host that only replaces `${NAME}` it is an environment variable.
+    is_place_of_client = part in PLACE_VARIABLES and part not in host.variables
+    return part.replace("${", "${env:", 1) if is_place_of_client else part
