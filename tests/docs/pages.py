@@ -8,6 +8,7 @@
   both of their outputs are shown, as in a terminal of 100 columns, and `$ echo $?` after them shows their status.
 - `json` must be JSON; one with `title="name.json"` is saved under that name, too.
 - A block under a comment `<!-- not run: reason -->` is not run; under its title it is saved, so that commands find it.
+- A line `--8<-- "docs_src/..."` in a block stands for that file, as on the built page.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n`]*)$")
+_INCLUDED = re.compile(r'--8<-- "(docs_src/[^"]+)"\n')
 _TITLE = re.compile(r'title="([^"]*)"')
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 _RUNNABLE = {"python", "console", "json"}
@@ -78,6 +80,7 @@ def blocks_of(page: str) -> Iterator[Block]:
                 raise WrongPageError(f"line {start}: the block has no end")
         indent = len(fence["indent"])
         text = "".join(f"{line[indent:]}\n" for line in lines[start:end])
+        text = _INCLUDED.sub(lambda found: (ROOT / found[1]).read_text(), text)
         title = _TITLE.search(fence["options"])
         is_run = _NOT_RUN.fullmatch(before) is None
         yield Block(start + 1, fence["language"], title[1] if title else None, text, is_run)

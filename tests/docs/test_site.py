@@ -153,3 +153,13 @@ def test_site_in_a_browser(observed: dict[str, Any]) -> None:
         sum(map(int, re.findall(r"\d+", observed["scheme"][key])[:3])) for key in ("background", "color")
     )
     assert dark < 200 < light
+
+
+def test_installation_lists_every_extra() -> None:
+    page = (ROOT / "docs" / "learn" / "installation.md").read_text()
+    extras = re.search(
+        r"^\[project\.optional-dependencies\]\n(.*?)^\[", (ROOT / "pyproject.toml").read_text(), re.M | re.S
+    )
+    assert extras is not None
+    names = set(re.findall(r"^([\w-]+) = \[", extras[1], re.M)) - {"dev"}
+    assert names == set(re.findall(r"^\| `(\w+)` \|", page, re.M))

@@ -251,9 +251,9 @@ class Step(cst.CSTTransformer):
             if isinstance(left, Statement):
                 left = _marked(left, marks)
             elif isinstance(left, cst.FlattenSentinel):
-                *first, last = left  # pyright: ignore[reportUnknownVariableType]  # nodes
+                *first, last = left  # pyright: ignore[reportUnknownVariableType]  # unions of nodes
                 assert isinstance(last, Statement), "the last item is a statement"
-                left = cst.FlattenSentinel([*first, _marked(last, marks)])  # pyright: ignore[reportUnknownArgumentType]
+                left = cst.FlattenSentinel([*first, _marked(last, marks)])  # pyright: ignore[reportUnknownArgumentType]  # as above
         elif self._removed and isinstance(left, cst.IndentedBlock | cst.Module):
             left = without_statements(left, self._removed)
         return left  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # of its class
