@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Client, ClientGroup, Registry, Retries, Server, Timeout
 from mcpkit._utils.python_safe_path import module_command
-from mcpkit.client.http.streamable_http import HttpTransport
+from mcpkit.client.http.streamable_http_transport import HttpTransport
 from mcpkit.client.memory_transport import MemoryTransport
 from mcpkit.client.stdio.stdio_transport import StdioTransport
 from mcpkit.client.targets.host_configuration import Configuration, Entry, Variables, load

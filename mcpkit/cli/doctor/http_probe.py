@@ -16,7 +16,7 @@ from ..._utils.package import __version__
 from ...auth.http_client import describe_failure
 from ...auth.urls import is_loopback
 from ...auth.verifier import auth_library
-from ...client.http.event_stream import EventStream, TooLargeEventError
+from ...client.http.event_stream_reader import EventParser, TooLargeEventError
 from ...execution.coroutines import within
 from ...protocol.http_headers import NAMED_BY
 from ...protocol.jsonrpc import Json, is_object
@@ -194,7 +194,7 @@ async def _first_match(
 ) -> Json | None:
     """Return the first message of a response that matches."""
     if is_stream:
-        events = EventStream(_MAX_SIZE)
+        events = EventParser(_MAX_SIZE)
         async for chunk in response.aiter_bytes():
             for event in events.feed(chunk):
                 message = _parse_object(event.data)
@@ -405,7 +405,7 @@ class SseConnection:
         return Answer(problem="no response: HTTP+SSE has no subscriptions/listen")
 
     async def _read(self) -> None:
-        events = EventStream(_MAX_SIZE)
+        events = EventParser(_MAX_SIZE)
         async with self._sender.stream({}) as response:
             async for chunk in response.aiter_bytes():
                 for event in events.feed(chunk):

@@ -16,7 +16,7 @@ from ...client.authorization.loopback import LocalCallbackServer
 from ...client.authorization.oauth import OAuth
 from ...client.authorization.web import NotThereError, Web
 from ...client.client import Client
-from ...client.http.challenge import Challenge
+from ...client.http.request_authorization import Challenge
 from ..exit_status import CommandError, Status
 from ..logins.authorization import Sender, authorized, keep_secret
 from ..logins.known import Login

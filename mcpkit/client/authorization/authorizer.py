@@ -13,9 +13,7 @@ from typing import Final
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import AuthorizationError, TokenStorageError, TransportError
 from ...auth.urls import MetadataError, origin, shortened
-from ..http.authorizer import Asker, Challenged
-from ..http.challenge import Challenge
-from ..http.headers import Pairs
+from ..http.request_authorization import Challenge, ChallengeResponse, HttpSender, Pairs
 from .errors import AuthorizationFailedError, TokenRefusedError
 from .grant_context import GrantContext
 from .metadata import Found, find
@@ -83,13 +81,13 @@ class ResourceAuthorizer:
         """The origin of the server."""
         return origin(self.url)
 
-    def attempt(self, http: Asker, *, may_ask: bool = True) -> TokenAttempt:
+    def attempt(self, http: HttpSender, *, may_ask: bool = True) -> TokenAttempt:
         """Return the authorization of one request."""
         return TokenAttempt(self, http, may_ask=may_ask)
 
     # What goes along
 
-    async def current(self, http: Asker) -> Tokens | None:
+    async def current(self, http: HttpSender) -> Tokens | None:
         """Return the tokens, after refreshing them if they expire soon and no user is needed."""
         if not self._is_loaded:
             kept = await self._kept()
@@ -134,7 +132,7 @@ class ResourceAuthorizer:
 
     async def renew(
         self,
-        http: Asker,
+        http: HttpSender,
         seen: Tokens | None,
         challenge: Challenge | None = None,
         scopes: Iterable[str] = (),
@@ -195,7 +193,7 @@ class ResourceAuthorizer:
             task.exception()  # raised by those who wait
 
     async def _renew(
-        self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
+        self, http: HttpSender, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
     ) -> None:
         try:
             await self._renew_alone(http, seen, challenge, needed)
@@ -203,7 +201,7 @@ class ResourceAuthorizer:
             raise AuthorizationFailedError(str(error)) from None
 
     async def _renew_alone(
-        self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
+        self, http: HttpSender, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
     ) -> None:
         source = self._source
         web = Web(http.for_others(), self.url, http.own_headers, accepts_http=self._source.accepts_http)
@@ -323,7 +321,7 @@ class TokenAttempt:
         may_ask: Whether a user may be involved.
     """
 
-    def __init__(self, authorizer: ResourceAuthorizer, http: Asker, *, may_ask: bool) -> None:
+    def __init__(self, authorizer: ResourceAuthorizer, http: HttpSender, *, may_ask: bool) -> None:
         self._authorizer = authorizer
         self._http = http
         self._may_ask = may_ask
@@ -344,14 +342,14 @@ class TokenAttempt:
         """Store a nonce for further DPoP proofs."""
         self._authorizer.set_nonce(url, nonce)
 
-    async def challenged(self, challenge: Challenged) -> bool:
+    async def challenged(self, challenge: ChallengeResponse) -> bool:
         """Handle a challenge, and return whether to send the request again."""
         try:
             return await self._answered(challenge)
         except AuthorizationFailedError as error:
             raise _as_error(error, self._authorizer.origin, challenge.status, challenge.text) from error
 
-    async def _answered(self, challenge: Challenged) -> bool:
+    async def _answered(self, challenge: ChallengeResponse) -> bool:
         authorizer, sent = self._authorizer, self._sent
         asked = next((each for each in challenge.challenges if each.scheme.lower() in _SCHEMES), None)
         error = None if asked is None else asked.parameters.get("error")

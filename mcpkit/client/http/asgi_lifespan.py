@@ -1,4 +1,4 @@
-"""The startup and the shutdown of an ASGI app in this process, as its server would have them."""
+"""Startup and shutdown of an ASGI app in this process, as an ASGI server does them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TIMEOUT: Final = 30.0
-"""Seconds in which an app must have shut down; then it is cancelled."""
-_LAST_WORDS: Final = 1.0
-"""Seconds in which an app that has failed must have raised why."""
+"""Seconds for an app to shut down before it is cancelled."""
+_ERROR_TIME: Final = 1.0
+"""Seconds for an app to raise its error after it has sent a failure."""
 
 _shared: WeakValueDictionary[int, Lifespans] = WeakValueDictionary()
-"""Those of the apps that clients have, by the identity of the app, which lives as long."""
+"""The lifespans of the apps that clients use, by the `id()` of the app, which they keep alive."""
 
 
 class AppLifespan:
-    """One user's part in the lifespan of an app, which users in the same event loop share.
+    """The use of an app by one client. All clients in an event loop share the lifespan of an app.
 
     Args:
         app: The app.
@@ -40,7 +40,7 @@ class AppLifespan:
         if lifespans is None:
             lifespans = _shared[id(app)] = Lifespans(lambda: _running(app))
         self._lifespans = lifespans
-        self._stay: Lifespan | None = None
+        self._lifespan: Lifespan | None = None
 
     async def __aenter__(self) -> Json:
         return await self.enter()
@@ -54,10 +54,10 @@ class AppLifespan:
         Raises:
             TransportError: The app failed to start.
         """
-        if self._stay is None:
-            self._stay = self._lifespans.enter(asyncio.get_running_loop())
-            assert self._stay is not None, "each app must have a lifespan"
-        state: Json = await self._stay.ready()
+        if self._lifespan is None:
+            self._lifespan = self._lifespans.enter(asyncio.get_running_loop())
+            assert self._lifespan is not None, "each app must have a lifespan"
+        state: Json = await self._lifespan.ready()
         return state
 
     async def leave(self) -> None:
@@ -66,8 +66,8 @@ class AppLifespan:
         Raises:
             TransportError: The app failed to shut down.
         """
-        stay, self._stay = self._stay, None
-        if stay is not None:
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
             await self._lifespans.leave(asyncio.get_running_loop())
 
 
@@ -78,12 +78,12 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
     Raises:
         TransportError: The app failed to start or to shut down.
     """
-    life = _Life(app)
+    call = _LifespanCall(app)
     try:
-        await life.tell("startup")
-        yield life.state
+        await call.send("startup")
+        yield call.state
         try:
-            await within(_TIMEOUT, life.tell("shutdown"))
+            await within(_TIMEOUT, call.send("shutdown"))
         except TimeoutError:
             raise TransportError(
                 f"the shutdown of the app took longer than {_TIMEOUT:g} s and was cancelled. Make the "
@@ -92,29 +92,29 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
                 may_pass=False,
             ) from None
     finally:
-        await life.end()
+        await call.end()
 
 
-class _Life:
+class _LifespanCall:
     """One call of an app with the scope of a lifespan, in a task of its own.
 
     Args:
         app: The app.
 
     Attributes:
-        state: What the app has put there while it started.
+        state: The lifespan state that the app sets on startup.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.state: Json = {}
-        self._is_heard = False
+        self._has_received = False
         self._is_over = False
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
         self._answers: asyncio.Queue[Message | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._run(app), name="mcpkit-app-lifespan")
         self._task.add_done_callback(self._ended)
 
-    async def tell(self, step: str) -> None:
+    async def send(self, step: str) -> None:
         """Send the app a lifespan event and wait for its response. An app without lifespan support responds at once.
 
         Raises:
@@ -134,12 +134,12 @@ class _Life:
             await self._wait()
 
     async def end(self) -> None:
-        """Cancel it, unless it has ended."""
+        """Cancel the call, unless it has ended."""
         self._task.cancel()
         await self._wait()
 
     async def _wait(self) -> None:
-        await asyncio.wait((self._task,), timeout=_LAST_WORDS)
+        await asyncio.wait((self._task,), timeout=_ERROR_TIME)
 
     async def _run(self, app: ASGIApp) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
@@ -155,7 +155,7 @@ class _Life:
             return
         if step == "shutdown":
             raise _failed(step, "", error)
-        if self._is_heard:
+        if self._has_received:
             logger.warning(
                 "the lifespan of the app raised an exception, so the app is used without it. Correct "
                 "the lifespan if the app needs it",
@@ -166,7 +166,7 @@ class _Life:
         return self._task.exception() if self._task.done() and not self._task.cancelled() else None
 
     async def _receive(self) -> Message:
-        self._is_heard = True
+        self._has_received = True
         return await self._incoming.get()
 
     async def _send(self, message: Message) -> None:
@@ -177,11 +177,11 @@ class _Life:
 
 
 def _failed(step: str, message: str, error: BaseException | None) -> TransportError:
-    """Return what is raised for a step that has failed."""
-    told = f"{type(error).__name__}: {error}" if error is not None else message.strip().rpartition("\n")[2]
+    """Return the error for a failed step."""
+    reason = f"{type(error).__name__}: {error}" if error is not None else message.strip().rpartition("\n")[2]
     action = "start" if step == "startup" else "shut down"
     failure = TransportError(
-        f"the app could not {action}: {told or 'it sent no reason'}", may_have_begun=False
+        f"the app could not {action}: {reason or 'it sent no reason'}", may_have_begun=False
     )
     failure.__cause__ = error
     return failure

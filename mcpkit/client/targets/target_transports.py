@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from ..http.options import Auth
+    from ..http.http_endpoint import Auth
     from ..stdio.stdio_transport import Stderr
 
 
@@ -317,8 +317,8 @@ def _transports(target: InferredTarget, options: Json) -> Sequence[Transport]:
 
 def _http_transports(url: str, transport: str | None, options: Json) -> Sequence[Transport]:
     """Return the transports to a URL: the specified one, else both; SSE comes first if the path has `sse`."""
-    from ..http.sse import SseTransport
-    from ..http.streamable_http import HttpTransport
+    from ..http.sse_transport import SseTransport
+    from ..http.streamable_http_transport import HttpTransport
 
     if options.get("auth") == "oauth":
         from ..authorization.oauth import OAuth

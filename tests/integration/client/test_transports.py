@@ -14,8 +14,8 @@ from mcpkit import Client
 from mcpkit._utils.exceptions import TransportError
 from mcpkit.client import Change
 from mcpkit.client.changes.changes import Subscription
-from mcpkit.client.http.sse import SseTransport
-from mcpkit.client.http.streamable_http import HttpTransport
+from mcpkit.client.http.sse_transport import SseTransport
+from mcpkit.client.http.streamable_http_transport import HttpTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, until
 

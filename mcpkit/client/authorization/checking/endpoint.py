@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ...._utils.package import __version__
 from ....auth.urls import MetadataError, is_loopback, origin, shortened
 from ....protocol.revisions import LATEST_HANDSHAKE
-from ...http.challenge import Challenge
+from ...http.request_authorization import Challenge
 from .finding import Finding, found
 from .looking import Answer, Looker
 

@@ -11,7 +11,7 @@ from ....auth.http_client import FetchError, send
 from ....auth.urls import MetadataError, check_url, leads_here, origin
 from ....auth.verifier import auth_library
 from ....protocol.jsonrpc import is_array
-from ...http.challenge import Challenge, read_challenges
+from ...http.request_authorization import Challenge, read_challenges
 
 if TYPE_CHECKING:
     import httpx2

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from ....auth.discovery import origin_urls, protected_resource_urls
 from ....auth.urls import MetadataError, canonical, covers, origin, shortened
-from ...http.challenge import Challenge
+from ...http.request_authorization import Challenge
 from .endpoint import challenge_of, of_offline_access
 from .finding import Finding, found
 from .looking import Answer, Looker, strings

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ProtocolError, Retries
-from mcpkit.client.http import stream as http_stream
-from mcpkit.client.http.streamable_http import HttpTransport
+from mcpkit.client.http import event_stream_reader as http_stream
+from mcpkit.client.http.streamable_http_transport import HttpTransport
 from mcpkit.exceptions import AuthorizationError, StatusError, TransportError
 from tests.helpers.scripted_http import (
     SESSION,
@@ -320,4 +320,4 @@ async def test_response_resume_gives_up() -> None:
     with pytest.raises(TransportError) as caught:
         await call(streams(**PLACE), resumed)
     assert caught.value.may_have_begun
-    assert len(resumed.requests) == http_stream.MOST_FAILURES
+    assert len(resumed.requests) == http_stream.MAX_FAILURES

@@ -1,8 +1,10 @@
-"""Interpretation of responses without a message."""
+"""Errors of HTTP requests in words: failed connections, error statuses, and bodies that are not messages."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -17,62 +19,110 @@ from ..._utils.exceptions import (
 from ...protocol import http_headers, jsonrpc
 from ...protocol.jsonrpc import Json, RequestId, is_object
 from ...protocol.revisions import STATELESS
-from .challenge import in_words, read_challenges
-from .headers import header, without_credentials
-from .http_client import HttpClient
+from .request_authorization import describe_challenges, header, read_challenges, without_credentials
 
 if TYPE_CHECKING:
     import httpx2
 
 _SECONDS = re.compile(r"[0-9]{1,9}")
-_OF_HTTP = frozenset({401, 403, 429})
+_HTTP_STATUSES = frozenset({401, 403, 429})
 """Statuses that are more specific than the JSON-RPC error in their body."""
-_HANDSHAKE_WANTED = re.compile(r"session.?id|not initialized|unsupported protocol version", re.IGNORECASE)
+_NEEDS_HANDSHAKE = re.compile(r"session.?id|not initialized|unsupported protocol version", re.IGNORECASE)
 _MOST_SHOWN = 160
-_MOST_LOOKED_AT = 20_000
+_MOST_PARSED = 20_000
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
 _SCRIPTS = re.compile(r"<(script|style)\b.{0,20000}?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 
 
-class Refusal:
+def connection_error(
+    error: BaseException, origin: str, connect_timeout: float, by_proxy: Callable[[], str]
+) -> TransportError:
+    """Return the transport error for an exception of httpx2.
+
+    Args:
+        error: The exception.
+        origin: The origin of the server.
+        connect_timeout: The time limit of the connection in seconds.
+        by_proxy: Returns the proxy in use, in words.
+    """
+    import httpx2
+
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectTimeout):
+        message = f"{origin} did not accept the connection within {connect_timeout:g} s"
+    elif isinstance(error, httpx2.PoolTimeout):
+        message = "the http_client has no free connection. Allow more connections (limits=)"
+    elif isinstance(error, httpx2.ProxyError):
+        message = f"the proxy for {origin} rejected the connection: {text}"
+    elif isinstance(error, httpx2.UnsupportedProtocol):  # such as a proxy that cannot be used
+        message = f"cannot connect to {origin}: {text}"
+        return TransportError(message, may_have_begun=False, may_pass=False)
+    elif isinstance(error, (httpx2.ConnectError, httpx2.LocalProtocolError)):
+        message = f"cannot connect to {origin}{by_proxy()}: {_reason(error) or text}"
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            message += ". Pass the certificate authorities of the server as verify="
+        elif "WRONG_VERSION_NUMBER" in text:
+            message += ". The server may only support http://"
+    elif isinstance(error, httpx2.DecodingError):
+        return TransportError(
+            f"{origin} sent a response that cannot be decompressed: {text}", may_have_begun=True
+        )
+    else:
+        message = f"the connection to {origin} was lost before the response was complete: {text}"
+        return TransportError(message, may_have_begun=True)
+    return TransportError(message, may_have_begun=False)
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return the operating system's message in an exception or its causes, or None."""
+    while error is not None:
+        if isinstance(error, ConnectionError) and error.errno:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class ErrorResponse:
     """An error response, with the beginning of its body.
 
     Args:
-        http: The HTTP client.
         response: The response.
         body: The beginning of its body.
+        origin: The origin of the server.
+        has_credentials: Whether the request carried credentials.
 
     Attributes:
         status: The HTTP status.
         error: The JSON-RPC error in the body, with any id; None if there is none.
     """
 
-    def __init__(self, http: HttpClient, response: httpx2.Response, body: bytes) -> None:
+    def __init__(self, response: httpx2.Response, body: bytes, origin: str, *, has_credentials: bool) -> None:
+        body = without_credentials(body.decode("latin-1"), response).encode("latin-1")
         self.status = response.status_code
-        self.error = error_of(body)
+        self.error = _json_error_of(body)
         self._response = response
         self._body = body
-        self._origin = http.origin
-        self._has_credentials = http.has_credentials
+        self._origin = origin
+        self._has_credentials = has_credentials
 
-    def answer(self, *, has_session: bool) -> Json | None:
+    def json_error(self, *, has_session: bool) -> Json | None:
         """Return the JSON-RPC error if it is the response to the request, and not about the HTTP exchange.
 
         Args:
             has_session: Whether the request had a session id.
         """
-        is_of_http = not 400 <= self.status < 500 or self.status in _OF_HTTP
-        return None if is_of_http or (has_session and self.knows_no_session) else self.error
+        is_about_http = not 400 <= self.status < 500 or self.status in _HTTP_STATUSES
+        return None if is_about_http or (has_session and self.is_session_gone) else self.error
 
     @property
-    def knows_no_session(self) -> bool:
+    def is_session_gone(self) -> bool:
         """Whether the session has ended: 404, or 400 with an error about the session id, as many servers send."""
         if self.status == 400 and self.error is not None:
             return "session id" in str(self.error["error"]["message"]).lower().replace("-", " ")
         return self.status == 404
 
-    def is_of_another_revision(self, revision: str | None) -> bool:
+    def is_other_revision(self, revision: str | None) -> bool:
         """Return whether a server with a negotiated revision uses another one by now.
 
         Servers of versions before 2026-07-28 reject a request without a session in many ways.
@@ -86,29 +136,29 @@ class Refusal:
         if error["code"] == UNSUPPORTED_PROTOCOL_VERSION:
             return revision is not None
         return (
-            revision in STATELESS and self.status == 400 and bool(_HANDSHAKE_WANTED.search(error["message"]))
+            revision in STATELESS and self.status == 400 and bool(_NEEDS_HANDSHAKE.search(error["message"]))
         )
 
-    def as_error(self, *, has_session: bool, is_of_another_revision: bool = False) -> StatusError:
+    def as_error(self, *, has_session: bool, is_other_revision: bool = False) -> StatusError:
         """Return the transport error for the response.
 
         Args:
             has_session: Whether the request had a session id.
-            is_of_another_revision: Whether the server uses another revision by now.
+            is_other_revision: Whether the server uses another revision by now.
         """
         status = self.status
-        if is_of_another_revision:
+        if is_other_revision:
             what = "no longer supports the negotiated revision"
             if self.error is None:
                 what = f"has no MCP endpoint at the path of the URL, or {what}"
             message = f"{self._origin} {what} (HTTP {status})"
-            return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
+            return StatusError(message + self._reason, status, may_have_begun=False, session_is_gone=True)
         wait = retry_after(self._response)
         if status in {401, 403}:
             return self._unauthorized()
-        if has_session and self.knows_no_session:
+        if has_session and self.is_session_gone:
             message = f"{self._origin} no longer has the session (HTTP {status})"
-            return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
+            return StatusError(message + self._reason, status, may_have_begun=False, session_is_gone=True)
         if 300 <= status < 400:
             return StatusError(self._redirect, status, may_have_begun=False)
         if status == 429:
@@ -118,11 +168,11 @@ class Refusal:
             message = f"{self._origin} has no MCP endpoint at the path of the URL (HTTP {status})"
         else:
             message = f"{self._origin} answered with HTTP {status}"
-        # A server that answers the request itself by "come again later" has not begun with it; a gateway may say 503
-        # of a server that has.
+        # A JSON-RPC error with `Retry-After` comes from the server itself, which has not begun with the request.
+        # A gateway may send 503 for a server that has begun.
         is_turned_away = status == 503 and wait is not None and self.error is not None
         return StatusError(
-            message + self._said,
+            message + self._reason,
             status,
             may_have_begun=status >= 500 and not is_turned_away,
             retry_after=wait,
@@ -135,7 +185,7 @@ class Refusal:
             if name.lower() == b"www-authenticate"
         ]
         challenges = read_challenges(values)
-        asked = in_words(challenges)
+        required = describe_challenges(challenges)
         if self.status == 403:
             message = f"{self._origin} denied access (HTTP 403)"
         elif self._has_credentials:
@@ -144,17 +194,18 @@ class Refusal:
             message = f"{self._origin} requires authentication (HTTP 401). Pass token=, auth= or headers="
             if any("resource_metadata" in each.parameters for each in challenges):
                 message += ', or auth="oauth" to have a user log in'
-        if asked:
-            message += f"; it requires {asked}"
+        if required:
+            message += f"; it requires {required}"
         challenge = ", ".join(values)
         if self.error is None or self.error["error"]["message"] != challenge:
-            message += self._said
+            message += self._reason
         return AuthorizationError(message, self.status, challenge)
 
     @property
-    def _said(self) -> str:
+    def _reason(self) -> str:
+        """The message of the JSON-RPC error, or an excerpt of the body, after a colon; may be empty."""
         if self.error is not None:
-            return f": {shown(self.error['error']['message'])}"
+            return f": {printable(self.error['error']['message'])}"
         text = excerpt(self._body)
         return f": {text}" if text else ""
 
@@ -164,9 +215,9 @@ class Refusal:
         message = f"{self._origin} answered with HTTP {self.status}"
         if not target:
             return message
-        where = target.partition("?")[0]  # what follows may be a secret
+        where = target.partition("?")[0]  # the query may be secret
         return (
-            f"{message}, a redirect to {shown(where)}, which the client does not follow. If that is the "
+            f"{message}, a redirect to {printable(where)}, which the client does not follow. If that is the "
             "server, use its URL"
         )
 
@@ -179,7 +230,7 @@ def retry_after(response: httpx2.Response) -> float | None:
     until = _date(value)
     if until is None:
         return None
-    # By the server's own clock, where it tells it.
+    # By the clock of the server, if it sends its time.
     now = _date(header(response, b"date").decode("latin-1")) or datetime.now(timezone.utc)
     return max(0.0, (until - now).total_seconds())
 
@@ -192,49 +243,42 @@ def _date(value: str) -> datetime | None:
     return date.replace(tzinfo=timezone.utc) if date.tzinfo is None else date
 
 
-def answer_to(id_: RequestId, error: Json) -> bytes:
-    """Return an error as the answer to a request."""
+def response_with_id(id_: RequestId, error: Json) -> bytes:
+    """Return a JSON-RPC error as the response to a request."""
     return jsonrpc.encode({**error, "id": id_})
 
 
-async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
-    """Read an error response. Missing parts of its body are ignored."""
-    try:
-        body = await http.beginning(response)
-    except TransportError:
-        body = b""
-    text = body.decode("latin-1")
-    return Refusal(http, response, without_credentials(text, response).encode("latin-1"))
+def unexpected_response(response: httpx2.Response, body: bytes, origin: str) -> StatusError:
+    """Return the error for a successful response without JSON-RPC messages.
 
-
-async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError:
-    """Return the error for a successful response without JSON-RPC messages."""
+    Args:
+        response: The response.
+        body: The beginning of its body.
+        origin: The origin of the server.
+    """
     kind = media_type(response)
-    try:
-        text = excerpt(await http.beginning(response))
-    except TransportError:
-        text = ""
     if kind == b"text/html":
         what = "with a web page, perhaps a login page,"
     elif kind:
-        what = f"with {shown(kind.decode('latin-1'))}"
+        what = f"with {printable(kind.decode('latin-1'))}"
     else:
         what = "without a Content-Type"
-    message = f"{http.origin} answered {what} instead of JSON or an event stream"
+    message = f"{origin} answered {what} instead of JSON or an event stream"
+    text = excerpt(body)
     return StatusError(f"{message}: {text}" if text else message, response.status_code, may_have_begun=True)
 
 
 def media_type(response: httpx2.Response) -> bytes:
-    """Return the media type of a body in lower case; the whole field where that has another form."""
+    """Return the media type of a body in lower case; the whole field if it is malformed."""
     field = header(response, b"content-type")
     kind = http_headers.media_type(field.decode("latin-1"))
     return field if kind is None else kind.encode()
 
 
 def excerpt(body: bytes) -> str:
-    """Return the beginning of a text that a person can read, on one line: of a web page its title; of bytes nothing."""
+    """Return the beginning of a text on one line: the title of a web page; an empty string for binary data."""
     try:
-        text = body[:_MOST_LOOKED_AT].decode("utf-8", "strict" if len(body) <= _MOST_LOOKED_AT else "ignore")
+        text = body[:_MOST_PARSED].decode("utf-8", "strict" if len(body) <= _MOST_PARSED else "ignore")
     except UnicodeDecodeError:
         return ""
     if text.lstrip()[:1] == "<":
@@ -242,17 +286,17 @@ def excerpt(body: bytes) -> str:
 
         title = _TITLE.search(text)
         text = unescape(title[1] if title else _TAG.sub(" ", _SCRIPTS.sub(" ", text)))
-    return shown(text) if text.strip() else ""
+    return printable(text) if text.strip() else ""
 
 
-def shown(text: str) -> str:
-    """Return a text of a server's as a message shows it: short, printable, on one line."""
+def printable(text: str) -> str:
+    """Return a text of a server for an error message: short, printable, on one line."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text[:4000]).split())
     return repr(line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "...")
 
 
-def error_of(body: bytes) -> Json | None:
-    """Return the JSON-RPC error that a body is; None where it is none."""
+def _json_error_of(body: bytes) -> Json | None:
+    """Return the JSON-RPC error in a body; None if the body is something else."""
     try:
         message = jsonrpc.decode(body)
     except ProtocolError:

@@ -1,6 +1,6 @@
-"""HTTP with SSE, the transport of 2024-11-05: one event stream, and a POST for each message ("HTTP with SSE").
+"""The transport of 2024-11-05: one event stream, and a POST for each message ("HTTP with SSE").
 
-The stream comes first, and names the endpoint that takes the messages. It is deprecated since 2025-03-26.
+The first event of the stream is the URL for messages. The transport is deprecated since 2025-03-26.
 """
 
 from __future__ import annotations
@@ -17,23 +17,19 @@ from ...execution.coroutines import within
 from ...protocol.jsonrpc import RequestId
 from ..client_messages import OutgoingMessage
 from ..link.transport import TransportListener
-from .authorized import Authorized
-from .cancellation import unhurt
-from .event_stream import Event, EventStream, TooLargeEventError
-from .headers import Pairs
-from .http_client import HttpClient
-from .options import HttpOptions
-from .status import media_type, refused, shown, unexpected
-from .stream import EVENT_STREAM
+from .event_stream_reader import EVENT_STREAM, Event, EventParser, TooLargeEventError
+from .http_endpoint import HttpEndpoint, HttpTransportBase, HttpTransportOptions, run_cancellable
+from .http_errors import media_type, printable
+from .request_authorization import Pairs
 
 if TYPE_CHECKING:
     import httpx2
 
-_LATE: Final = 10.0
+_POST_TIMEOUT: Final = 10.0
 """Seconds that a server has to accept a POST after it sent the response on another stream."""
 
 
-class SseTransport(Authorized):
+class SseTransport(HttpTransportBase):
     """The HTTP+SSE transport of 2024-11-05.
 
     Args:
@@ -44,8 +40,8 @@ class SseTransport(Authorized):
         ValueError: The URL is not an HTTP URL, a header cannot be sent, or options contradict each other.
     """
 
-    def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
-        super().__init__(HttpClient(url, **options))
+    def __init__(self, url: str, **options: Unpack[HttpTransportOptions]) -> None:
+        super().__init__(HttpEndpoint(url, **options))
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
         self._posting: set[asyncio.Task[None]] = set()
@@ -66,7 +62,10 @@ class SseTransport(Authorized):
         self._http.open()
         loop = asyncio.get_running_loop()
         endpoint = self._endpoint = loop.create_future()
-        self._reader = loop.create_task(unhurt(partial(self._read, receiver, endpoint)), name="mcpkit-sse")
+        read = partial(self._read, receiver, endpoint)
+        self._reader = loop.create_task(run_cancellable(read), name="mcpkit-sse")
+        # Reported when the task is done, so that messages that are sent from then on fail at once.
+        self._reader.add_done_callback(partial(self._report_end, receiver, endpoint))
         seconds = self._http.connect_timeout
         try:
             await within(seconds, asyncio.shield(endpoint), lambda: self.is_authorizing)
@@ -92,7 +91,7 @@ class SseTransport(Authorized):
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
             self._answered[message.id] = answered
-        posting = loop.create_task(unhurt(partial(self._post, endpoint.result(), message)))
+        posting = loop.create_task(run_cancellable(partial(self._post, endpoint.result(), message)))
         self._posting.add(posting)
         posting.add_done_callback(self._posted)
         try:
@@ -105,7 +104,7 @@ class SseTransport(Authorized):
             if message.id is not None:
                 del self._answered[message.id]
             if answered.done() and not posting.done():
-                loop.call_later(_LATE, self._cancel, posting)
+                loop.call_later(_POST_TIMEOUT, self._cancel, posting)
             else:
                 self._cancel(posting)
                 await asyncio.wait((posting,))
@@ -139,54 +138,35 @@ class SseTransport(Authorized):
         headers: Pairs = [(b"Content-Type", b"application/json")]
         if message.revision is not None:
             headers.append((b"MCP-Protocol-Version", message.revision.encode()))
-        response = await self._http.ask("POST", headers, message.line, endpoint)
+        response = await self._http.request("POST", headers, message.line, endpoint)
         try:
             if not 200 <= response.status_code < 300:
-                raise (await refused(self._http, response)).as_error(has_session=True)
+                raise (await self._http.error_response(response)).as_error(has_session=True)
             await self._http.finish(response)
         finally:
             await response.aclose()
 
     async def _read(self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]) -> None:
-        """Pass on the messages of the stream, and report its end."""
-        try:
-            await self._follow(receiver, endpoint)
-        except TransportError as error:
-            lost = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
-            lost = self._http.failure(error)
-            lost.__cause__ = error
-        else:
-            lost = self._ended()
-        if endpoint.done():
-            receiver.connection_lost(lost)
-        else:
-            lost.may_have_begun = False  # nothing has been asked
-            endpoint.set_exception(lost)
-
-    def _ended(self) -> TransportError:
-        return TransportError(f"{self._http.origin} closed its event stream", may_have_begun=True)
-
-    async def _follow(self, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        """Pass on the messages of the stream until its end."""
         http = self._http
-        response = await http.ask("GET", [(b"Accept", EVENT_STREAM)])
+        response = await http.request("GET", [(b"Accept", EVENT_STREAM)])
         try:
             if not 200 <= response.status_code < 300:
-                raise (await refused(http, response)).as_error(has_session=False)
+                raise (await http.error_response(response)).as_error(has_session=False)
             if media_type(response) != EVENT_STREAM:
-                raise await unexpected(http, response)
+                raise await http.unexpected_response(response)
             http.check_coding(response)
-            events = EventStream(http.max_answer)
+            events = EventParser(http.max_answer)
             async with aclosing(response.aiter_bytes()) as pieces:
                 async for piece in pieces:
                     for event in events.feed(piece):
-                        self._take(event, response.url, receiver, endpoint)
+                        self._process_event(event, response.url, receiver, endpoint)
         except TooLargeEventError:
             raise http.too_large() from None
         finally:
             await response.aclose()
 
-    def _take(
+    def _process_event(
         self, event: Event, url: httpx2.URL, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]
     ) -> None:
         if event.name == b"message":
@@ -199,9 +179,32 @@ class SseTransport(Authorized):
             target = self._http.within_origin(url, reference)
             if target is None:
                 raise TransportError(
-                    f"{self._http.origin} sent {shown(reference)} as the endpoint for messages, which has "
+                    f"{self._http.origin} sent {printable(reference)} as the endpoint for messages, which has "
                     "another origin. The client sends nothing there. The server must use its own origin",
                     may_have_begun=False,
                     may_pass=False,
                 )
             endpoint.set_result(target)
+
+    def _report_end(
+        self,
+        receiver: TransportListener,
+        endpoint: asyncio.Future[httpx2.URL],
+        reader: asyncio.Task[None],
+    ) -> None:
+        if reader.cancelled() or reader is not self._reader:
+            return  # by `close`
+        error = reader.exception()
+        if error is None:
+            error = self._ended()
+        elif not isinstance(error, TransportError):
+            cause, error = error, self._http.error_for(error)
+            error.__cause__ = cause
+        if endpoint.done():
+            receiver.connection_lost(error)
+        else:
+            error.may_have_begun = False  # no message has been sent
+            endpoint.set_exception(error)
+
+    def _ended(self) -> TransportError:
+        return TransportError(f"{self._http.origin} closed its event stream", may_have_begun=True)

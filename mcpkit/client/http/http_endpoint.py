@@ -1,24 +1,32 @@
-"""HTTP requests to one URL by httpx2, which is imported when the client is opened."""
+"""HTTP requests to the endpoint of a server by httpx2, which is imported when the endpoint is opened."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..._utils.concurrency import Listeners
-from ..._utils.exceptions import TransportError
+from ..._utils.exceptions import StatusError, TransportError
 from ..._utils.option_checks import check_count, check_function, check_seconds
 from ..._utils.package import __version__, install_command
 from ...execution.coroutines import within
-from .authorizer import Authorizer, GivesAuthorizers, authorized, authorizes
-from .connections import connected
-from .failures import failure
-from .headers import Pairs, bearer, checked, header
-from .tls import tls_context
+from .http_errors import ErrorResponse, connection_error, unexpected_response
+from .request_authorization import (
+    Authorizer,
+    HasAuthorizers,
+    Pairs,
+    authorizers_of,
+    bearer_header,
+    check_headers,
+    header,
+    send_authorized,
+)
+from .tls_and_connections import new_client, tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -26,23 +34,28 @@ if TYPE_CHECKING:
     import httpx2
     from starlette.types import ASGIApp
 
-    from .options import Auth
+    Auth: TypeAlias = (
+        httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | HasAuthorizers
+    )
+    """Values of `auth=`."""
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0
 """Default time limit of a connection in seconds."""
 MAX_ANSWER = 64 * 1024 * 1024
 """Default limit of the bytes of one message from the server."""
 
-MAX_REFUSAL = 1024 * 1024
+_MOST_ERROR_BYTES = 1024 * 1024
 """The most bytes to read of an error response."""
 
-FINISH = 0.05
-"""Seconds within which a stream must end after its last event, so that the connection is kept."""
+FINISH_TIME = 0.05
+"""Seconds within which a stream must end after its last event, so that its connection can be used again."""
 _MOST_REDIRECTS = 5
 _MOST_COOKIES = 50
 _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
-"""Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
-time, before that the thousandfold, which is 64 MiB."""
+"""Content codings that httpx2 decompresses in bounded pieces: of at most a megabyte in current versions, and of 1,000
+times the received bytes, which is 64 MiB, in earlier ones."""
 
 _PROXIES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_URL = (
@@ -50,7 +63,23 @@ _NO_URL = (
 )
 
 
-class HttpClient:
+class HttpTransportOptions(TypedDict, total=False):
+    """Options of HTTP transports; see `HttpEndpoint`."""
+
+    headers: Mapping[str, str] | None
+    token: str | Callable[[], str | Awaitable[str]] | None
+    auth: Auth | None
+    verify: bool | str | Path | ssl.SSLContext
+    cert: str | Path | tuple[str | Path, ...] | None
+    proxy: str | None
+    trust_env: bool
+    http_client: httpx2.AsyncClient | None
+    app: ASGIApp | None
+    connect_timeout: float
+    max_answer: int
+
+
+class HttpEndpoint:
     """Sends HTTP requests to one URL.
 
     Redirects are followed if they keep method and body (307, 308) and lead to the same origin, so that no other server
@@ -78,9 +107,9 @@ class HttpClient:
         connect_timeout: The time limit of a connection in seconds.
         has_credentials: Whether requests carry credentials.
         max_answer: The most bytes of one message from the server.
-        authorizer: The authorizer of an open client whose `auth` is an `Authorization`.
+        authorizer: The authorizer of an open endpoint, if `auth` is an `Authorization`.
         reauthorized: Called when requests carry another token from now on.
-        failures: The exceptions of httpx2 for failed exchanges, available once the client is open.
+        errors: The exceptions of httpx2 for failed exchanges, available while the endpoint is open.
 
     Raises:
         ValueError: The URL is not an HTTP URL, a header cannot be sent, or options contradict each other.
@@ -108,7 +137,7 @@ class HttpClient:
             parts = urlsplit(url)
             port = "" if parts.port is None else f":{parts.port}"
         except ValueError:
-            raise ValueError(_NO_URL) from None  # what it says may be a part of a password
+            raise ValueError(_NO_URL) from None  # its message may contain a part of a password
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(_NO_URL)
         if (http_client, app) != (None, None) and (
@@ -134,12 +163,13 @@ class HttpClient:
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
-        self._authorization = authorizes(auth)
-        self._auth = None if isinstance(auth, GivesAuthorizers) else auth
-        self._headers = checked(headers or {})
-        ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
-        self.has_credentials = any(way is not None for way in ways)
-        if sum(way is not None for way in ways) > 1:
+        self._authorization = authorizers_of(auth)
+        self._auth = None if isinstance(auth, HasAuthorizers) else auth
+        self._headers = check_headers(headers or {})
+        own = [name for name, _ in self._headers if name.lower() == b"authorization"]
+        credentials = [each for each in (auth, token, *own) if each is not None]
+        self.has_credentials = bool(credentials)
+        if len(credentials) > 1:
             raise ValueError("pass only one of token=, auth=, a user in the URL and the header Authorization")
         if http_client is not None and not hasattr(http_client, "is_closed"):
             raise TypeError(f"http_client must be an httpx2.AsyncClient, got {http_client!r}")
@@ -147,7 +177,7 @@ class HttpClient:
             check_function("token", token, "no arguments that returns the token", or_else="or a string")
         self._token = token if callable(token) else None
         if isinstance(token, str):
-            self._headers.append(bearer(token))
+            self._headers.append(bearer_header(token))
         self._verify = verify
         self._cert = cert
         self._proxy = proxy
@@ -155,19 +185,19 @@ class HttpClient:
         self._given = http_client
         self._timeouts = {"connect": connect_timeout, "pool": connect_timeout, "read": None, "write": None}
         self._client: httpx2.AsyncClient | None = None
-        self._for_others: httpx2.AsyncClient | None = None
+        self._client_for_others: httpx2.AsyncClient | None = None
         self.authorizer: Authorizer | None = None
         self.reauthorized: Listeners[[]] = Listeners()
-        self._unhear: Callable[[], object] | None = None
+        self._remove_listener: Callable[[], object] | None = None
 
     def open(self) -> None:
-        """Prepare for sending. Nothing is connected yet.
+        """Create the httpx2 client. Nothing is connected yet.
 
         Raises:
             ImportError: httpx2 is not installed.
             ValueError: The URL, or that of the proxy, is invalid.
             OSError: A file of `verify` or `cert` cannot be read.
-            TransportError: The given `http_client` has been closed.
+            TransportError: `http_client` is closed.
         """
         try:
             import httpx2
@@ -178,8 +208,8 @@ class HttpClient:
         self._httpx2 = httpx2
         if self._authorization is not None:
             self.authorizer = self._authorization.authorizer(self._url)
-            self._unhear = self.authorizer.renewed.add(self.reauthorized.notify)
-        self.failures = (httpx2.HTTPError, OSError)
+            self._remove_listener = self.authorizer.renewed.add(self.reauthorized.notify)
+        self.errors = (httpx2.HTTPError, OSError)
         try:
             self._target = httpx2.URL(self._url)
         except httpx2.InvalidURL:
@@ -189,28 +219,28 @@ class HttpClient:
                 raise TransportError("the http_client is closed. Pass an open one", may_have_begun=False)
             self._client = self._given
         elif self._app is not None:
-            from .asgi import AsgiTransport
+            from .asgi_transport import AsgiTransport
 
             self._client = httpx2.AsyncClient(transport=AsgiTransport(self._app), trust_env=False)
         else:
-            # What is not encrypted needs no authorities, whose reading takes 20 ms.
-            self._client = self._connected(is_encrypted=self._target.scheme == "https")
-        self._sent_along: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
+            # Without TLS no certificate authorities are needed, whose loading takes 20 ms.
+            self._client = self._new_client(is_encrypted=self._target.scheme == "https")
+        self._default_headers: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
         if self._client is not self._given:
-            given = {name.lower() for name, _ in self._headers}
+            own = {name.lower() for name, _ in self._headers}
             defaults = {
                 b"Host": self._target.netloc,
                 b"Connection": b"keep-alive",
                 b"User-Agent": b"mcpkit/" + __version__.encode(),
             }
-            self._sent_along += [
-                (name, value) for name, value in defaults.items() if name.lower() not in given
+            self._default_headers += [
+                (name, value) for name, value in defaults.items() if name.lower() not in own
             ]
 
-    def _connected(
+    def _new_client(
         self, *, is_encrypted: bool, app: httpx2.AsyncBaseTransport | None = None
     ) -> httpx2.AsyncClient:
-        return connected(
+        return new_client(
             tls_context(self._verify, self._cert, trust_env=self._trust_env) if is_encrypted else False,
             self._proxy,
             trust_env=self._trust_env,
@@ -221,48 +251,42 @@ class HttpClient:
         """Return the HTTP client for requests to other servers with the same settings.
 
         Raises:
-            TransportError: The client is not open.
+            TransportError: The endpoint is not open.
         """
+        client = self._open_client()
+        if client is self._given or (self._app is None and self._target.scheme == "https"):
+            return client
+        if self._client_for_others is None:
+            from .asgi_transport import AsgiTransport
+
+            app = None if self._app is None else AsgiTransport(self._app)
+            self._client_for_others = self._new_client(is_encrypted=True, app=app)
+        return self._client_for_others
+
+    def _open_client(self) -> httpx2.AsyncClient:
         if self._client is None:
             raise TransportError(
                 f"the transport to {self.origin} is closed. Open the client first: `async with Client(...)`",
                 may_have_begun=False,
             )
-        if self._client is self._given or (self._app is None and self._target.scheme == "https"):
-            return self._client
-        if self._for_others is None:
-            from .asgi import AsgiTransport
-
-            app = None if self._app is None else AsgiTransport(self._app)
-            self._for_others = self._connected(is_encrypted=True, app=app)
-        return self._for_others
+        return self._client
 
     @property
     def own_headers(self) -> Mapping[str, str]:
         """The headers of each request to the server's origin."""
         return {name.decode("ascii"): value.decode("latin-1") for name, value in self._headers}
 
-    @property
-    def is_authorizing(self) -> bool:
-        """Whether an access token is being obtained, for example from a user."""
-        return self.authorizer is not None and self.authorizer.is_busy
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The access tokens in use."""
-        return () if self.authorizer is None else self.authorizer.secrets
-
     async def close(self) -> None:
         """Close the connections, except those of a given `http_client`. Closing it again does nothing."""
-        clients = {self._client, self._for_others} - {self._given, None}
-        self._client = self._for_others = self.authorizer = None
-        if self._unhear is not None:
-            self._unhear()
+        clients = {self._client, self._client_for_others} - {self._given, None}
+        self._client = self._client_for_others = self.authorizer = None
+        if self._remove_listener is not None:
+            self._remove_listener()
         for client in clients:
             assert client is not None
             await client.aclose()
 
-    async def ask(
+    async def request(
         self,
         method: str,
         headers: Pairs,
@@ -283,25 +307,19 @@ class HttpClient:
         Raises:
             TransportError: There was no response.
         """
-        client = self._client
-        if client is None:
-            raise TransportError(
-                f"the transport to {self.origin} is closed. Open the client first: `async with Client(...)`",
-                may_have_begun=False,
-            )
+        client = self._open_client()
         if url is None:
             url = self._target
         if self._token is not None:
             token = self._token()
-            headers = [*headers, bearer(token if isinstance(token, str) else await token)]
+            headers = [*headers, bearer_header(token if isinstance(token, str) else await token)]
         if self.authorizer is None:
-            return await self._answer(client, method, url, content, headers)
-        send = partial(self._answer, client, method, url, content, headers)
-        return await authorized(
-            self.authorizer.attempt(self, may_ask=may_ask), send, method, str(url), content
-        )
+            return await self._follow_redirects(client, method, url, content, headers)
+        send = partial(self._follow_redirects, client, method, url, content, headers)
+        authorization = self.authorizer.attempt(self, may_ask=may_ask)
+        return await send_authorized(authorization, send, method, str(url), content)
 
-    async def _answer(
+    async def _follow_redirects(
         self,
         client: httpx2.AsyncClient,
         method: str,
@@ -313,11 +331,14 @@ class HttpClient:
         headers = [*headers, *more]
         for _ in range(_MOST_REDIRECTS):
             response = await self._send(client, method, url, headers, content)
-            target = self._redirected(url, response) if response.status_code in {307, 308} else None
+            if response.status_code not in {307, 308}:
+                return response
+            location = response.headers.get("location")
+            target = None if location is None else self.within_origin(url, location)
             if target is None:
                 return response
             try:
-                await self.beginning(response)
+                await self.read_beginning(response)
             finally:
                 await response.aclose()
             url = target
@@ -332,8 +353,8 @@ class HttpClient:
     ) -> httpx2.Response:
         httpx2 = self._httpx2
         extensions = {"timeout": self._timeouts}
-        headers = [*self._sent_along, *headers]
-        if client is self._given:  # its own headers and cookies, as they are by now
+        headers = [*self._default_headers, *headers]
+        if client is self._given:  # with its current headers and cookies
             request = client.build_request(
                 method, url, headers=headers, content=content or None, extensions=extensions
             )
@@ -351,33 +372,27 @@ class HttpClient:
         auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None and self.authorizer is None else self._auth
         try:
             response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
-        except TransportError:  # of an app in this process
+        except TransportError:  # raised by an app in this process
             raise
-        except self.failures as error:
-            raise self.failure(error) from error
+        except self.errors as error:
+            raise self.error_for(error) from error
         if client is not self._given and len(client.cookies) > _MOST_COOKIES:
-            client.cookies.clear()  # as a server wants that sets another one each time
+            client.cookies.clear()  # the server sets another one each time
         return response
-
-    def _redirected(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
-        """Return the target of a redirect; None if it is not followed."""
-        location = response.headers.get("location")
-        return None if location is None else self.within_origin(url, location)
 
     def within_origin(self, url: httpx2.URL, reference: str) -> httpx2.URL | None:
         """Resolve a reference at a URL; None if it is invalid or leads to another origin."""
         try:
             target = url.join(reference)
-        except (self._httpx2.InvalidURL, ValueError):  # the latter for brackets that are no address
+        except (self._httpx2.InvalidURL, ValueError):  # the latter for an invalid address in brackets
             return None
-        is_same = (target.scheme, target.host, target.port) == (url.scheme, url.host, url.port)
-        return target if is_same and not target.userinfo else None
+        is_same_origin = (target.scheme, target.host, target.port) == (url.scheme, url.host, url.port)
+        return target if is_same_origin and not target.userinfo else None
 
-    def failure(self, error: Exception) -> TransportError:
+    def error_for(self, error: BaseException) -> TransportError:
         """Return the transport error for an exception of httpx2."""
-        return failure(error, self.origin, self.connect_timeout, lambda: self._by_proxy)
+        return connection_error(error, self.origin, self.connect_timeout, self._by_proxy)
 
-    @property
     def _by_proxy(self) -> str:
         """Return the proxy in use, in words; empty if there is none, or the given `http_client` sets it."""
         if self._given is not None or self._app is not None:
@@ -410,36 +425,28 @@ class HttpClient:
                 may_pass=False,
             )
 
+    # Bodies of responses
+
     async def finish(self, response: httpx2.Response) -> None:
-        """Read a complete response to its end, so that its connection is kept, and close it."""
+        """Read a complete response to its end, so that its connection can be used again, and close it."""
         try:
-            await within(FINISH, self.beginning(response))
-        except (TransportError, TimeoutError):
-            pass  # it has said all
+            with suppress(TransportError, TimeoutError):  # nothing is missing
+                await within(FINISH_TIME, self.read_beginning(response))
         finally:
             await response.aclose()
 
-    async def whole(self, response: httpx2.Response) -> bytes:
+    async def read(self, response: httpx2.Response) -> bytes:
         """Return the body of a response.
 
         Raises:
             TransportError: The body is too large or incomplete.
         """
-        body = await self.beginning(response, self.max_answer + 1)
+        body = await self.read_beginning(response, self.max_answer + 1)
         if len(body) > self.max_answer:
             raise self.too_large()
         return body
 
-    def too_large(self) -> TransportError:
-        """Return the error for a message that is too large."""
-        return TransportError(
-            f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise "
-            "max_answer=",
-            may_have_begun=True,
-            may_pass=False,
-        )
-
-    async def beginning(self, response: httpx2.Response, most: int = MAX_REFUSAL) -> bytes:
+    async def read_beginning(self, response: httpx2.Response, most: int = _MOST_ERROR_BYTES) -> bytes:
         """Return the first bytes of a body.
 
         Raises:
@@ -455,6 +462,91 @@ class HttpClient:
                     size += len(piece)
                     if size >= most:
                         break
-        except self.failures as error:
-            raise self.failure(error) from error
+        except self.errors as error:
+            raise self.error_for(error) from error
         return b"".join(parts)[:most]
+
+    def too_large(self) -> TransportError:
+        """Return the error for a message that is too large."""
+        return TransportError(
+            f"{self.origin} sent a message of more than {self.max_answer:,} bytes, the limit. Raise "
+            "max_answer=",
+            may_have_begun=True,
+            may_pass=False,
+        )
+
+    async def error_response(self, response: httpx2.Response) -> ErrorResponse:
+        """Read an error response. Missing parts of its body are ignored."""
+        try:
+            body = await self.read_beginning(response)
+        except TransportError:
+            body = b""
+        return ErrorResponse(response, body, self.origin, has_credentials=self.has_credentials)
+
+    async def unexpected_response(self, response: httpx2.Response) -> StatusError:
+        """Read a successful response without JSON-RPC messages, and return the error for it."""
+        try:
+            body = await self.read_beginning(response)
+        except TransportError:
+            body = b""
+        return unexpected_response(response, body, self.origin)
+
+
+class HttpTransportBase:
+    """The authorization of an HTTP transport, as `HasAuthorization` describes it.
+
+    Args:
+        http: Sends the requests.
+    """
+
+    def __init__(self, http: HttpEndpoint) -> None:
+        self._http = http
+
+    @property
+    def is_authorizing(self) -> bool:
+        """Whether an access token is being obtained, for example from a user."""
+        return self._http.authorizer is not None and self._http.authorizer.is_busy
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The access tokens in use."""
+        return () if self._http.authorizer is None else self._http.authorizer.secrets
+
+    @property
+    def reauthorized(self) -> Listeners[[]]:
+        """Called when messages carry another token from now on."""
+        return self._http.reauthorized
+
+
+async def run_cancellable(exchange: Callable[[], Awaitable[T]]) -> T:
+    """Run httpx2 requests in their own task, so that cancelling them leaves no connection open.
+
+    Starting or ending a request closes the connections that servers have dropped. If asyncio cancels that, httpx2 loses
+    the remaining ones. If an anyio cancel scope does, httpx2 closes them first.
+    """
+    import anyio
+
+    async def run() -> T | None:
+        try:
+            with scope:
+                return await exchange()
+        finally:
+            if not ended.done():
+                ended.set_result(None)
+        return None
+
+    scope = anyio.CancelScope()
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(run())
+    try:
+        await ended
+    except asyncio.CancelledError:
+        scope.cancel()
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # it is no longer of interest
+        raise
+    return task.result()  # type: ignore[return-value]  # the scope is cancelled only above

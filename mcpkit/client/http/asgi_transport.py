@@ -1,4 +1,4 @@
-"""Runs an ASGI app in this process and event loop as an HTTP server, with streaming."""
+"""A transport of httpx2 to an ASGI app in this process and event loop, with streaming."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_WAITING: Final = 64 * 1024
+_MAX_UNREAD: Final = 64 * 1024
 """The most unread bytes of a response before the app has to wait, as with uvicorn."""
 
 _TIMEOUT: Final = 10.0
@@ -81,14 +81,14 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         """
         tasks = [exchange.task for exchange in self._exchanges]
         for exchange in tuple(self._exchanges):
-            exchange.hang_up()
+            exchange.disconnect()
         try:
-            await _ended(tasks)
+            await _wait_for_end(tasks)
         finally:
             await self._lifespan.leave()
 
 
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+async def _wait_for_end(tasks: list[asyncio.Task[None]]) -> None:
     """Wait until tasks have ended. They are cancelled after a time limit, or with this call."""
     try:
         if tasks:
@@ -119,17 +119,17 @@ class _Exchange(httpx2.AsyncByteStream):
         self._request_body: bytes | None = body
         self._has_body = request.method != "HEAD"
         self._chunks: deque[bytes] = deque()
-        self._waiting = 0
+        self._unread = 0
         self._is_complete = False
-        self._is_gone = False
+        self._is_closed = False
         self._end = ""
-        self._over = asyncio.Event()
+        self._disconnected = asyncio.Event()
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self.task = loop.create_task(self._run(app, _scope(request, state)), name="mcpkit-app")
         self.task.add_done_callback(self._ended)
 
-    # What the client does
+    # The client's side
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the parts of the body as the app sends them.
@@ -141,13 +141,13 @@ class _Exchange(httpx2.AsyncByteStream):
         while True:
             while self._chunks:
                 chunk = self._chunks.popleft()
-                self._waiting -= len(chunk)
-                if self._waiting <= _MOST_WAITING:
+                self._unread -= len(chunk)
+                if self._unread <= _MAX_UNREAD:
                     self._writable.set()
                 yield chunk
             if self._is_complete:
                 return
-            if self._is_gone:
+            if self._is_closed:
                 raise httpx2.ReadError("the response was closed")
             if self.task.done():
                 raise httpx2.RemoteProtocolError(f"{self._end} before its response was complete")
@@ -156,13 +156,13 @@ class _Exchange(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Stop reading. The app receives `http.disconnect`, unless its response is complete."""
-        self.hang_up()
+        self.disconnect()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Close without waiting, and fail the wait for the beginning of the response."""
-        self._is_gone = True
+        self._is_closed = True
         self._chunks.clear()
-        self._over.set()
+        self._disconnected.set()
         self._readable.set()
         self._writable.set()
         if not self.begun.done():
@@ -172,42 +172,42 @@ class _Exchange(httpx2.AsyncByteStream):
                 )
             )
 
-    # What the app does
+    # The app's side
 
     async def _run(self, app: ASGIApp, scope: Scope) -> None:
         await app(scope, self._receive, self._send)
 
     async def _receive(self) -> Message:
-        if self._request_body is not None and not self._is_gone:
+        if self._request_body is not None and not self._is_closed:
             body, self._request_body = self._request_body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._over.wait()
+        await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        if self._is_gone or self.begun.cancelled():
+        if self._is_closed or self.begun.cancelled():
             raise ConnectionResetError("the client closed the response")
         kind = message["type"]
         if kind == "http.response.start" and not self.begun.done():
             self.begun.set_result((message["status"], list(message.get("headers", ()))))
         elif kind == "http.response.body" and self.begun.done() and not self._is_complete:
-            await self._take(message.get("body", b""), is_last=not message.get("more_body", False))
+            await self._add_chunk(message.get("body", b""), is_last=not message.get("more_body", False))
         else:
             raise RuntimeError(
                 f"unexpected ASGI message {kind!r}. An app must send http.response.start once, then "
                 "http.response.body"
             )
 
-    async def _take(self, chunk: bytes, *, is_last: bool) -> None:
+    async def _add_chunk(self, chunk: bytes, *, is_last: bool) -> None:
         """Add a part of the body, and wait until there is room for the next one."""
         if chunk and self._has_body:
             self._chunks.append(bytes(chunk))
-            self._waiting += len(chunk)
+            self._unread += len(chunk)
         self._readable.set()
         if is_last:
             self._is_complete = True
-            self._over.set()
-        elif self._waiting > _MOST_WAITING:
+            self._disconnected.set()
+        elif self._unread > _MAX_UNREAD:
             self._writable.clear()
             await self._writable.wait()
 
@@ -224,7 +224,7 @@ class _Exchange(httpx2.AsyncByteStream):
             error.__cause__ = failure
             self.begun.set_exception(error)
         elif failure is not None:
-            is_late = self._is_gone and not self._is_complete
+            is_late = self._is_closed and not self._is_complete
             level = logging.DEBUG if is_late else logging.ERROR
             logger.log(
                 level, "the app raised an exception after it had started its response", exc_info=failure
