@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..components.component import Component
 from ..identity.principals_and_scopes import Principal
@@ -94,7 +94,7 @@ class Visibility:
         return tuple(each for each in (*by_key, *matching) if each is not None)
 
 
-class Guards:
+class Guards(NamedTuple):
     """The components that serve a URI. Their access rules apply to notifications of its changes.
 
     Attributes:
@@ -102,11 +102,8 @@ class Guards:
         is_closed: Whether anonymous clients are excluded, except by components that allow them.
     """
 
-    __slots__ = ("is_closed", "serving")
-
-    def __init__(self, serving: tuple[Component, ...], is_closed: bool) -> None:
-        self.serving = serving
-        self.is_closed = is_closed
+    serving: tuple[Component, ...]
+    is_closed: bool
 
 
 class Subscriber(Protocol):

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -76,7 +76,7 @@ class Principal:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the pickled form: a mapping proxy, as of the claims, cannot be pickled."""
-        return _unpickled, ({**vars(self), "claims": dict(self.claims)},)
+        return partial(Principal, **{**vars(self), "claims": dict(self.claims)}), ()
 
     def granted(self, scopes: Collection[str]) -> Principal:
         """Return a copy with other scopes.
@@ -85,10 +85,6 @@ class Principal:
             scopes: The scopes of the copy.
         """
         return replace(self, scopes=frozenset(scopes))
-
-
-def _unpickled(options: dict[str, Any]) -> Principal:
-    return Principal(**options)
 
 
 def user(

@@ -254,7 +254,8 @@ class _SharedBuckets:
             try:
                 return await self._take_from_storage(key)
             except OSError as error:
-                self._switch_to_local(replicas(), error)
+                if not self._is_away:  # else another request has found it first
+                    self._switch_to_local(replicas(), error)
         if monotonic() >= self._next_retry:
             self._next_retry = monotonic() + _RETRY
             self._retry = asyncio.get_running_loop().create_task(self._switch_back(key))
@@ -276,8 +277,6 @@ class _SharedBuckets:
 
     def _switch_to_local(self, share: int, error: OSError) -> None:
         """Count in this process from now on. Its earlier buckets have been refilled meanwhile."""
-        if self._is_away:  # another request has found it first
-            return
         logger.warning(
             "the shared store does not answer (%s): until it does, each of %d processes allows each "
             "client %g requests per second instead of a common limit of %g",

@@ -181,21 +181,18 @@ class _AuthorReader(Reader):
         """Return the check of a schema."""
         return self._checked.compiled(schema)
 
-    def fits(self, schema: Any, value: Any) -> bool:
-        """Return whether a value matches a part of the schema."""
-        return self._checked.fits_part(schema, value)
-
     def read(self, schema: Any, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         """Yield the faults of the value at `steps`."""
         if not is_object(schema):
             if schema is False:
                 yield Fault(steps, None, "no value is allowed here")
             return
-        if self.fits(schema, value):
+        if self._checked.fits_part(schema, value):
             return
         found = list(super().read(schema, value, steps, is_hidden))
         if "if" in schema:
-            consequence = schema.get("then" if self.fits(schema["if"], value) else "else", True)
+            fits = self._checked.fits_part(schema["if"], value)
+            consequence = schema.get("then" if fits else "else", True)
             found += self.read(consequence, value, steps, is_hidden)
         yield from found
         if not found:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from ipaddress import IPv6Address
 from typing import Any, Literal, cast
 
-from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, ValidationError, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..content.blocks import shown
 from ..content.json_encoding import Node, Rewrite, instead_of, is_named_tuple, member_name, rewritten
@@ -419,8 +419,6 @@ _KIND_OF = dict.fromkeys((*_FIELDS, "dict"), "object") | dict.fromkeys(_ARRAYS, 
 _SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
 _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 """Core schemas that may make a value of another kind."""
-_CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
-"""Keys of core schemas with code or errors of the author's."""
 _NO_VALUES = ("metadata", "serialization")
 """Keys of core schemas without schemas of validated values."""
 
@@ -434,34 +432,27 @@ Each is tried once, unless a validator of the author's makes other values of the
 
 
 class _Run:
-    """One validation of a value that starts at a recursive union."""
+    """One validation of a value that starts at a recursive union.
+
+    Args:
+        value: The value.
+        choices: Number of choices of all recursive unions.
+
+    Attributes:
+        left: How many more tries are allowed; below 0, nothing is known of the value.
+        choice: The choice that a union is about to try.
+        outcomes: By union and value: the result of the choice that fits, the error of the author's checks or None, and
+            the value. That reference prevents that another value gets its place in memory.
+    """
 
     def __init__(self, value: Any, choices: int) -> None:
-        self._value = value
-        self._choices = choices
-        self.left = _MAX_TRIES
-        """How many more tries are allowed, as far as is known."""
-        self.is_over = False
-        """Whether there were too many tries, so that nothing is known of the value."""
+        parts: list[Any] = [(value,)]
+        for part in parts:
+            inner: Iterable[Any] = part.values() if is_object(part) else part
+            parts.extend(each for each in inner if is_object(each) or is_array(each))
+        self.left = max(_MAX_TRIES, _TRIES_OF_PART * choices * len(parts))
         self.choice: int | str = 0
-        """The choice that a union is about to try."""
         self.outcomes: dict[tuple[int, int], tuple[bool, Any, Any]] = {}
-        """By union and value: whether a choice fits, the result or error, and the value.
-
-        The reference to the value prevents that another one gets its place in memory.
-        """
-
-    def may_continue(self) -> bool:
-        """Return whether one more try is allowed, after the limit seemed to be reached."""
-        if self._choices:
-            waiting: list[Any] = [self._value]
-            for each in waiting:
-                inner: Iterable[Any] = each.values() if is_object(each) else each
-                waiting.extend(part for part in inner if is_object(part) or is_array(part))
-            self.left += max(0, _TRIES_OF_PART * self._choices * len(waiting) - _MAX_TRIES)
-            self._choices = 0  # the parts are counted once
-        self.is_over = self.is_over or self.left < 0
-        return not self.is_over
 
 
 _run: ContextVar[_Run | None] = ContextVar("_run", default=None)
@@ -481,17 +472,12 @@ def bounded(core: CoreSchema) -> CoreSchema:
     if not unions:
         return core
     among = sum(len(choices_of(union)) for union in unions)
-    has_checks = any(
-        any(map(node.get, _CODE))
-        for node in nodes(core, (*_NO_VALUES, "function"))
-        if not (node["type"] == "function-plain" and node["function"]["function"] is int)  # of integers
-    )
     selections: dict[int, _Selection] = {}
     for union in unions:
         choices = [
             (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
         ]
-        selections[id(union)] = _Selection(choices, among, has_checks=has_checks)
+        selections[id(union)] = _Selection(choices, among)
 
     def replace(value: Any) -> Any:
         copy = copied(value, replace, _NO_VALUES)
@@ -584,71 +570,56 @@ class _Selection:
     Args:
         choices: For each choice, the kind of value that it accepts, and its known members of an object.
         among: Number of choices of all recursive unions.
-        has_checks: Whether checks of the author may refuse a value; their error is then reported.
     """
 
-    def __init__(
-        self, choices: list[tuple[str | None, frozenset[Any]]], among: int, *, has_checks: bool
-    ) -> None:
+    def __init__(self, choices: list[tuple[str | None, frozenset[Any]]], among: int) -> None:
         self._choices = {
             kind: [(index, members) for index, (own, members) in enumerate(choices) if own in (kind, None)]
             for kind in ("array", "object")
         }
         self._among = among
-        self._has_checks = has_checks
 
     def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         run = _run.get()
-        if run is None:
-            return self._start(value, handler)
+        if run is not None:
+            return self._validate(value, handler, run)
+        token = _run.set(run := _Run(value, self._among))
+        try:
+            return self._validate(value, handler, run)
+        finally:
+            _run.reset(token)
+            if run.left < 0:
+                raise value_validators.refusal("Input should be a value that can be read in fewer tries")
+
+    def _validate(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
         if not (is_object(value) or is_array(value)):
             run.choice = "all"
             return handler(value)
         key = (id(self), id(value))
-        found = run.outcomes.get(key)
-        if found is None:
-            found = run.outcomes[key] = (*self._try(value, handler, run), value)
-        fits, outcome, _ = found
+        if key not in run.outcomes:
+            run.outcomes[key] = (*self._try(value, handler, run), value)
+        fits, outcome, _ = run.outcomes[key]
         if fits:
             return outcome
         raise outcome or value_validators.refusal("no choice")
 
-    def _start(self, value: Any, handler: Callable[[Any], Any]) -> Any:
-        token = _run.set(run := _Run(value, self._among))
-        try:
-            outcome = self(value, handler)
-        except ValidationError:
-            if run.is_over:
-                raise _tries_error() from None
-            raise
-        finally:
-            _run.reset(token)
-        if run.is_over:
-            raise _tries_error()
-        return outcome
-
     def _try(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> tuple[bool, Any]:
+        """Return whether a choice fits, and its result or else the error of the author's checks, if there is one."""
         most = -1
         outcome: Any = None
         names: Any = value if is_object(value) else ()
         for index, members in self._choices["object" if is_object(value) else "array"]:
-            known = len(members.intersection(names)) if members else 0
-            if known <= most:
+            known = len(members.intersection(names))
+            if known <= most or run.left < 0:
                 continue
             run.left -= 1
-            if run.left < 0 and not run.may_continue():
-                return False, _tries_error()
             run.choice = index
             try:
                 outcome, most = handler(value), known
             except ValidationError as error:
-                if most < 0 and self._has_checks and _is_of_author(error):
+                if most < 0 and _is_of_author(error):
                     outcome = error
         return most >= 0, outcome
-
-
-def _tries_error() -> PydanticCustomError:
-    return value_validators.refusal("Input should be a value that can be read in fewer tries")
 
 
 def _is_of_author(error: ValidationError) -> bool:

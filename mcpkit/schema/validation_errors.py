@@ -161,10 +161,6 @@ MAX_PROBLEMS = 100
 _MAX_DEPTH = 32
 _MAX_VALUES = 2_000
 """How many values are read, one by one, to explain the faults of one."""
-_MANY = 32
-"""From how many items on those that fit are skipped by a validator, which takes a hundredth of the time."""
-_SLICE = 256
-"""How many of them are validated at once, as most calls find nothing."""
 _LARGEST_TEXT = 10**1_000
 """Integers from here on are not read as text, which takes time that grows with the square of their length."""
 
@@ -227,8 +223,7 @@ def _guessed(faults: Iterable[Fault]) -> Iterator[Fault]:
 class Reader:
     """Reads values beside their schema, with a limit of work for each message.
 
-    It reads some thousands of values, to a certain depth; of many items only invalid ones. A value is not read twice
-    for one branch of a union.
+    It reads the first thousands of values, to a certain depth. A value is not read twice for one branch of a union.
 
     Args:
         root: Schema with `$defs`.
@@ -238,8 +233,8 @@ class Reader:
         self.root = root
         self._has_secrets = holds_secret(root, root)
         self._left = _MAX_VALUES
-        self._checks: dict[tuple[int, bool], tuple[Json, Callable[[Any], bool]]] = {}
-        self._made: dict[tuple[int, str], Json] = {}
+        self._checks: dict[int, tuple[Json, Callable[[Any], bool]]] = {}
+        self._names: dict[int, Json] = {}  # by the identity of `propertyNames`
         self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
 
     def faults(self, value: Any, *, guesses: bool = True) -> Iterator[Fault]:
@@ -281,23 +276,13 @@ class Reader:
         elif is_array(value):
             yield from self._in_array(schema, value, steps, is_hidden)
 
-    def fits(self, schema: Json, value: Any) -> bool:
-        """Return whether a value matches a part of the schema. It never rejects a value that matches."""
-        return self._check(schema, is_alone=False)(value)
-
     def fits_alone(self, schema: Json, value: Any) -> bool:
         """Return whether a value matches, ignoring values inside it."""
-        return self._check(schema, is_alone=True)(value)
-
-    def _check(self, schema: Json, *, is_alone: bool) -> Callable[[Any], bool]:
-        key = id(schema), is_alone
-        if key not in self._checks:
-            part = {**schema, "$defs": self.root.get("$defs", {})}
-            if is_alone:
-                part = {keyword: value for keyword, value in schema.items() if keyword in _ALONE}
+        if id(schema) not in self._checks:
+            part = {keyword: value for keyword, value in schema.items() if keyword in _ALONE}
             # With the schema, so that no other one gets its place in memory.
-            self._checks[key] = schema, self.compiled(part)
-        return self._checks[key][1]
+            self._checks[id(schema)] = schema, self.compiled(part)
+        return self._checks[id(schema)][1](value)
 
     def compiled(self, schema: Json) -> Callable[[Any], bool]:
         """Return the check of a schema."""
@@ -318,34 +303,16 @@ class Reader:
         is_hidden = is_hidden or (self._has_secrets and holds_secret(schema, self.root))
         return f"expected {expected(schema, self.root)}, got {kind_of(value) if is_hidden else shown(value)}"
 
-    def _memoized(self, schema: Json, made: Json) -> Json:
-        """Return the first schema made of another one: validators are found by its place in memory."""
-        return self._made.setdefault((id(schema), made["type"]), made)
-
     def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         prefix: list[Any] = schema.get("prefixItems", [])
         for index, inner in enumerate(prefix[: len(value)]):
             if is_object(inner):
                 yield from self.read(inner, value[index], (*steps, index), is_hidden)
-        rest = schema.get("items")
-        if not is_object(rest):
-            return
-        places: Iterable[int] = range(len(prefix), len(value))
-        if len(value) >= _MANY:
-            places = self._wrong_places(rest, value, len(prefix))
-        for index in places:
+        rest: Any = schema.get("items")
+        for index in range(len(prefix), len(value)) if is_object(rest) else ():
             if self._left <= 0:
                 return
             yield from self.read(rest, value[index], (*steps, index), is_hidden)
-
-    def _wrong_places(self, schema: Json, values: list[Any], start: int) -> Iterator[int]:
-        array = self._memoized(schema, {"type": "array", "items": schema})
-        for first in range(start, len(values), _SLICE):
-            several = values[first : first + _SLICE]
-            if not self.fits(array, several):
-                yield from (
-                    first + place for place, value in enumerate(several) if not self.fits(schema, value)
-                )
 
     def _in_object(self, schema: Json, value: Json, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         properties: Json = schema.get("properties", {})
@@ -357,17 +324,13 @@ class Reader:
                 yield Fault((*steps, name), None, message)
         names: Json = schema.get("propertyNames", {})
         has_names = "propertyNames" in schema
-        if has_names:
-            names = self._memoized(names, {"type": "string", **names})
-
-        def may_be_wrong(part: Json, item: Any) -> bool:
-            return len(value) < _MANY or not self.fits(part, item)
-
-        for name, item in self._members(schema, value):
+        if has_names:  # the first schema made of it, as checks are found by the identity of a schema
+            names = self._names.setdefault(id(names), {"type": "string", **names})
+        for name, item in value.items():
             inner = (*steps, name)
             if self._left <= 0:
                 return
-            if has_names and may_be_wrong(names, name) and any(self.read(names, name, inner, is_hidden)):
+            if has_names and any(self.read(names, name, inner, is_hidden)):
                 yield Fault(inner, None, f"the key is not {expected(names, self.root)}")
             if name in properties:
                 hint = "; leave it out instead" * (item is None and name not in required)
@@ -376,22 +339,8 @@ class Reader:
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield _unknown_member(name, list(properties), steps)
-            elif additional is not True and may_be_wrong(additional, item):
+            elif additional is not True:
                 yield from self.read(additional, item, inner, is_hidden)
-
-    def _members(self, schema: Json, value: Json) -> Iterator[tuple[str, Any]]:
-        """Yield the members of an object; if there are many, only the slices that do not fit."""
-        if len(value) < _MANY or ("properties" in schema and "propertyNames" in schema):
-            yield from value.items()
-            return
-        keywords = ("properties", "additionalProperties", "propertyNames")
-        content = self._memoized(
-            schema, {"type": "object", **{key: schema[key] for key in keywords if key in schema}}
-        )
-        items = iter(value.items())
-        while several := dict(islice(items, _SLICE)):
-            if not self.fits(content, several):
-                yield from several.items()
 
     def _in_union(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         found: list[tuple[Json, list[Fault]]] = []

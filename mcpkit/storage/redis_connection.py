@@ -8,6 +8,7 @@ import os
 import selectors
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import closing
 from contextvars import Context
 from functools import partial
 from hashlib import sha1
@@ -285,10 +286,8 @@ class RedisConnection:
         return OSError(f"{self.shown_url} returned an error: {error}")
 
     def _run_loop(self) -> None:
-        try:
+        with closing(self.loop):
             self.loop.run_until_complete(self._run_until_closed())
-        finally:
-            self.loop.close()
 
     async def _run_until_closed(self) -> None:
         await self._end.wait()

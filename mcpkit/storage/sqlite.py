@@ -433,7 +433,11 @@ def _delete_expired(connection: sqlite3.Connection, now: float) -> bool:
             with transaction(connection):
                 delete = f"DELETE FROM {table} WHERE key = ? AND expires <= ?"
                 connection.executemany(delete, [(*key, now) for key in keys])
-    delete_old_messages(connection, now)
+    # By id, because another process may have another clock: no message in the middle must be missing.
+    select = "SELECT max(id) FROM messages WHERE published <= ?"
+    (last,) = connection.execute(select, (now - _MAX_AGE,)).fetchone()
+    if last is not None:
+        connection.execute("DELETE FROM messages WHERE id <= ?", (last,))
     return is_more
 
 
@@ -602,12 +606,3 @@ def insert_message(connection: sqlite3.Connection, topic: str, message: str, now
     number = connection.execute(insert, (topic, message, now)).lastrowid or 0
     if number % (_MAX_MESSAGES // 10) == 0:
         connection.execute("DELETE FROM messages WHERE id <= ?", (number - _MAX_MESSAGES,))
-
-
-def delete_old_messages(connection: sqlite3.Connection, now: float) -> None:
-    """Delete messages that are older than the time for which they are kept."""
-    # By id, because another process may have another clock: no message in the middle must be missing.
-    select = "SELECT max(id) FROM messages WHERE published <= ?"
-    (last,) = connection.execute(select, (now - _MAX_AGE,)).fetchone()
-    if last is not None:
-        connection.execute("DELETE FROM messages WHERE id <= ?", (last,))
