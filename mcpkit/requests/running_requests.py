@@ -14,7 +14,6 @@ from ..execution.coroutines import (
     cancellations,
     is_cancelled_from_outside,
     resume,
-    run_to_first_wait,
     uncancel,
 )
 from ..execution.worker_threads import end_child, forks, is_fatal
@@ -118,9 +117,10 @@ class Calls:
         call.loop = self._loop
         token = current.set(call)
         try:
-            is_over, value = run_to_first_wait(outcome)
-            if not is_over:
-                return value
+            try:
+                return outcome.send(None)
+            except StopIteration as end:
+                value = end.value
             message = jsonrpc.result(call.request_id, value)
         except BaseException as error:
             if forks.generation != self._generation:

@@ -36,11 +36,10 @@ logger = logging.getLogger(__name__)
 
 # Object streams, such as anyio's memory streams
 
+# Bytes waiting for the client above which input is not read, and handlers that wait for room are blocked.
 _MAX_QUEUED = 1024 * 1024
-"""Bytes waiting for the client above which input is not read, and handlers that wait for room are blocked."""
 
-_FLUSH_TIME = 1.0
-"""Seconds in which the client must read the remaining messages after it closed its side."""
+_FLUSH_TIME = 1.0  # seconds in which the client must read the remaining messages after it closed its side
 
 Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)

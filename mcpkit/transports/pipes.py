@@ -34,11 +34,9 @@ MAX_LINE = 64 * 1024 * 1024
 
 _BLANK = b" \t\r\n"
 
-_BEGINNING = 4096
-"""Bytes of an overlong line that are kept to find its request id."""
+_BEGINNING = 4096  # bytes of an overlong line that are kept to find its request id
 
-_ENDING = 1024
-"""The same of its end."""
+_ENDING = 1024  # the same of its end
 
 
 class Framing:
@@ -128,11 +126,10 @@ class Framing:
 
 # Reading
 
-_CHUNK = 64 * 1024
-"""The usual capacity of a pipe on Linux; a longer read would not be filled."""
+_CHUNK = 64 * 1024  # the usual capacity of a pipe on Linux; a longer read would not be filled
 
+# Size of the read after a full one: a longer one would save few turns of the loop, and take memory twice.
 _LONG_CHUNK = 128 * 1024
-"""Size of the read after a full one: a longer one would save few turns of the loop, and take memory twice."""
 
 
 class PipeInput:
@@ -158,8 +155,8 @@ class PipeInput:
         self._loop = asyncio.get_running_loop()
         self._size = _CHUNK
         self._is_paused = self._is_closed = False
+        # Set when the thread may read the next chunk; None without a thread.
         self._may_read: threading.Event | None = None
-        """Set when the thread may read the next chunk; None without a thread."""
         try:
             self._loop.add_reader(descriptor, self._read_when_ready)
         except (PermissionError, NotImplementedError):
@@ -239,23 +236,19 @@ class PipeInput:
 
 # Writing
 
-_PIPE_SIZE = 1024 * 1024
-"""Capacity of enlarged pipes in bytes, the default maximum of Linux."""
+_PIPE_SIZE = 1024 * 1024  # capacity of enlarged pipes in bytes, the default maximum of Linux
 
-_FULL = 1024 * 1024
-"""Bytes waiting for the reader above which the output counts as full."""
+_FULL = 1024 * 1024  # bytes waiting for the reader above which the output counts as full
 
-_ROOM = 256 * 1024
-"""Bytes waiting for the reader below which the output has room again."""
+_ROOM = 256 * 1024  # bytes waiting for the reader below which the output has room again
 
+# Maximum bytes of a message that is written immediately: what a pipe holds by default on Linux.
 _DIRECT = 64 * 1024
-"""Maximum bytes of a message that is written immediately: what a pipe holds by default on Linux."""
 
-_BLOCKS = 16
-"""Maximum blocks of one write: what every system has room for."""
+_BLOCKS = 16  # maximum blocks of one write: what every system has room for
 
+# Seconds after a write at which the next message is written at once, although the turn of the loop continues.
 _GATHER_TIME = 0.001
-"""Seconds after a write at which the next message is written at once, although the turn of the loop continues."""
 
 
 class PipeOutput:

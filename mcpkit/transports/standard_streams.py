@@ -18,17 +18,14 @@ from typing import NamedTuple
 
 from ..execution.safe_stdout import SafeOutput, descriptor_of, flush_output, is_closed, is_open
 
+# The copies now open. A forked child closes them, or the host would not see the end of our output.
 _private: set[int] = set()
-"""The copies now open. A forked child closes them, or the host would not see the end of our output."""
 
-_diverted: int | None = None
-"""The copy of standard output while that is diverted to standard error."""
+_diverted: int | None = None  # the copy of standard output while that is diverted to standard error
 
-_is_forked = False
-"""Whether this process was forked from one that used the standard streams for the protocol."""
+_is_forked = False  # whether this process was forked from one that used the standard streams for the protocol
 
-_lock = threading.Lock()
-"""Held while 1 and 2 are exchanged."""
+_lock = threading.Lock()  # held while 1 and 2 are exchanged
 
 
 class StandardStreams(NamedTuple):

@@ -22,8 +22,8 @@ from .pipes import Framing, PipeInput, PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
 
+# The part of the grace period that is kept for cancelling what still runs and leaving the lifespan.
 _CLEANUP_SHARE = 0.2
-"""The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
 
 
 def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
@@ -225,8 +225,7 @@ class _Host:
 
 # Description of the server, for a user that started it in a terminal
 
-_MAX_NAMES = 8
-"""Maximum names of one kind that are listed."""
+_MAX_NAMES = 8  # maximum names of one kind that are listed
 
 _COLUMNS = 78
 

@@ -26,8 +26,8 @@ from .standard_streams import replace_lost_stderr
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+# The watchdog that handles signals. A forked child must handle them as any other process does.
 _active: Watchdog | None = None
-"""The watchdog that handles signals. A forked child must handle them as any other process does."""
 
 
 class Watchdog:
@@ -52,8 +52,8 @@ class Watchdog:
         self._urgent = _SIGNALS if ends_on_second_sigterm else _SIGNALS[:1]
         self._wakeup, self._waker = socket.socketpair()
         self._waker.setblocking(False)
+        # The handlers that were replaced; None outside of the main thread.
         self._handlers: dict[int, Any] | None = None
-        """The handlers that were replaced; None outside of the main thread."""
         self._wakeup_fd = -1
         self._on_signal: Callable[[], object] | None = None
         self._input: PipeInput | None = None

@@ -111,15 +111,7 @@ class Settings:
             )
 
 
-_SERVER_OPTIONS = {
-    "auth": "auth",
-    "scopes": "scopes",
-    "secret": "secret_key",
-    "secret_key": "secret_key",
-    "storage": "storage",
-    "limits": "limits",
-    "timeouts": "timeouts",
-}
+_SERVER_OPTIONS = ("auth", "scopes", "secret", "secret_key", "storage", "limits", "timeouts")
 _GROUPS: dict[str, Any] = {"limits": Limits, "timeouts": Timeouts, "http": HttpOptions}
 
 
@@ -137,7 +129,8 @@ def unknown(name: str, where: str = "server.asgi()", others: Collection[str] = (
             f"module, and start `uvicorn module:app --{name}{' 4' if name == 'workers' else ''}`"
         )
     if name in _SERVER_OPTIONS:
-        return f"{where} has no option {name!r}. Pass it to the server: Server({_SERVER_OPTIONS[name]}=...)"
+        option = "secret_key" if name == "secret" else name
+        return f"{where} has no option {name!r}. Pass it to the server: Server({option}=...)"
     for option, group in _GROUPS.items():
         if name in group.__dataclass_fields__:
             owner = where.removesuffix("()") if option == "http" else "Server"
@@ -187,28 +180,32 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
 # "Security & Endpoint"; revision 2025-11-25, "Transports", "Security Warning".
 
 _ANY = "*"
+
+# The ports of an entry: numbers, None for the default one, `_ANY` for each.
 _Ports = frozenset[int | str | None]
-"""The ports of an entry: numbers, None for the default one, `_ANY` for each."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_PORTS = frozenset({None, 80, 443})
+
+# Syntax of an entry of either list, and of a suggestion in a message.
 _ENTRY = (
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?"
     r"(?P<name>\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?|\*)(?::(?P<port>[0-9]{1,5}|\*))?"
 )
-"""Syntax of an entry of either list, and of a suggestion in a message."""
 _ADDRESS = r"\*\.(?:.*\.)?[0-9]+\.?"
 _LABELS = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?"
+
+# Maximum length of names in DNS. Matching a name with thousands of labels would take seconds.
 _MAX_HOST_LENGTH = 255
-"""Maximum length of names in DNS. Matching a name with thousands of labels would take seconds."""
 
 _WEB = ("http", "https", "ws", "wss")
-_BARE_ORIGINS = ("null", "file://")
-"""Origins without a host: of sandboxed frames, and of pages of a desktop application."""
 
+# Origins without a host: of sandboxed frames, and of pages of a desktop application.
+_BARE_ORIGINS = ("null", "file://")
+
+# Together they limit the cache of the guard, which any client can fill, to half a megabyte.
 _MAX_REMEMBERED = 1024
 _MAX_REMEMBERED_LENGTH = 512
-"""Together they limit the cache of the guard, which any client can fill, to half a megabyte."""
 
 
 class Guard:
@@ -225,6 +222,7 @@ class Guard:
 
     Attributes:
         allows_all_origins: Whether "*" is among the origins.
+        passed: Values of Host and Origin that `refuse` has allowed, which need no further check.
 
     Raises:
         ValueError: An entry is not valid. The message contains the fix.
@@ -253,7 +251,7 @@ class Guard:
             if each != "*" and each not in _BARE_ORIGINS:
                 key, ports = _origin_entry(each)
                 self._origins[key] = self._origins.get(key, frozenset()) | ports
-        self._passed: set[tuple[bytes | None, bytes | None]] = set()
+        self.passed: set[tuple[bytes | None, bytes | None]] = set()
 
     def refuse(self, host: bytes | None, origin: bytes | None) -> tuple[int, str] | None:
         """Check the headers of a request.
@@ -266,16 +264,16 @@ class Guard:
             None for an allowed request, else the HTTP status (421 for the host, 403 for the origin) and a text for the
             body that names the option.
         """
-        if (host, origin) in self._passed:
+        if (host, origin) in self.passed:
             return None
         if not (self.allows_all_hosts or (host is not None and self._allows_host(_decode(host)))):
             return 421, _misdirected(host)
         if origin is not None and not self.allows_origin(_decode(origin)):
             return 403, _foreign(origin)
         if len(host or b"") + len(origin or b"") <= _MAX_REMEMBERED_LENGTH:
-            if len(self._passed) >= _MAX_REMEMBERED:
-                self._passed.clear()
-            self._passed.add((host, origin))
+            if len(self.passed) >= _MAX_REMEMBERED:
+                self.passed.clear()
+            self.passed.add((host, origin))
         return None
 
     def allows_origin(self, origin: str) -> bool:
@@ -318,65 +316,52 @@ def _fits(ports: _Ports | None, port: int | None) -> bool:
     return ports is not None and (_ANY in ports or port in ports)
 
 
+def _entry(text: str) -> tuple[str | None, str, int | str | None] | None:
+    """Return scheme, name in the form of `Host`, and port of an entry; None if it is malformed."""
+    found = re.fullmatch(_ENTRY, text.lower())
+    if found is None or re.fullmatch(_ADDRESS, found["name"]):
+        return None
+    scheme, name, port = found.group("scheme", "name", "port")
+    parsed = http_headers.host(f"{name}:{'' if port == _ANY else port or ''}")
+    return None if parsed is None else (scheme, parsed.name, _ANY if port == _ANY else parsed.port)
+
+
 def _host_entry(text: str) -> tuple[str, _Ports]:
     """Return name and ports of a host entry. Without a port, both 80 and 443 are meant."""
-    found = re.fullmatch(_ENTRY, text.lower())
-    parsed = None if found is None else _parsed_entry(found)
-    if found is None or parsed is None or found["scheme"] is not None or found["name"] == "*":
+    scheme, name, port = _entry(text) or (None, _ANY, None)
+    if scheme is not None or name == _ANY:
         raise ValueError(
             f"allowed_hosts: {text!r} is not a host. Write it like 'example.com' or '[2001:db8::1]' (a "
             "name with non-ASCII letters as 'xn--...'), with a port other than 80 and 443 or with ':*' "
             "for any port, '*.example.com' for all subdomains, or '*' for all hosts"
         )
-    name, port = parsed
     return name, _DEFAULT_PORTS if port in _DEFAULT_PORTS else frozenset({port})
 
 
 def _origin_entry(text: str) -> tuple[tuple[str, str], _Ports]:
     """Return scheme, host and port of an origin entry."""
-    found = re.fullmatch(_ENTRY, text.lower())
-    if found is not None and found["name"] == "*" and found["port"] is None and found["scheme"] is not None:
-        if found["scheme"] in _WEB:
-            raise ValueError(
-                f"allowed_origins: {text!r} would allow the pages of all sites. Name a domain, as in "
-                "'https://*.example.com', or write '*' for all origins"
-            )
-        return (found["scheme"], "*"), frozenset({None})
-    parsed = None if found is None else _parsed_entry(found)
-    if found is None or parsed is None or found["scheme"] is None or found["name"] == "*":
+    scheme, name, port = _entry(text) or (None, _ANY, None)
+    if scheme is None or (name == _ANY and port is not None):
         raise ValueError(
             f"allowed_origins: {text!r} is not an origin. Write it like 'https://example.com', without a "
             "path, with ':*' for any port, 'https://*.example.com' for all subdomains, "
             "'moz-extension://*' for all extensions, or '*' for all origins"
         )
-    name, port = parsed
-    if port is not _ANY and (read := http_headers.origin(f"{found['scheme']}://{name}:{port or ''}")):
-        port = read.port
-    return (found["scheme"], name), frozenset({port})
-
-
-def _parsed_entry(found: re.Match[str]) -> tuple[str, int | str | None] | None:
-    """Return the name, in the form of `Host`, and the port of an entry; None if they are not those of a host."""
-    name, port = found["name"], found["port"]
-    if name.startswith("*") and (name == "*" or re.fullmatch(_ADDRESS, name)):
-        return None
-    parsed = http_headers.host(f"{name}:{'' if port in {None, _ANY} else port}")
-    if parsed is None:
-        return None
-    return parsed.name, _ANY if port == _ANY else parsed.port
+    if name == _ANY and scheme in _WEB:
+        raise ValueError(
+            f"allowed_origins: {text!r} would allow the pages of all sites. Name a domain, as in "
+            "'https://*.example.com', or write '*' for all origins"
+        )
+    if port != _ANY and (read := http_headers.origin(f"{scheme}://{name}:{port or ''}")):
+        port = read.port  # None for the default port of the scheme
+    return (scheme, name), frozenset({port})
 
 
 def _public_origin(url: str) -> str:
     """Return the origin of the public URL of the server."""
     found = re.match(r"https?://[^/?#]+", url, re.IGNORECASE)
-    entry = None if found is None else re.fullmatch(_ENTRY, found[0].lower())
-    if (
-        found is None
-        or entry is None
-        or entry["port"] == _ANY
-        or "*" in entry["name"]
-        or not _parsed_entry(entry)
-    ):
+    entry = None if found is None else _entry(found[0])
+    if found is None or entry is None or entry[2] == _ANY or "*" in entry[1]:
         raise ValueError(
             f"public_url: {url!r} is not the URL of a server. Write it like 'https://example.com/mcp'"
         )
@@ -386,9 +371,7 @@ def _public_origin(url: str) -> str:
 def _misdirected(host: bytes | None) -> str:
     if host is None:
         return 'The request has no Host header. To allow such requests: server.asgi(allowed_hosts=["*"])'
-    text = _decode(host).lower()
-    found = re.fullmatch(_ENTRY, text) if len(text) <= 255 else None
-    named = text if found is not None and found["scheme"] is None and "*" not in text else "example.com"
+    named = _suggestion(host, has_scheme=False) or "example.com"
     return (
         f"This server does not accept the Host header of this request. If {named} is its host: "
         f'server.asgi(allowed_hosts=["{named}"])'
@@ -396,14 +379,20 @@ def _misdirected(host: bytes | None) -> str:
 
 
 def _foreign(origin: bytes) -> str:
-    text = _decode(origin).lower()
-    found = re.fullmatch(_ENTRY, text) if len(text) <= 255 else None
-    is_plausible = found is not None and found["scheme"] is not None and "*" not in text
-    named = text if is_plausible or text in _BARE_ORIGINS else "https://example.com"
+    named = _suggestion(origin, has_scheme=True) or "https://example.com"
     return (
         f"This server does not accept the Origin header of this request. To allow web pages of {named}: "
         f'server.asgi(allowed_origins=["{named}"])'
     )
+
+
+def _suggestion(header: bytes, *, has_scheme: bool) -> str | None:
+    """Return the value of a header if it is a good entry of the option."""
+    text = _decode(header).lower()
+    if has_scheme and text in _BARE_ORIGINS:
+        return text
+    found = re.fullmatch(_ENTRY, text) if len(text) <= _MAX_HOST_LENGTH and "*" not in text else None
+    return text if found is not None and (found["scheme"] is not None) == has_scheme else None
 
 
 # Several processes without shared storage
@@ -413,8 +402,8 @@ SHARING_ADVICE = (
     'Server(storage=Sqlite("notes.db"))'
 )
 
+# Modules of process managers that run an app in several processes.
 _PROCESS_MANAGERS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
-"""Modules of process managers that run an app in several processes."""
 
 _warning = threading.Lock()
 _has_warned = False

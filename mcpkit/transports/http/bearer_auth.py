@@ -71,8 +71,7 @@ def challenge(parameters: Mapping[str, str | None]) -> str:
 
 REVOKED = "The access token has been revoked"
 
-_MAX_GRANTS = 10_000
-"""Maximum cached tokens. Beyond it, the oldest are verified again."""
+_MAX_GRANTS = 10_000  # maximum cached tokens. Beyond it, the oldest are verified again.
 
 _ANONYMOUS = AccessToken(ANYONE)
 
@@ -144,8 +143,8 @@ class ProtectedEndpoint:
         self._allows_anonymous = allows_anonymous
         # A verifier that can refuse a request regardless of its token is called for each request.
         self._refuses_requests = type(verifier).refusal is not TokenVerifier.refusal
+        # By the hash of the header in its usual form: until when the grant is fresh, and the grant.
         self._grants: dict[bytes, tuple[float, AccessToken]] = {}
-        """By the hash of the header in its usual form: until when the grant is fresh, and the grant."""
 
     def known(self, headers: Mapping[bytes, bytes]) -> AccessToken | None:
         """Return the cached grant of the token of a request, if it is fresh."""
@@ -293,14 +292,11 @@ MAX_INVALID = 300
 WINDOW = 60.0
 """Maximum invalid tokens from one address, in this number of seconds."""
 
-_MAX_LOGGED = 20
-"""Maximum different problems of verifiers that are logged within a window."""
+_MAX_LOGGED = 20  # maximum different problems of verifiers that are logged within a window
 
-_MAX_ADDRESSES = 10_000
-"""Maximum addresses that are counted within a window."""
+_MAX_ADDRESSES = 10_000  # maximum addresses that are counted within a window
 
-_MAX_PRINCIPALS = 10_000
-"""Maximum remembered principals. Beyond it, the least recent logins are forgotten."""
+_MAX_PRINCIPALS = 10_000  # maximum remembered principals. Beyond it, the least recent logins are forgotten.
 
 
 class Verification:
@@ -333,11 +329,9 @@ class Verification:
         self.revocations = revocations
         self._scopes = scopes
         self._running = Shares()
-        self._invalid: dict[str, int] = {}
-        """Number of invalid tokens by address, until `_invalid_until`."""
+        self._invalid: dict[str, int] = {}  # number of invalid tokens by address, until `_invalid_until`
         self._invalid_until = 0.0
-        self._logged: set[str] = set()
-        """Problems that have been logged, until `_logged_until`."""
+        self._logged: set[str] = set()  # problems that have been logged, until `_logged_until`
         self._logged_until = 0.0
         self._advised: set[str] = set()
         self._scopes_by_principal: dict[tuple[str, str | None], frozenset[str]] = {}

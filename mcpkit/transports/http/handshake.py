@@ -22,16 +22,17 @@ from .response import ANSWERED, Exchange, Source, headers_of, status_of
 from .service import Service
 from .sessions.http_session import SESSION_STATUSES, HttpSession
 from .sessions.session_store import NewSessionId
+from .stateless import serve_call
 
 _STARTS_EAGERLY = sys.version_info >= (3, 12)
 
+# Version of a client that sends no version (basic/transports, "Protocol Version Header").
 _VERSION_WITHOUT_HEADER = "2025-03-26"
-"""Version of a client that sends no version (basic/transports, "Protocol Version Header")."""
 
 _SESSION_ID = b"mcp-session-id"
 
+# Assumed results of the handshake for clients without a session, by version.
 _SESSIONLESS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
-"""Assumed results of the handshake for clients without a session, by version."""
 
 
 async def serve_handshake(service: Service, message: Any, exchange: Exchange) -> None:
@@ -63,7 +64,10 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
         await _start_calls(exchange)
     await session.save()
     await _start_calls(exchange)
-    await service.send(exchange, service.settings.sse_after_in_session)
+    if exchange.state == ANSWERED:  # as most are; `Service.send` would be one more call
+        await exchange.respond()
+    else:
+        await service.serve(exchange, service.settings.sse_after_in_session)
     if has_middleware:
         await session.save_or_log()
 
@@ -153,8 +157,8 @@ async def _start_calls(exchange: Exchange) -> None:
         await asyncio.sleep(0)
 
 
+# Without a session the server sends no requests, as there is nowhere to respond.
 _NO_QUESTIONS = OpenQuestions()
-"""Without a session the server sends no requests, as there is nowhere to respond."""
 
 
 class SessionlessClient(BaseSession):
@@ -221,7 +225,8 @@ async def _serve_sessionless(service: Service, message: Any, exchange: Exchange)
     client = SessionlessClient(service, calls, assumed, exchange)
     client.receive(message)
     if client.request is not None:
-        await service.call(exchange, client.request, client.reply, service.settings.sse_after_in_session)
+        stream_after = service.settings.sse_after_in_session
+        await serve_call(service, exchange, client.request, client.reply, stream_after)
     elif not is_batch:
         await service.send(exchange)
     else:
@@ -303,7 +308,7 @@ async def _initialize(service: Service, message: Json, exchange: Exchange) -> No
         await service.send(exchange)
     else:
         stream_after = service.settings.sse_after_in_session
-        await service.call(exchange, response.request, response.reply, stream_after, response.finish)
+        await serve_call(service, exchange, response.request, response.reply, stream_after, response.finish)
 
 
 def _without_session(result: Outcome) -> Outcome:

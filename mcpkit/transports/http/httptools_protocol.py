@@ -12,8 +12,8 @@ from typing import Any
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+# Header fields, and options of `Connection`, that offer an upgrade.
 _OFFER = frozenset({b"upgrade", b"http2-settings"})
-"""Header fields, and options of `Connection`, that offer an upgrade."""
 
 # Called by these names, as `super()` costs much more, at each request.
 _feed = HttpRequestParser.feed_data

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import heapq
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -138,8 +136,7 @@ def _public_urls(settings: Settings, public_url: str) -> PublicUrls:
 
 # Protection of an app
 
-_MAX_NAMES = 20
-"""Maximum names in a log message."""
+_MAX_NAMES = 20  # maximum names in a log message
 
 
 class Protection:
@@ -329,28 +326,22 @@ GRACE = 60.0
 RETRY_INTERVAL = 5.0
 """Seconds after which a failed verification is repeated."""
 
-_MAX_CONCURRENT = 16
-"""Maximum concurrent verifications."""
+_MAX_CONCURRENT = 16  # maximum concurrent verifications
 
-_MAX_TIMER = 3600.0
-"""Maximum seconds of the timer, because clocks can be adjusted."""
+_MAX_TIMER = 3600.0  # maximum seconds of the timer, because clocks can be adjusted
 
 
 class StreamExpiry:
     """Listening streams of one event loop, by access token.
 
     A stream ends when its token expires. A token with limited freshness is verified again while a stream is open, once
-    for all its streams. All tokens share one timer.
+    for all its streams.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tokens: dict[tuple[ProtectedEndpoint, bytes], _Token] = {}
-        self._due: list[tuple[float, int, _Token]] = []
-        """A heap of tokens, by the time to check them."""
-        self._count = count()
-        self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._verifying = asyncio.Semaphore(_MAX_CONCURRENT)
 
     def add(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
         """End a stream when the access token of its request expires or is revoked.
@@ -368,19 +359,19 @@ class StreamExpiry:
         key = exchange.endpoint, digest
         token = self._tokens.get(key)
         if token is None:
-            token = self._tokens[key] = _Token(key, exchange.request_headers, exchange.grant)
-            self._schedule(token, token.expires, token.fresh_until)
+            token = self._tokens[key] = _Token(exchange.endpoint, exchange.request_headers, exchange.grant)
+            self._schedule(token)
         elif exchange.grant is not token.grant:
             token.grant = exchange.grant
-            self._schedule(token, token.expires, token.fresh_until)
-        number = next(self._count)
-        token.streams[number] = end
+            self._schedule(token)
+        stream = object()
+        token.streams[stream] = end
 
         def remove() -> None:
-            token.streams.pop(number, None)
-            is_due = min(token.expires, token.fresh_until) < math.inf
-            if not token.streams and not is_due and self._tokens.get(key) is token:
-                del self._tokens[key]  # otherwise it is removed when it is due
+            if token.streams.pop(stream, None) is not None and not token.streams:
+                token.stop()
+                if self._tokens.get(key) is token:
+                    del self._tokens[key]
 
         return remove
 
@@ -392,62 +383,40 @@ class StreamExpiry:
 
     def close(self) -> None:
         """Stop checking."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
+        for token in self._tokens.values():
+            token.stop()
 
-    def _schedule(self, token: _Token, *times: float) -> None:
-        for when in times:
-            if when < math.inf:
-                heapq.heappush(self._due, (when, next(self._count), token))
-        self._set_timer()
+    def _schedule(self, token: _Token, retry_at: float = 0.0) -> None:
+        """Check a token when it expires, and when it is stale or after the retry time."""
+        if token.timer is not None:
+            token.timer.cancel()
+        when = min(token.expires, max(token.fresh_until, retry_at))
+        if when < math.inf:
+            delay = min(max(when - time.time(), 0), _MAX_TIMER)
+            token.timer = self._loop.call_later(delay, self._check, token)
 
-    def _set_timer(self) -> None:
-        if not self._due:
-            return
-        when = self._loop.time() + min(max(self._due[0][0] - time.time(), 0), _MAX_TIMER)
-        if self._timer is None or self._timer.when() > when:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(when, self._check)
-
-    def _check(self) -> None:
-        """End streams with an expired token, and verify stale tokens again."""
-        self._timer = None
-        now, stale = time.time(), list[_Token]()
-        while self._due and self._due[0][0] <= now:
-            token = heapq.heappop(self._due)[2]
-            if not token.streams:
-                if self._tokens.get(token.key) is token:
-                    del self._tokens[token.key]
-            elif token.expires <= now:
-                token.end()
-            elif token.fresh_until <= now and not token.is_being_verified:
-                token.is_being_verified = True
-                stale.append(token)
-        if stale:
-            task = self._loop.create_task(self._verify_all(stale))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        self._set_timer()
-
-    async def _verify_all(self, tokens: list[_Token]) -> None:
-        for start in range(0, len(tokens), _MAX_CONCURRENT):
-            await asyncio.gather(*map(self._verify, tokens[start : start + _MAX_CONCURRENT]))
+    def _check(self, token: _Token) -> None:
+        """End streams with an expired token, and verify a stale token again."""
+        now = time.time()
+        if token.expires <= now:
+            token.end()
+        elif token.fresh_until > now:
+            self._schedule(token)
+        elif token.verification is None:
+            token.verification = self._loop.create_task(self._verify(token))
 
     async def _verify(self, token: _Token) -> None:
         """Verify a token again. Its streams end if it is invalid or changed, or after the grace period."""
-        endpoint, before = token.key[0], token.grant.principal
+        before, retry_at = token.grant.principal, 0.0
         try:
-            grant = await endpoint.admit(token.headers, None, may_be_anonymous=False)
+            async with self._verifying:
+                grant = await token.endpoint.admit(token.headers, None, may_be_anonymous=False)
         except RefusedError as error:
             now = time.time()
+            retry_at = now + RETRY_INTERVAL
             if error.status in {401, 403, 400}:
                 token.end()
-            elif now < token.fresh_until + GRACE:
-                self._schedule(token, now + RETRY_INTERVAL)
-            else:
+            elif now >= token.fresh_until + GRACE:
                 logger.warning(
                     "closing event streams, as their access token could not be verified again within "
                     "%d s. Clients can open them again later",
@@ -458,24 +427,25 @@ class StreamExpiry:
             if owner_of(before) != owner_of(grant.principal) or before.scopes != grant.principal.scopes:
                 token.end()
             token.grant = grant
-            self._schedule(token, token.expires, token.fresh_until)
         finally:
-            token.is_being_verified = False
+            token.verification = None
+        if token.streams:
+            self._schedule(token, retry_at)
 
 
 class _Token:
     """An access token, and the streams opened with it."""
 
-    __slots__ = ("grant", "headers", "is_being_verified", "key", "streams")
+    timer: asyncio.TimerHandle | None = None
+    verification: asyncio.Task[None] | None = None
 
     def __init__(
-        self, key: tuple[ProtectedEndpoint, bytes], headers: Mapping[bytes, bytes], grant: AccessToken
+        self, endpoint: ProtectedEndpoint, headers: Mapping[bytes, bytes], grant: AccessToken
     ) -> None:
-        self.key = key
+        self.endpoint = endpoint
         self.headers = headers
         self.grant = grant
-        self.streams: dict[int, Callable[[], None]] = {}
-        self.is_being_verified = False
+        self.streams: dict[object, Callable[[], None]] = {}
 
     @property
     def expires(self) -> float:
@@ -489,3 +459,9 @@ class _Token:
         for end in tuple(self.streams.values()):
             with suppress(Exception):  # one that fails keeps no other one open
                 end()
+
+    def stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.verification is not None:
+            self.verification.cancel()

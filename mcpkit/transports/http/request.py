@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from ..._utils.exceptions import ChallengeError
-from ...execution.coroutines import resume, run_to_first_wait, uncancel, within
+from ...execution.coroutines import resume, uncancel, within
 from ...identity.principals_and_scopes import ANYONE, Principal
 from ...options import FindPrincipal, Limits, Timeouts
 from ...protocol import http_headers
@@ -72,18 +72,16 @@ def mount_point(scope: Scope) -> str:
 
 # Headers
 
+# Values of Content-Type that need no parsing.
 _USUAL_CONTENT_TYPES = frozenset(
     b"application/json" + parameter
     for parameter in (b"", b"; charset=utf-8", b";charset=utf-8", b"; charset=UTF-8", b";charset=UTF-8")
 )
-"""Values of Content-Type that need no parsing."""
 
+# For values of Accept that include JSON, whether they include event streams; clients repeat one with each request.
 _accepts_events: dict[bytes, bool] = {}
-"""For values of Accept that include JSON, whether they include event streams; clients repeat one with each request."""
 
-_MAX_CACHED_VALUES = 64
-_MAX_CACHED_LENGTH = 512
-"""Maximum number and length of cached values, which clients choose."""
+_MAX_CACHED_VALUES, _MAX_CACHED_LENGTH = 64, 512  # number and length of cached values, which clients choose
 
 
 def headers_by_name(scope: Scope) -> dict[bytes, bytes]:
@@ -230,12 +228,11 @@ class Bodies:
             raise UnreadError(413, self._too_long)
         message: Message | None = None
         reading: Awaitable[Message] = exchange.receive()
-        if iscoroutine(reading):  # most bodies are there already, and need no timer
-            is_there, value = run_to_first_wait(reading)
-            if is_there:
-                message = value
-            else:
-                reading = resume(reading, value)
+        if iscoroutine(reading):
+            try:
+                reading = resume(reading, reading.send(None))
+            except StopIteration as end:  # most bodies are there already, and need no timer
+                message = end.value
         if message is not None and message["type"] == "http.request" and not message.get("more_body"):
             body: bytes = message.get("body", b"")
             if len(body) > self._limit:
@@ -335,15 +332,13 @@ def _check_lost(headers: Mapping[bytes, bytes]) -> None:
 # connection that is closed while the client still sends is reset, which can lose the response (RFC 9112, 9.6). So the
 # rest is read and dropped, within limits.
 
-_SHORT_BODY = 64 * 1024
-"""Maximum bytes of a body that is read before the response, to keep the connection."""
+_SHORT_BODY = 64 * 1024  # maximum bytes of a body that is read before the response, to keep the connection
 
-_SHORT_BODY_TIME = 1.0
-"""Seconds for which the response waits for such a body."""
+_SHORT_BODY_TIME = 1.0  # seconds for which the response waits for such a body
 
+# Bytes that are dropped after a response, and seconds that this may take; then the connection is closed.
 _MAX_DROPPED = 64 * 1024 * 1024
 _DROP_TIME = 5.0
-"""Bytes that are dropped after a response, and seconds that this may take; then the connection is closed."""
 
 _MIN_REFUSAL = 400
 

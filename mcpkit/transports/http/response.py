@@ -57,8 +57,8 @@ _EVENT_STREAM = (
     (b"x-accel-buffering", b"no"),
 )
 
+# The status of a request after which the client has closed the connection, as nginx logs it.
 _CLIENT_CLOSED = 499
-"""The status of a request after which the client has closed the connection, as nginx logs it."""
 
 
 def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
@@ -169,19 +169,14 @@ class Source:
 _NO_SOURCE = Source()
 
 # States of a response
-_UNDECIDED = 0
-"""Nothing has been sent."""
-ANSWERED = 1
-"""The response is one JSON object."""
-_STREAMING = 2
-"""The response is an event stream that can take more events."""
-_ENDING = 3
-"""The last event of the stream is queued, though perhaps not sent."""
-_GONE = 4
-"""The client has disconnected, does not read, or has received everything."""
+_UNDECIDED = 0  # nothing has been sent
+ANSWERED = 1  # the response is one JSON object
+_STREAMING = 2  # the response is an event stream that can take more events
+_ENDING = 3  # the last event of the stream is queued, though perhaps not sent
+_GONE = 4  # the client has disconnected, does not read, or has received everything
 
+# Allowed next states, by state.
 _NEXT = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
-"""Allowed next states, by state."""
 
 
 class Exchange:

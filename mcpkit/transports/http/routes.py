@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
@@ -39,7 +39,7 @@ from .request import (
     path_below,
     principal_of,
 )
-from .response import Exchange, Message, Receive, RefusedError, Scope, Send, refuse
+from .response import Exchange, Receive, RefusedError, Scope, Send, refuse
 from .service import Service
 from .sessions.loop_state import LoopState
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -52,13 +52,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+# Headers that decide how a request is handled, here or in an authentication middleware; `Mcp-Param-*` too.
+# `MCP-Protocol-Version` is checked after the body has been read, because it has no meaning on `initialize`.
 _SINGLE_HEADERS = frozenset(
     b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-session-id origin".split()
 )
-"""Headers that decide how a request is handled, here or in an authentication middleware; `Mcp-Param-*` too.
-
-`MCP-Protocol-Version` is checked after the body has been read, because it has no meaning on `initialize`.
-"""
 
 _VERSION = b"mcp-protocol-version"
 _REPEATED = "the header {} was sent more than once"
@@ -126,7 +124,8 @@ class Router:
             return refuse(
                 send, 400, text, () if protection is None else protection.mcp.malformed(text).headers
             )
-        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if (host, origin) not in self._guard.passed and (refusal := self._guard.refuse(host, origin)):
             _, send = drop_unread_body(scope, headers, receive, send)
             return refuse(send, *refusal)
         if origin is None:
@@ -338,8 +337,7 @@ def _check_version_is_single(headers: Mapping[bytes, bytes]) -> None:
 
 _NO_STORE = {"Cache-Control": "no-store"}
 
-_IS_MOUNTED = "mcpkit.is_mounted"
-"""ASGI scope key: whether the app is mounted in another one."""
+_IS_MOUNTED = "mcpkit.is_mounted"  # ASGI scope key: whether the app is mounted in another one
 
 
 class _RootRoute(Route):
@@ -423,11 +421,15 @@ class SiteRoutes:
             headers = headers_by_name(scope)
             receive, send = drop_unread_body(scope, headers, receive, send)
             plain_path = path.rstrip("/")
-            origin = None if plain_path in self._paths_for_any_origin else headers.get(b"origin")
+            is_for_any_origin = plain_path in self._paths_for_any_origin
+            origin = None if is_for_any_origin else headers.get(b"origin")
             is_probe = scope["method"] in {"GET", "HEAD"} and plain_path in self._probe_paths
             if not is_probe and (refusal := self._guard.refuse(headers.get(b"host"), origin)):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
+                return
+            if is_for_any_origin:  # with CORS of its own
+                await self._starlette(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -528,19 +530,13 @@ def _matches_one(routes: Iterable[BaseRoute], scope: Scope) -> bool:
 
 # CORS
 
-_EXPOSED_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
-_METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
-_PREFLIGHT_SECONDS = "7200"
-"""Seconds for which a browser may cache a preflight response, the maximum of Chrome."""
-
-_PREFLIGHT_VARY = (
-    "Origin, Access-Control-Request-Method, Access-Control-Request-Headers, "
-    "Access-Control-Request-Private-Network"
-)
+_EXPOSED_HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "Retry-After", "WWW-Authenticate")
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+_PREFLIGHT_SECONDS = 7200  # for which a browser may cache a preflight response, the maximum of Chrome
 
 
-class Cors:
-    """ASGI middleware for CORS, for web pages of the origins that the guard allows, with any version of Starlette.
+class Cors(CORSMiddleware):
+    """ASGI middleware for CORS, for web pages of the origins that the guard allows.
 
     All requested headers are accepted, because authors choose the names of `Mcp-Param-*`. Cookies and other ambient
     credentials are not: a client sends its token in `Authorization`.
@@ -552,41 +548,13 @@ class Cors:
     """
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        self._app = app
+        origins = ("*",) if guard.allows_all_origins else ()
+        super().__init__(
+            app, origins, _METHODS, ["*"], expose_headers=_EXPOSED_HEADERS, max_age=_PREFLIGHT_SECONDS
+        )
+        self.allow_private_network = True  # an option of Starlette from 0.51 on
         self._guard = guard
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to a preflight request, or add CORS headers to the response of the app."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = headers_by_name(scope)
-        origin = headers.get(b"origin")
-        allowed: str | None = None
-        if origin is not None and self._guard.allows_origin(text := origin.decode("latin-1")):
-            allowed = "*" if self._guard.allows_all_origins else text
-        if allowed and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-            preflight = {
-                "Vary": _PREFLIGHT_VARY,
-                "Access-Control-Allow-Origin": allowed,
-                "Access-Control-Allow-Methods": _METHODS,
-                "Access-Control-Max-Age": _PREFLIGHT_SECONDS,
-            }
-            if (requested := headers.get(b"access-control-request-headers")) is not None:
-                preflight["Access-Control-Allow-Headers"] = requested.decode("latin-1")
-            if b"access-control-request-private-network" in headers:
-                preflight["Access-Control-Allow-Private-Network"] = "true"
-            await PlainTextResponse("OK", headers=preflight)(scope, receive, send)
-            return
-
-        async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message.setdefault("headers", [])
-                response = MutableHeaders(scope=message)
-                response["Vary"] = ", ".join([*response.getlist("Vary"), "Origin"])
-                if allowed:
-                    response["Access-Control-Allow-Origin"] = allowed
-                    response["Access-Control-Expose-Headers"] = _EXPOSED_HEADERS
-            await send(message)
-
-        await self._app(scope, receive, send_with_cors)
+    def is_allowed_origin(self, origin: str) -> bool:
+        """Return True if the guard allows an origin."""
+        return self._guard.allows_origin(origin)

@@ -41,11 +41,10 @@ logger = logging.getLogger(
     "uvicorn.error"
 )  # uvicorn logs its address there, in the form that its user has chosen
 
-_RELOADER = "MCPKIT_RELOAD_PARENT"
-"""Environment variable with the id of the process that reloads this one."""
+_RELOADER = "MCPKIT_RELOAD_PARENT"  # environment variable with the id of the process that reloads this one
 
+# Loopback addresses for servers that listen on all addresses.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Loopback addresses for servers that listen on all addresses."""
 
 # Options
 
@@ -264,11 +263,10 @@ class _Server(uvicorn.Server):
 
 _Shutdown = Callable[["list[socket.socket] | None"], Awaitable[None]]
 
+# Seconds after which the connection of a client that reads nothing is aborted, once all services have ended.
 _STALL_TIME = 0.5
-"""Seconds after which the connection of a client that reads nothing is aborted, once all services have ended."""
 
-_ATTRIBUTE = "mcpkit_server"
-"""The attribute of a uvicorn server that holds its `_ServedServer`."""
+_ATTRIBUTE = "mcpkit_server"  # the attribute of a uvicorn server that holds its `_ServedServer`
 
 _served_servers: WeakSet[_ServedServer] = WeakSet()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import threading
@@ -19,21 +20,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..._utils.exceptions import ChallengeError, MalformedError, ProtocolError
-from ...engine.changes_between_processes import ChangeQueue
-from ...engine.subscription_filters_and_delivery import LOST, Listen
+from ..._utils.exceptions import ChallengeError
 from ...execution.coroutines import within
 from ...execution.worker_processes import kill_workers
-from ...identity.principals_and_scopes import Change, Principal
-from ...protocol import jsonrpc
-from ...protocol.jsonrpc import Outcome, Ready
-from ...protocol.jsonrpc_validation import Request
-from ...requests.error_responses import error_response
-from ...requests.request_record import Call
-from ...requests.running_requests import OVER, Calls, Reply, server_ended
+from ...requests.running_requests import Calls, server_ended
 from ...storage.encryption_keys import Keys
 from .request import Bodies
-from .response import ANSWERED, Exchange, Source, event
+from .response import ANSWERED, Exchange, Source
 from .sessions.loop_state import LoopState
 from .sessions.manager import SessionManager
 
@@ -42,28 +35,18 @@ if TYPE_CHECKING:
     from ...storage.base import PubSub
     from .http_with_sse import Pipe
 
-Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
-"""Processes the result of a request before it is sent."""
-
 logger = logging.getLogger(__name__)
 
-_CALLS_SHARE = 0.8
-"""Share of the grace period in which calls may finish. The rest is for closing streams."""
+_CALLS_SHARE = 0.8  # share of the grace period in which calls may finish. The rest is for closing streams.
 
-_URGENT_SEND_TIME = 0.05
-"""Seconds to send queued messages in an urgent shutdown."""
+_URGENT_SEND_TIME = 0.05  # seconds to send queued messages in an urgent shutdown
 
 # Stages of a service: each of these follows the one above it, and none comes again
-_STARTING = 0
-"""Nothing can be served yet."""
-OPEN = 1
-"""Requests are accepted, and the lifespan is being entered."""
-READY = 2
-"""The lifespan has been entered."""
-_CLOSING = 3
-"""No requests are accepted, and running calls may finish."""
-_CLOSED = 4
-"""Nothing is sent any more."""
+_STARTING = 0  # nothing can be served yet
+OPEN = 1  # requests are accepted, and the lifespan is being entered
+READY = 2  # the lifespan has been entered
+_CLOSING = 3  # no requests are accepted, and running calls may finish
+_CLOSED = 4  # nothing is sent any more
 
 
 class Service(Source):
@@ -81,7 +64,7 @@ class Service(Source):
         calls: Calls without a session, by their exchange.
         bodies: Reader of request bodies.
         sessions: Sessions of handshake clients.
-        listeners: Open `subscriptions/listen` streams.
+        listeners: For each open `subscriptions/listen` stream, the function that ends it.
         pipes: HTTP+SSE sessions by ID.
         batches: Calls of handshake clients without a session, for each running batch.
         stage: Stage of the service.
@@ -96,7 +79,7 @@ class Service(Source):
         self.loop = loop = state.loop
         self.calls = Calls()
         self.sessions = SessionManager(state, keys)
-        self.listeners: set[Listener] = set()
+        self.listeners: set[Callable[[], None]] = set()
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(self.settings.limits, self.settings.timeouts)
@@ -115,49 +98,6 @@ class Service(Source):
         shut_down_on_signals(self)
 
     # Requests
-
-    async def call(
-        self,
-        exchange: Exchange,
-        request: Request,
-        reply: Reply,
-        stream_after: float,
-        finish: Finish | None = None,
-    ) -> None:
-        """Serve a request that ends with its connection.
-
-        Args:
-            exchange: The connection.
-            request: The request.
-            reply: Receives the response, for the exchange.
-            stream_after: See `Exchange.run`.
-            finish: Processes the result before it is sent. Its owner is attached to the exchange, and cancels the call
-                when the client disconnects.
-        """
-        call = Call(self.engine.runtime, request, exchange)
-        sender: asyncio.Task[None] | None = None
-        try:
-            try:
-                outcome = self.engine.dispatch(call)
-                if not isinstance(outcome, (dict, bytes)):
-                    self.calls.check_room(call, outcome)
-                    running = outcome if finish is None else finish(outcome)
-                elif finish is not None:
-                    running = finish(outcome)
-                else:
-                    running = None
-                    reply(jsonrpc.result(call.request_id, outcome), None)
-                if running is not None and (awaited := self.calls.begin(call, running, reply)) is not OVER:
-                    if finish is None:
-                        exchange.attach(self)
-                    sender = self.loop.create_task(self.serve(exchange, stream_after))
-                    await self.calls.resume(exchange, call, running, awaited, reply)
-            except Exception as error:  # noqa: BLE001 - every request is answered
-                reply(error_response(call, error), error)
-            await (sender or self.send(exchange))
-        finally:
-            if sender is not None:
-                sender.cancel()
 
     def lost(self, exchange: Exchange) -> None:
         """Cancel the call that ends with a connection."""
@@ -310,8 +250,8 @@ class Service(Source):
 
     def end_streams(self) -> None:
         """End the streams without a call. Their clients can open others."""
-        for listener in tuple(self.listeners):
-            listener.end()
+        for end in tuple(self.listeners):
+            end()
         self.sessions.end_streams()
 
     async def _shut_down(self) -> None:
@@ -357,102 +297,11 @@ class Service(Source):
         task.cancel()
 
 
-class Listener(Source):
-    """One `subscriptions/listen` stream (basic/patterns/subscriptions, 2026-07-28).
-
-    Args:
-        service: The service.
-        listen: The request.
-        exchange: The exchange of the request.
-
-    Attributes:
-        is_local: Always False; see `Channel`.
-
-    Raises:
-        BusyError: Too many streams are open.
-        ProtocolError: -32602, if the client does not accept an event stream.
-    """
-
-    is_local = False
-
-    def __init__(self, service: Service, listen: Listen, exchange: Exchange) -> None:
-        if not exchange.may_stream:
-            raise MalformedError(
-                "the response to subscriptions/listen is an event stream. Send the header Accept: "
-                "text/event-stream"
-            )
-        self._state = state = service.loop_state
-        state.check_stream_room(exchange.caller)
-        self._listeners = service.listeners
-        self._listen = listen
-        self._exchange = exchange
-        self._changes = ChangeQueue()
-        self._is_acknowledged = False
-        exchange.attach(self)
-        self._listeners.add(self)
-        state.stream_shares.take(exchange.caller)
-        for change in listen.changes:
-            state.hub.subscribe(self, change)
-        self._forget_token = state.end_with_token(exchange, self.end)
-        state.hub.when_listening(self._acknowledge, self._refuse)
-
-    def _acknowledge(self) -> None:
-        if self in self._listeners:
-            self._is_acknowledged = True
-            self._exchange.push(event(self._listen.acknowledged()))
-
-    def _refuse(self, problem: ProtocolError) -> None:
-        if self in self._listeners:
-            self._exchange.reply(jsonrpc.error(self._listen.request_id, problem), problem)
-            self.lost(self._exchange)
-
-    @property
-    def principal(self) -> Principal:
-        """Principal of the client."""
-        return self._exchange.principal
-
-    def changed(self, change: Change) -> None:
-        """Queue a change. A stream that falls too far behind is ended, so that it blocks no other."""
-        if not change.is_lost and self._changes.add(change):
-            self._exchange.wake()
-            return
-        reason = LOST if change.is_lost else "the client does not read its stream fast enough"
-        self._exchange.push(event(self._listen.cancelled(reason)))
-        self._finish()
-
-    def end(self) -> None:
-        """End the stream gracefully, with its result."""
-        for chunk in self.refill():
-            self._exchange.push(chunk)
-        self._exchange.push(event(self._listen.result()))
-        self._finish()
-
-    def _finish(self) -> None:
-        self._exchange.finish()
-        self.lost(self._exchange)
-
-    def lost(self, exchange: Exchange) -> None:
-        """Stop listening."""
-        if self in self._listeners:
-            self._listeners.remove(self)
-            self._forget_token()
-            self._state.stream_shares.release(exchange.caller)
-            self._state.hub.unsubscribe_all(self)
-
-    def refill(self) -> list[bytes]:
-        """Return the events of queued changes."""
-        if not self._is_acknowledged:
-            return []
-        return [event(self._listen.notification(change)) for change in self._changes.take()]
-
-
 # Readiness of the shared storage
 
-_CHECK_TIMEOUT = 0.8
-"""Timeout in seconds of the check: probes often wait for one second at most."""
+_CHECK_TIMEOUT = 0.8  # timeout in seconds of the check: probes often wait for one second at most
 
-_CHECK_INTERVAL = 1.0
-"""Seconds for which the result is reused for further probes."""
+_CHECK_INTERVAL = 1.0  # seconds for which the result is reused for further probes
 
 
 class StorageCheck:
@@ -467,20 +316,14 @@ class StorageCheck:
         self._storage = storage
         self._key = f"{name}/ready"
         self._responds = True
-        self._checked_at: float | None = None
-        self._running: asyncio.Future[None] | None = None
+        self._checked_at = -math.inf
+        self._checking = asyncio.Lock()
 
     async def responds(self) -> bool:
         """Return True if the storage responds, or did within the last second."""
-        if self._running is not None:
-            await asyncio.shield(self._running)
-        elif self._checked_at is None or monotonic() - self._checked_at >= _CHECK_INTERVAL:
-            self._running = asyncio.get_running_loop().create_future()
-            try:
+        async with self._checking:  # once for all probes
+            if monotonic() - self._checked_at >= _CHECK_INTERVAL:
                 await self._check()
-            finally:
-                self._running.set_result(None)
-                self._running = None
         return self._responds
 
     async def _check(self) -> None:
@@ -503,17 +346,17 @@ class StorageCheck:
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_EXIT_TIME = 0.3
-"""Seconds after the grace period in which the process may still end by itself."""
+_EXIT_TIME = 0.3  # seconds after the grace period in which the process may still end by itself
 
+# Seconds after a second Ctrl+C in which the lifespan can be left and the process can end by itself.
 _URGENT_EXIT_TIME = 1.0
-"""Seconds after a second Ctrl+C in which the lifespan can be left and the process can end by itself."""
 
+# Replaced rather than changed, since a signal may arrive while a thread adds to it.
 _services: tuple[ref[Service], ...] = ()
-"""Replaced rather than changed, since a signal may arrive while a thread adds to it."""
 _adding = threading.Lock()
+
+# When the process ends, by `time.monotonic`, if its event loops have not ended before.
 _deadline: float | None = None
-"""When the process ends, by `time.monotonic`, if its event loops have not ended before."""
 
 
 def shut_down_on_signals(service: Service) -> None:

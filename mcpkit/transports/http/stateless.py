@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ..._utils.exceptions import ProtocolError
+from ..._utils.exceptions import MalformedError, ProtocolError
+from ...engine.changes_between_processes import ChangeQueue
+from ...engine.subscription_filters_and_delivery import LOST, Listen
+from ...identity.principals_and_scopes import Change, Principal
 from ...protocol import jsonrpc
 from ...protocol.http_headers import Headers, check_mirrored, check_standard
-from ...protocol.jsonrpc import Json, RequestId, is_object
+from ...protocol.jsonrpc import Json, Outcome, Ready, RequestId, is_object
 from ...protocol.jsonrpc_validation import (
     Notification,
     Refusal,
@@ -29,8 +33,12 @@ from ...protocol.revisions import (
 )
 from ...requests.error_responses import error_response
 from ...requests.request_record import Call
-from .response import Exchange
-from .service import OPEN, Listener, Service
+from ...requests.running_requests import OVER, Reply
+from .response import ANSWERED, Exchange, Source, event
+from .service import OPEN, Service
+
+Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
+"""Processes the result of a request before it is sent."""
 
 _HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
 _VERSION = b"mcp-protocol-version"
@@ -87,7 +95,7 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
     problem: ProtocolError | None = None
     if type(request) is Request:
         if request.method != "subscriptions/listen":
-            return service.call(exchange, request, exchange.reply, service.settings.sse_after)
+            return serve_call(service, exchange, request, exchange.reply, service.settings.sse_after)
         call = Call(service.engine.runtime, request, exchange)
         try:
             Listener(service, service.engine.listen(call), exchange)
@@ -104,6 +112,56 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
     if problem is not None:
         exchange.reply(jsonrpc.error(None, problem), problem)
     return service.send(exchange)
+
+
+async def serve_call(
+    service: Service,
+    exchange: Exchange,
+    request: Request,
+    reply: Reply,
+    stream_after: float,
+    finish: Finish | None = None,
+) -> None:
+    """Serve a request that ends with its connection: of the stateless era, or without a session.
+
+    Args:
+        service: The service.
+        exchange: The connection.
+        request: The request.
+        reply: Receives the response, for the exchange.
+        stream_after: See `Exchange.run`.
+        finish: Processes the result before it is sent. Its owner is attached to the exchange, and cancels the call
+            when the client disconnects.
+    """
+    calls, call = service.calls, Call(service.engine.runtime, request, exchange)
+    sender: asyncio.Task[None] | None = None
+    try:
+        try:
+            outcome = service.engine.dispatch(call)
+            running = None
+            if not isinstance(outcome, (dict, bytes)):
+                calls.check_room(call, outcome)
+                running = outcome if finish is None else finish(outcome)
+            elif finish is not None:
+                running = finish(outcome)
+            else:
+                reply(jsonrpc.result(call.request_id, outcome), None)
+            if running is not None and (awaited := calls.begin(call, running, reply)) is not OVER:
+                if finish is None:
+                    exchange.attach(service)
+                sender = service.loop.create_task(service.serve(exchange, stream_after))
+                await calls.resume(exchange, call, running, awaited, reply)
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            reply(error_response(call, error), error)
+        if sender is not None:
+            await sender
+        elif exchange.state == ANSWERED:  # as most are; `Service.send` would be one more call
+            await exchange.respond()
+        else:
+            await service.serve(exchange)
+    finally:
+        if sender is not None:
+            sender.cancel()
 
 
 class _PostSender:
@@ -140,8 +198,105 @@ class _PostSender:
         envelope = Stateless.receive(meta)
         if method == "tools/call":
             name = params.get("name")
-            tool = self._catalog.tools.get(name) if type(name) is str else None
-            if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(principal):
+            tool = self._catalog.tools.by_key.get(name) if type(name) is str else None
+            if (
+                tool is not None
+                and tool.is_enabled
+                and (mirrored := tool.mirrored)
+                and tool.is_visible(principal)
+            ):
                 arguments = params.get("arguments")
                 check_mirrored(headers, mirrored, arguments if is_object(arguments) else {})
         return envelope
+
+
+# Streams of changes
+
+
+class Listener(Source):
+    """One `subscriptions/listen` stream (basic/patterns/subscriptions, 2026-07-28).
+
+    Args:
+        service: The service.
+        listen: The request.
+        exchange: The exchange of the request.
+
+    Attributes:
+        is_local: Always False; see `Channel`.
+
+    Raises:
+        BusyError: Too many streams are open.
+        ProtocolError: -32602, if the client does not accept an event stream.
+    """
+
+    is_local = False
+
+    def __init__(self, service: Service, listen: Listen, exchange: Exchange) -> None:
+        if not exchange.may_stream:
+            raise MalformedError(
+                "the response to subscriptions/listen is an event stream. Send the header Accept: "
+                "text/event-stream"
+            )
+        self._state = state = service.loop_state
+        state.check_stream_room(exchange.caller)
+        self._listeners = service.listeners
+        self._listen = listen
+        self._exchange = exchange
+        self._changes = ChangeQueue()
+        self._is_acknowledged = False
+        exchange.attach(self)
+        self._listeners.add(self.end)
+        state.stream_shares.take(exchange.caller)
+        for change in listen.changes:
+            state.hub.subscribe(self, change)
+        self._forget_token = state.end_with_token(exchange, self.end)
+        state.hub.when_listening(self._acknowledge, self._refuse)
+
+    def _acknowledge(self) -> None:
+        if self.end in self._listeners:
+            self._is_acknowledged = True
+            self._exchange.push(event(self._listen.acknowledged()))
+
+    def _refuse(self, problem: ProtocolError) -> None:
+        if self.end in self._listeners:
+            self._exchange.reply(jsonrpc.error(self._listen.request_id, problem), problem)
+            self.lost(self._exchange)
+
+    @property
+    def principal(self) -> Principal:
+        """Principal of the client."""
+        return self._exchange.principal
+
+    def changed(self, change: Change) -> None:
+        """Queue a change. A stream that falls too far behind is ended, so that it blocks no other."""
+        if not change.is_lost and self._changes.add(change):
+            self._exchange.wake()
+            return
+        reason = LOST if change.is_lost else "the client does not read its stream fast enough"
+        self._exchange.push(event(self._listen.cancelled(reason)))
+        self._finish()
+
+    def end(self) -> None:
+        """End the stream gracefully, with its result."""
+        for chunk in self.refill():
+            self._exchange.push(chunk)
+        self._exchange.push(event(self._listen.result()))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._exchange.finish()
+        self.lost(self._exchange)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Stop listening."""
+        if self.end in self._listeners:
+            self._listeners.remove(self.end)
+            self._forget_token()
+            self._state.stream_shares.release(exchange.caller)
+            self._state.hub.unsubscribe_all(self)
+
+    def refill(self) -> list[bytes]:
+        """Return the events of queued changes."""
+        if not self._is_acknowledged:
+            return []
+        return [event(self._listen.notification(change)) for change in self._changes.take()]

@@ -170,9 +170,9 @@ def test_guard_cache_is_bounded(monkeypatch):
     guard = Guard(allowed_hosts=["*"], allowed_origins=["*"])
     for number in range(100):
         assert passes(guard, f"host{number}")
-        assert len(guard._passed) <= 10
+        assert len(guard.passed) <= 10
     assert passes(guard, "a" * 600)
-    assert (b"a" * 600, None) not in guard._passed
+    assert (b"a" * 600, None) not in guard.passed
 
 
 def test_guard_host_with_thousands_of_labels_is_refused_quickly():

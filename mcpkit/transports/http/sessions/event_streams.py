@@ -30,11 +30,9 @@ MAX_EVENTS = 256
 SESSION_SHARE = 16
 """One session keeps at most this part of the bytes that all sessions may keep."""
 
-_EVENT_OVERHEAD = 400
-"""Bytes of memory that an event takes beside its message."""
+_EVENT_OVERHEAD = 400  # bytes of memory that an event takes beside its message
 
-_RETRY = 1000
-"""Milliseconds after which a client reconnects to a closed stream."""
+_RETRY = 1000  # milliseconds after which a client reconnects to a closed stream
 
 
 def stream_not_stored() -> ProtocolError:

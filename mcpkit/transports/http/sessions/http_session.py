@@ -41,8 +41,7 @@ SESSION_STATUSES = {PARSE_ERROR: 400, INVALID_REQUEST: 400}
 
 _NO_STREAM = ((b"allow", b"POST, DELETE"),)
 
-_QUESTION_ID = re.compile(r"[0-9a-f]{8}-\d+")
-"""Id of a request to the client, of any process."""
+_QUESTION_ID = re.compile(r"[0-9a-f]{8}-\d+")  # id of a request to the client, of any process
 
 _SEVERAL_PROCESSES_HINT = (
     ". If several processes serve clients, its answer may have reached another process; see the log of "
@@ -458,7 +457,13 @@ class PostResponse(EventStream):
     _is_over = False
 
     def __init__(self, session: HttpSession, exchange: Exchange, message: Any) -> None:
-        super().__init__(session.streams)
+        # As `super()` does, without its cost for each request: most are answered without a stream.
+        self.streams, self.session_id, self.name, self.parts = (
+            session.streams,
+            session.streams.session_id,
+            "",
+            {},
+        )
         self.caller = session.caller
         self.standalone: StandaloneChannel = session.standalone
         self.questions: OpenQuestions | None = session.questions if exchange.may_stream else None

@@ -159,7 +159,9 @@ class SessionManager:
             BusyError: The session is not in this process, and there are too many; or the storage does not answer.
         """
         session = self._by_id.get(id_)
-        if session is None or session.owner != owner_of(client.principal):
+        if session is None or (
+            session.principal is not client.principal and session.owner != owner_of(client.principal)
+        ):
             return await self._restore(id_, client, session)
         record = session.record
         try:

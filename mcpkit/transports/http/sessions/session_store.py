@@ -52,6 +52,7 @@ _MAX_HEAD = (
 _TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
 
+# The client capabilities that a handshake revision defines: they are kept, whatever else is dropped.
 _STANDARD: Json = {
     "roots": {"listChanged": {}},
     "sampling": {"context": {}, "tools": {}},
@@ -62,7 +63,6 @@ _STANDARD: Json = {
         "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
     },
 }
-"""The client capabilities that a handshake revision defines: they are kept, whatever else is dropped."""
 
 
 class SessionToken(NamedTuple):

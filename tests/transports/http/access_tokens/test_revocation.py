@@ -302,10 +302,12 @@ async def test_sse_stream_lasts_for_latest_token(
             table.expires = expires
             await old.ask("ping", {}, token)
         monkeypatch.setattr(time, "time", lambda: now + 3601)
-        waiting._check()
+        for watched in tuple(waiting._tokens.values()):
+            waiting._check(watched)
         monkeypatch.undo()
         assert "result" in await old.ask("ping", {}, LATER)
         monkeypatch.setattr(time, "time", lambda: now + 7201)
-        waiting._check()
+        for watched in tuple(waiting._tokens.values()):
+            waiting._check(watched)
         monkeypatch.undo()
         assert await old.stream.messages() == []
