@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._utils.exceptions import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .client.client import Client
     from .client.group import ClientGroup
-    from .client.options import Retries, Timeout
+    from .client.retries_and_timeouts import Retries, Timeout
     from .client.sync import SyncClient
     from .components.completion import Complete
     from .components.component import Access
@@ -60,7 +60,7 @@ else:
             ".requests.log_handler": "LogHandler",
             ".client.client": "Client",
             ".client.group": "ClientGroup",
-            ".client.options": "Retries Timeout",
+            ".client.retries_and_timeouts": "Retries Timeout",
             ".client.sync": "SyncClient",
             "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",

@@ -30,11 +30,15 @@ from ._utils.exceptions import (
 )
 
 if TYPE_CHECKING:
-    from .client.link.errors import IncompleteListError, InvalidResultError
+    from .client.cache_and_pagination import IncompleteListError
+    from .client.call_results import InvalidResultError
 else:
     from ._utils.package import late_names
 
-    __getattr__ = late_names(globals(), {".client.link.errors": "IncompleteListError InvalidResultError"})
+    __getattr__ = late_names(
+        globals(),
+        {".client.cache_and_pagination": "IncompleteListError", ".client.call_results": "InvalidResultError"},
+    )
 
 __all__ = [
     "ArgumentsError",

@@ -12,11 +12,11 @@ from typing import Any, Final
 import click
 
 from .._utils.exceptions import ProtocolError
+from ..client.cache_and_pagination import IncompleteListError
+from ..client.call_results import CallResult, InvalidResultError
 from ..client.changes.changes import Change
 from ..client.client import Client
 from ..client.group import failures_of
-from ..client.link.errors import IncompleteListError, InvalidResultError
-from ..client.link.results import CallResult
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.objects import ResourceContents
 from ..protocol.revisions import METHODS

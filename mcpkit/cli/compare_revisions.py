@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .._utils.exceptions import UNSUPPORTED_PROTOCOL_VERSION, AuthorizationError, ProtocolError, StatusError
+from ..client.call_results import InvalidResultError
 from ..client.client import Client
 from ..client.group import servers_of
-from ..client.link.errors import InvalidResultError
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL
 from .console import write, write_json, write_stderr

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ..client.link.contents import decode_base64_text
+from ..client.call_results import decode_base64_text
 from ..protocol.jsonrpc import is_object
 from .console import write, write_json, write_stderr
 from .exit_status import CommandError, Status

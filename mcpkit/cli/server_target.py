@@ -16,8 +16,8 @@ from click.shell_completion import CompletionItem
 
 from .._utils.exceptions import AuthorizationError
 from ..client.client import Client
+from ..client.client_session import RequestHandler
 from ..client.group import client_for, servers_of
-from ..client.link.answerer import Answerer
 from ..client.targets.infer_target import ALL_TOOLS, Target
 from ..client.targets.target_transports import ServerEntry, is_configuration, transports_of
 from ..protocol.jsonrpc import Json
@@ -287,7 +287,7 @@ class _Client(Client):
         self._handler = handler
         super().__init__(target, **options)
 
-    def _answerer(self, questions: object) -> Answerer:
+    def _answerer(self, questions: object) -> RequestHandler:
         return self._handler
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from .._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from .._utils.option_checks import nearest
 from ..client.asking.questions import Questions
+from ..client.call_results import CallResult
 from ..client.client import Client
 from ..client.group import failures_of, servers_of
-from ..client.link.results import CallResult
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.objects import ToolDefinition
 from ..protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from .authorization.oauth import OAuth
     from .authorization.storage import MemoryTokens, TokenStorage
     from .authorization.workload_identity import WorkloadIdentity
+    from .call_results import CallResult
     from .changes.changes import Change, Subscription
     from .client import Client
     from .client_messages import OutgoingMessage
     from .group import ClientGroup
-    from .link.results import CallResult
-    from .link.transport import Transport, TransportListener
-    from .options import Retries, Timeout
     from .request_telemetry import ClientTelemetry
+    from .retries_and_timeouts import Retries, Timeout
     from .sync import SyncClient, SyncSubscription, SyncTool
     from .tools.remote_tools import RemoteTool
     from .trace_and_record import Replay
+    from .transport_interface import Transport, TransportListener
 else:
     from .._utils.package import late_names
 
@@ -47,11 +47,11 @@ else:
             ".changes.changes": "Change Subscription",
             ".client": "Client",
             ".group": "ClientGroup",
-            ".link.results": "CallResult",
-            ".link.transport": "Transport TransportListener",
+            ".call_results": "CallResult",
+            ".transport_interface": "Transport TransportListener",
             ".trace_and_record": "Replay",
             ".request_telemetry": "ClientTelemetry",
-            ".options": "Retries Timeout",
+            ".retries_and_timeouts": "Retries Timeout",
             ".sync": "SyncClient SyncSubscription SyncTool",
             ".tools.remote_tools": "RemoteTool",
             ".client_messages": "OutgoingMessage",

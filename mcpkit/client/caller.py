@@ -10,11 +10,11 @@ from .._utils.exceptions import HEADER_MISMATCH, ProtocolError
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import STATELESS
 from .asking.questions import Questions
+from .call_results import CallResult
+from .client_session import ClientSession
 from .connected import Connected
-from .link.awaited import ProgressCallback
-from .link.link import Link
-from .link.results import CallResult
-from .options import Timeout
+from .pending_requests_and_callbacks import ProgressCallback
+from .retries_and_timeouts import Timeout
 from .tools.remote_tools import ListedTools, RemoteTool
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Caller(Connected, ABC):
 
     def __init__(
         self,
-        link: Link,
+        link: ClientSession,
         questions: Questions,
         ask: Callable[..., Coroutine[Any, Any, Json]],
         *,

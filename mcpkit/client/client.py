@@ -20,25 +20,21 @@ from ..protocol.revisions import STATELESS
 from .asking.questions import ElicitationHandler, Questions, Roots, UrlElicitationHandler
 from .asking.rounds import answered
 from .asking.visits import URL_ELICITATION_REQUIRED, visited
+from .cache_and_pagination import ALL_PAGES, CACHED_METHODS, ResultCache, all_pages
+from .call_results import member_object, objects, prompt_messages, resource_contents, strings
 from .caller import Caller
 from .changes.changes import Subscription, SubscriptionFilter
 from .changes.listening import Listening
 from .changes.subscribed import Subscribed
 from .client_messages import NO_HEADERS
-from .link.answerer import Answerer
-from .link.answers import member_object, objects, strings
-from .link.awaited import ProgressCallback
-from .link.cache import METHODS, ResultCache
-from .link.contents import prompt_messages, resource_contents
-from .link.link import Link
-from .link.negotiation import Negotiation
-from .link.pages import ALL_PAGES, all_pages
-from .link.retrying import Retrying
-from .link.transport import HasAuthorization
+from .client_session import ClientSession, RequestHandler
 from .log_and_message_handlers import LogHandler, MessageHandler, ServerLog, add_message_handler
-from .options import Retries, Timeout
+from .pending_requests_and_callbacks import ProgressCallback
+from .retries_and_timeouts import Retries, Retrying, Timeout
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_of_one_user, single_entry, transports_of
+from .transport_interface import HasAuthorization
+from .version_negotiation import Negotiation
 
 if TYPE_CHECKING:
     from ..protocol.objects import (
@@ -140,8 +136,8 @@ class Client(Caller):
         )
         negotiation = Negotiation(protocol_version, timeout.connect)
         answerer = self._answerer(questions)
-        link = Link(
-            entry.transports, negotiation, stay=entry.stay, info=client_info or _INFO, answerer=answerer
+        link = ClientSession(
+            entry.transports, negotiation, lifecycle=entry.stay, info=client_info or _INFO, handler=answerer
         )
         ask = self._answer if telemetry is None else partial(telemetry.measure_request, self._answer, link)
         super().__init__(link, questions, ask, validates=validate_results)
@@ -150,7 +146,7 @@ class Client(Caller):
         self._rounds = retries.rounds
         self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))
         self._subscribed = Subscribed(self._link)
-        self._link.listeners.add(self._cache.hear)
+        self._link.listeners.add(self._cache.on_notification)
         for transport in entry.transports:
             if isinstance(transport, HasAuthorization):
                 transport.reauthorized.add(self._cache.clear)
@@ -165,7 +161,7 @@ class Client(Caller):
 
             self._recorder = trace_and_record(self._link, trace, record, options)
 
-    def _answerer(self, questions: Questions) -> Answerer:
+    def _answerer(self, questions: Questions) -> RequestHandler:
         """Return the handler of requests from the server."""
         return questions
 
@@ -238,7 +234,7 @@ class Client(Caller):
             longest = longest if own.total is None else own.total
         began = 0.0 if longest is None else time.monotonic()
         try:
-            if self._cache.keeps_any and method in METHODS and link.wire.revision in STATELESS:
+            if self._cache.is_on and method in CACHED_METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None
                 link.affinity.check()  # before it waits for what another loop is answered
                 once = partial(link.request, method, told, progress, quiet, longest, headers)
@@ -265,23 +261,23 @@ class Client(Caller):
         if result.get("resultType") != "input_required" or not self._rounds:
             return result
         one_round = partial(self._round, method, retry, (progress, quiet, longest, headers))
-        return await answered(one_round, method, dict(told or {}), result, link.answerer, self._rounds)
+        return await answered(one_round, method, dict(told or {}), result, link.handler, self._rounds)
 
     async def _in_spite_of(
         self, error: Exception, again: Callable[[], Awaitable[Json]], method: str, retry: bool | None
     ) -> Json:
         """Retry a request after an error if that may help; otherwise raise the error."""
         if isinstance(error, TransportError):
-            return await self._retrying.go_on(error, again, method, retry)
+            return await self._retrying.send_again(error, again, method, retry)
         if not isinstance(error, ProtocolError) or error.code != URL_ELICITATION_REQUIRED:
             raise error
-        once_more = partial(self._retrying.ask, again, method, retry)
-        visit = partial(self._link.answerer.answer, "elicitation/create")
+        once_more = partial(self._retrying.send, again, method, retry)
+        visit = partial(self._link.handler.answer, "elicitation/create")
         return await visited(error, once_more, visit, self._link.listeners)
 
     async def _round(self, method: str, retry: bool | None, rest: tuple[Any, ...], params: Json) -> Json:
         again = partial(self._link.request, method, params, *rest)
-        return await self._retrying.ask(again, method, retry)
+        return await self._retrying.send(again, method, retry)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification to the server.
@@ -429,7 +425,9 @@ class Client(Caller):
             resources=resources_list_changed,
             uris=resource_subscriptions,
         )
-        listening = Listening(self._link, self._subscribed, requested, self._cache.hear, self._timeout)
+        listening = Listening(
+            self._link, self._subscribed, requested, self._cache.on_notification, self._timeout
+        )
         return Subscription(requested, listening.listen)
 
     async def ping(self) -> None:
@@ -465,12 +463,12 @@ class Client(Caller):
         async def page(params: Json) -> Json:
             told = self._log.params(params)
             ask = partial(link.request, method, told, None, self._timeout, self._total_timeout)
-            return await self._retrying.ask(ask, method, None)
+            return await self._retrying.send(ask, method, None)
 
         def pages() -> Awaitable[Json]:
             return all_pages(method, member, page, changes=lambda: cache.changes(method), clock=cache.clock)
 
-        if cache.keeps_any:
+        if cache.is_on:
             may_share = link.wire.revision in STATELESS
             whole = await cache.answer(method, ALL_PAGES, pages, fresh=not use_cache, is_shared=may_share)
         else:

@@ -11,9 +11,7 @@ from typing_extensions import Self
 from .._utils.concurrency import require_loop
 from ..protocol.revisions import STATELESS
 from .asking.questions import Questions, Roots
-from .link.agreed import Negotiated
-from .link.errors import FOR_OTHERS, NOT_OPEN
-from .link.link import Link
+from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiationResult
 
 if TYPE_CHECKING:
     from ..protocol.objects import Implementation, ServerCapabilities
@@ -30,7 +28,7 @@ class Connected:
     _entered = 0
     """The number of open `async with` blocks. The client is closed when the last of them is left."""
 
-    def __init__(self, link: Link, questions: Questions) -> None:
+    def __init__(self, link: ClientSession, questions: Questions) -> None:
         self._link = link
         self._questions = questions
         questions.server_info = self._known_info
@@ -55,7 +53,7 @@ class Connected:
         return self
 
     async def _begin(self) -> None:
-        await self._link.begin()
+        await self._link.open()
 
     async def __aexit__(
         self,
@@ -135,7 +133,7 @@ class Connected:
         return {} if self._link.negotiated is None else self._link.negotiated.info
 
     @property
-    def _agreed(self) -> Negotiated:
+    def _agreed(self) -> NegotiationResult:
         if self._link.negotiated is None:
             raise ConnectionError(NOT_OPEN)
         return self._link.negotiated
@@ -162,6 +160,6 @@ class Connected:
             )
         self._questions.roots = roots
         if link.is_open and link.wire.revision in STATELESS:
-            link.speak(link.wire.revision)
+            link.use_revision(link.wire.revision)
         elif link.is_open:
             link.notify("notifications/roots/list_changed")

@@ -14,8 +14,8 @@ from ..protocol.jsonrpc import Json
 from .asking.questions import Roots
 from .changes.changes import Subscription, SubscriptionFilter
 from .client import Client
+from .client_session import NOT_OPEN
 from .group_subscription import GroupSubscription, Part, watches_of
-from .link.errors import NOT_OPEN
 from .names import Names
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_configuration, transports_of

@@ -9,8 +9,8 @@ from typing import Any, Final
 from .._utils.option_checks import check_function
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import LOG_LEVEL, STATELESS, check_log_level
-from .link.in_turn import InTurn
-from .link.link import Link
+from .client_session import ClientSession
+from .pending_requests_and_callbacks import SerialCallbacks
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ServerLog:
         TypeError: `log` is not a function.
     """
 
-    def __init__(self, link: Link, log: LogHandler | None) -> None:
+    def __init__(self, link: ClientSession, log: LogHandler | None) -> None:
         self._link = link
         check_function("log_handler", log, "level, data and the logger's name")
         self.level: str | None = None
@@ -86,7 +86,7 @@ class ServerLog:
             await link.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
 
 
-def add_message_handler(link: Link, handler: MessageHandler) -> None:
+def add_message_handler(link: ClientSession, handler: MessageHandler) -> None:
     """Call a handler with each notification that belongs to no request. Its errors are logged.
 
     Args:
@@ -108,9 +108,9 @@ def add_message_handler(link: Link, handler: MessageHandler) -> None:
     link.listeners.add(receive)
 
 
-def _serial_calls(link: Link) -> InTurn:
+def _serial_calls(link: ClientSession) -> SerialCallbacks:
     """Return a queue of handler calls that stops when the session is closed."""
-    calls = InTurn(_log_error)
+    calls = SerialCallbacks(_log_error)
     link.losses.add(lambda _: calls.stop() if link.is_closed else None)
     return calls
 

@@ -8,7 +8,7 @@ from ..engine.engine import Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal
 from .client_messages import OutgoingMessage
-from .link.transport import TransportListener
+from .transport_interface import TransportListener
 
 
 class MemoryTransport:

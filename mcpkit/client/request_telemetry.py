@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from .link.link import Link
+    from .client_session import ClientSession
 
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bucket boundaries in seconds that the conventions recommend."""
@@ -64,7 +64,7 @@ class ClientTelemetry:
     async def measure_request(
         self,
         send: Callable[..., Awaitable[Json]],
-        link: Link,
+        link: ClientSession,
         method: str,
         params: Mapping[str, Any] | None,
         *arguments: Any,

@@ -20,8 +20,8 @@ from .._utils.exceptions import TransportError
 from .asking.questions import Roots
 from .changes.changes import Change, Subscription
 from .client import Client
+from .client_session import CLOSED
 from .group import client_for, failures_of, servers_of
-from .link.errors import CLOSED
 from .tools.remote_tools import RemoteTool
 
 if TYPE_CHECKING:

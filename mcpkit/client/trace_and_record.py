@@ -15,8 +15,8 @@ from .._utils.option_checks import check_function
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import SUBSCRIPTION_ID
 from .client_messages import OutgoingMessage
-from .link.link import Direction, Link
-from .link.transport import TransportListener, secrets_of
+from .client_session import ClientSession, Direction
+from .transport_interface import TransportListener, secrets_of
 
 Trace = Callable[[Direction, str], object]
 """Called with the direction (`sent` or `received`) and the text of a message."""
@@ -28,7 +28,7 @@ _ARROWS: Final = {"sent": "-->", "received": "<--"}
 
 
 def trace_and_record(
-    link: Link,
+    link: ClientSession,
     trace: Trace | bool,
     record: str | os.PathLike[str] | None,
     options: Mapping[str, object],

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
-from ..client.link.answerer import Answerer
-from ..client.link.awaited import ProgressCallback
+from ..client.client_session import RequestHandler
 from ..client.memory_transport import MemoryTransport
-from ..client.options import Retries, Timeout
+from ..client.pending_requests_and_callbacks import ProgressCallback
+from ..client.retries_and_timeouts import Retries, Timeout
 from ..identity.principals_and_scopes import ANYONE, Principal
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST
@@ -69,7 +69,7 @@ class TestClient(Client):
         self._arrival = asyncio.Event()
         self._link.listeners.add(self._receive)
 
-    def _answerer(self, questions: object) -> Answerer:
+    def _answerer(self, questions: object) -> RequestHandler:
         return self._requests
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, Context, ProtocolError, Retries, Server, SyncClient, Timeout
-from mcpkit.client import Change
-from mcpkit.client.link import negotiation
+from mcpkit.client import Change, version_negotiation
 from mcpkit.protocol.revisions import ALL
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, error, initialized, text
 from tests.helpers.tables import each_row
@@ -119,7 +118,7 @@ async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
 async def test_discover_ignored_falls_back_unless_answer_is_late(
     is_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(negotiation, "PROBE", 0.01)
+    monkeypatch.setattr(version_negotiation, "DISCOVER_TIMEOUT", 0.01)
 
     def initialize(transport: ScriptedTransport, message: Message) -> list[Message]:
         if is_late:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from mcpkit import CacheHint, Client, ProtocolError, Server, ServerOptions
-from mcpkit.client.link.cache import ResultCache
-from mcpkit.client.link.pages import MAX_PAGES, all_pages
+from mcpkit.client.cache_and_pagination import MAX_PAGES, ResultCache, all_pages
 from mcpkit.exceptions import IncompleteListError
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock
@@ -118,7 +117,7 @@ async def test_list_changed_invalidates_its_lists(notification: str, stale: list
     server = CountingServer()
     lists = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"]
     before = {method: [await server.get(method), await server.get(method, cursor="2")] for method in lists}
-    server.cache.hear(notification, {})
+    server.cache.on_notification(notification, {})
     after = {method: [await server.get(method), await server.get(method, cursor="2")] for method in lists}
     assert [method for method in lists if after[method] != before[method]] == stale
     assert server.requests == 10 + 2 * len(stale)
@@ -128,11 +127,11 @@ async def test_resource_updated_invalidates_resource_and_parents() -> None:
     server = CountingServer()
     uris = ["file:///a", "file:///a/", "file:///a/b", "file:///ab", "file:///a/b/c", "other:a"]
     assert [await server.read(uri) for uri in uris] == [1, 2, 3, 4, 5, 6]
-    server.cache.hear(UPDATED, {"uri": "file:///a/b"})
+    server.cache.on_notification(UPDATED, {"uri": "file:///a/b"})
     assert [await server.read(uri) for uri in uris] == [7, 8, 9, 4, 5, 6]
-    server.cache.hear(UPDATED, {"uri": "file:///ab"})
+    server.cache.on_notification(UPDATED, {"uri": "file:///ab"})
     for malformed in ({}, {"uri": None}, {"uri": ["file:///a"]}):
-        server.cache.hear(UPDATED, malformed)
+        server.cache.on_notification(UPDATED, malformed)
     assert [await server.read(uri) for uri in uris] == [7, 8, 9, 10, 5, 6]
 
 
@@ -141,7 +140,7 @@ async def test_answer_requested_before_change_is_not_cached() -> None:
     server.gate.clear()
     before = asyncio.create_task(server.get())
     await asyncio.sleep(0)
-    server.cache.hear(LIST_CHANGED, {})
+    server.cache.on_notification(LIST_CHANGED, {})
     after = asyncio.create_task(server.get())
     await asyncio.sleep(0)
     assert server.requests == 2, "the request after the change does not share the answer from before"
@@ -169,7 +168,7 @@ async def test_max_size_limits_cached_bytes() -> None:
     server.hints["text"] = "x" * 20_000
     assert [await server.read("long") for _ in range(2)] == [5, 6]
     assert [await server.read(uri) for uri in "bcd"] == [2, 3, 4], "a result that is too long evicts no other"
-    server.cache.hear(UPDATED, {"uri": "b"})
+    server.cache.on_notification(UPDATED, {"uri": "b"})
     server.hints["text"] = "x" * 3000
     assert [await server.read(uri) for uri in "ecd"] == [7, 3, 4], "an invalidated result leaves its room"
 

@@ -16,8 +16,8 @@ from mcpkit.client import Change
 from mcpkit.client.changes import listening
 from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
 from mcpkit.client.client_messages import OutgoingMessage
-from mcpkit.client.link.transport import TransportListener
 from mcpkit.client.memory_transport import MemoryTransport
+from mcpkit.client.transport_interface import TransportListener
 from mcpkit.exceptions import TransportError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, over, until

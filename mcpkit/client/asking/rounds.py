@@ -12,11 +12,8 @@ from typing import Final
 from ..._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import Json, is_object, without
 from ...protocol.revisions import ASKING, METHODS, ROUND_PARAMS
-from ..link.answerer import Answerer
-from ..link.answers import malformed
-
-ROUNDS: Final = 10
-"""The default limit of input rounds, the same as in the official clients."""
+from ..call_results import malformed
+from ..client_session import RequestHandler
 
 _FIRST_PAUSE: Final = 0.05
 """Seconds before a request is sent again whose result has only a request state, as from a server under load."""
@@ -27,7 +24,7 @@ async def answered(
     method: str,
     params: Json,
     result: Json,
-    answerer: Answerer,
+    answerer: RequestHandler,
     rounds: int,
 ) -> Json:
     """Provide the input that a server requires and send the request again, until the result is complete.
@@ -93,7 +90,7 @@ def _asked(result: Json, method: str) -> dict[str, tuple[str, Json]]:
     return asked
 
 
-async def _answers(asked: dict[str, tuple[str, Json]], answerer: Answerer) -> Json:
+async def _answers(asked: dict[str, tuple[str, Json]], answerer: RequestHandler) -> Json:
     answers: Json = dict.fromkeys(asked)
 
     async def answer(keys: list[str]) -> None:

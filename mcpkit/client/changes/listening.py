@@ -13,9 +13,9 @@ from ...execution.coroutines import within
 from ...identity.principals_and_scopes import RESOURCES, ListName
 from ...protocol.jsonrpc import Json, RequestId, is_array, is_object, whole_number
 from ...protocol.revisions import STATELESS, SUBSCRIPTION_ID
-from ..link.link import Link
-from ..link.retrying import pause
-from ..link.transport import HasStream
+from ..client_session import ClientSession
+from ..retries_and_timeouts import pause_after
+from ..transport_interface import HasStream
 from .changes import Change, Pending, SubscriptionFilter
 from .subscribed import Subscribed
 
@@ -54,7 +54,7 @@ class Listening:
 
     def __init__(
         self,
-        link: Link,
+        link: ClientSession,
         subscribed: Subscribed,
         requested: SubscriptionFilter,
         missed: Callable[[str, Json], object],
@@ -95,7 +95,7 @@ class Listening:
             failures += 1
             if failures >= (TRIES if joined.done() else _FIRST_TRIES):
                 raise broken
-            wait = pause(failures)
+            wait = pause_after(failures)
             if isinstance(broken, TransportError) and broken.retry_after is not None:
                 wait = max(wait, min(broken.retry_after, _LONGEST_WAIT))
             await sleep(wait)
@@ -107,7 +107,7 @@ class Listening:
         """
         link = self._link
         try:
-            await link.ready()
+            await link.ensure_open()
             if link.wire.revision in STATELESS:
                 return await self._listen_to_stream()
             return await self._listen_to_session()
@@ -136,7 +136,7 @@ class Listening:
         self._acknowledged: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         ignore = link.listeners.add(self._hear_on_stream)
         asking = asyncio.ensure_future(
-            link.exchange("subscriptions/listen", {"notifications": asked}, begins=self._begin_stream)
+            link.exchange("subscriptions/listen", {"notifications": asked}, on_id=self._begin_stream)
         )
         try:
             await asyncio.wait(

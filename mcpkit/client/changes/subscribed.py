@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..._utils.exceptions import ProtocolError
-from ..link.link import Link
+from ..client_session import ClientSession
 from .changes import stems
 
 _AT_ONCE: Final = 16
@@ -48,7 +48,7 @@ class Subscribed:
         link: The link.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ClientSession) -> None:
         self._link = link
         self._all: dict[str, _Subscription] = {}
         self._leaving: set[asyncio.Task[None]] = set()

@@ -16,7 +16,7 @@ from ..._utils.option_checks import unknown_option
 from ...content.blocks import described
 from ...protocol.jsonrpc import Json
 from ..client_messages import OutgoingMessage
-from ..link.transport import Stay, Transport, TransportListener
+from ..transport_interface import ServerLifecycle, Transport, TransportListener
 from .infer_target import (
     ALL_TOOLS,
     ConfiguredServer,
@@ -99,7 +99,7 @@ class ServerEntry:
     transports: Sequence[Transport]
     timeout: float | None = None
     tools: ToolFilter = ALL_TOOLS
-    stay: Stay | None = None
+    stay: ServerLifecycle | None = None
 
 
 _PROCESS_OPTIONS: Final = ("env", "cwd", "stderr", "grace", "max_answer")

@@ -15,8 +15,7 @@ from ...protocol.objects import KEYWORD, MirroredParameter
 from ...schema.arguments import from_validator, mirrored
 from ...schema.fast_path_for_builtin_types import describe
 from ...schema.value_validators import validator
-from ..link.errors import InvalidResultError
-from ..link.results import CallResult
+from ..call_results import CallResult, InvalidResultError
 
 # Arguments that are repeated in headers, since 2026-07-28
 # (basic/transports/streamable-http, "Custom Headers from Tool Parameters")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..._utils.exceptions import ArgumentsError, ProtocolError, RegistrationError, ToolError, TransportError
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.objects import MirroredParameter
+from ..call_results import CallResult, InvalidResultError
 from ..client_messages import NO_HEADERS
-from ..link.errors import InvalidResultError
-from ..link.results import CallResult
 
 if TYPE_CHECKING:
     from .server_schemas import ServerSchema

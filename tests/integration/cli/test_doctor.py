@@ -22,7 +22,7 @@ from mcpkit import Server
 from mcpkit.auth import StaticTokens
 from mcpkit.cli.doctor import http_checks, stdio_checks
 from mcpkit.cli.doctor.findings import CATALOGUE
-from mcpkit.client.link import negotiation
+from mcpkit.client import version_negotiation
 from tests.helpers.authorization_server import granting
 from tests.helpers.serving import HELPERS, ROOT, free_ports, in_thread, in_thread_at, serve_nginx
 
@@ -37,7 +37,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for messages that do not come and processes that do not end."""
     monkeypatch.setattr(stdio_checks, "_EXIT_TIMEOUT", 1.0)
     monkeypatch.setattr(stdio_checks, "_ID_TIMEOUT", 1.0)
-    monkeypatch.setattr(negotiation, "PROBE", 0.5)
+    monkeypatch.setattr(version_negotiation, "DISCOVER_TIMEOUT", 0.5)
 
 
 @pytest.fixture

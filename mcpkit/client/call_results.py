@@ -1,7 +1,7 @@
 """Results of tools, prompts and resources, read also where a server deviates from the schema.
 
 A member that is missing, null or empty, a text in place of a list, or a list in place of a text is read where it can be
-read in one way only. Anything else is an error that names the member. What the schema allows is passed on unchanged.
+read in one way only. Anything else is an error that names the member. Members that the schema allows stay as they are.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from binascii import a2b_base64
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote_to_bytes
 
-from ...protocol.jsonrpc import Json, is_array, is_object
-from .answers import malformed
+from .._utils.exceptions import INTERNAL_ERROR, ProtocolError, reduce_exception
+from ..protocol.jsonrpc import Json, is_array, is_object
+
+if TYPE_CHECKING:
+    from ..protocol.objects import ContentBlock
 
 _BINARY: Final = "application/octet-stream"
 _ENVELOPE: Final = frozenset({"_meta", "resultType", "ttlMs", "cacheScope"})
@@ -27,8 +30,155 @@ _KNOWN: Final = {
 _OPTIONAL_TEXTS: Final = {"mimeType", "name", "title", "description"}
 _OPTIONAL_OBJECTS: Final = {"annotations", "_meta"}
 _ROLE: Final = '"user" or "assistant"'
-_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_TO_STANDARD: Final = str.maketrans("-_", "+/")
+_BASE64_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_URL_SAFE_TO_STANDARD: Final = str.maketrans("-_", "+/")
+
+
+class CallResult:
+    """The result of a tool call.
+
+    Results that deviate from the schema are accepted if they can be read in one way only, for example without
+    `content`, with a string in its place, or with blocks that have no type.
+
+    Args:
+        result: The result, as the server sent it.
+        may_be_null: Whether null is a value of `structuredContent`, as in 2026-07-28. Otherwise it means that there is
+            none.
+
+    Attributes:
+        type: The `resultType`: `complete`, or another type. It is `complete` in versions without result types.
+        raw: All members of the result. If the type is that of an extension, the other attributes are empty.
+        content: The content blocks.
+        structured_content: The structured content, or None.
+        is_error: Whether the tool failed.
+        meta: The result's `_meta`.
+
+    Raises:
+        ProtocolError: A member cannot be read; the message names it.
+    """
+
+    __slots__ = ("content", "is_error", "meta", "raw", "structured_content", "type")
+
+    def __init__(self, result: Json, *, may_be_null: bool = True) -> None:
+        kind: object = result.get("resultType")
+        if not isinstance(kind, str | None):
+            raise malformed("tools/call", "a string as resultType")
+        self.type: str = kind or "complete"
+        is_complete = self.type == "complete"
+        self.raw = tool_result(result, may_be_null=may_be_null) if is_complete else result
+        self.content: list[ContentBlock] = self.raw["content"] if is_complete else []
+        self.structured_content: Any = self.raw.get("structuredContent")
+        self.is_error: bool = is_complete and bool(self.raw.get("isError"))
+        self.meta: Json = self.raw.get("_meta") or {}
+
+    @property
+    def data(self) -> Any:
+        """The value that the tool returned: the structured content, or the value of its only member `result`.
+
+        Servers wrap values that are not objects in `{"result": ...}`, as versions before 2026-07-28 require objects.
+        """
+        structured: object = self.structured_content
+        if is_object(structured) and structured.keys() == {"result"}:
+            return structured["result"]
+        return structured
+
+    @property
+    def is_structured_only(self) -> bool:
+        """True if the result has structured content, and no other content except empty text blocks."""
+        return "structuredContent" in self.raw and not any(
+            block["type"] != "text" or block["text"].strip() for block in self.content
+        )
+
+    @property
+    def text(self) -> str:
+        """The text blocks joined by newlines, or the JSON of the structured content if `is_structured_only`."""
+        if self.is_structured_only:
+            return json.dumps(self.structured_content, ensure_ascii=False)
+        return "\n".join(block["text"] for block in self.content if block["type"] == "text")
+
+    @property
+    def error_text(self) -> str:
+        """The error message of a failed tool: `text`, or else the JSON of the other content."""
+        text = self.text
+        if text.strip():
+            return text
+        if others := [block for block in self.content if block["type"] != "text"]:
+            return json.dumps(others, ensure_ascii=False)
+        return "the tool failed, and the server sent no error text"
+
+    def __repr__(self) -> str:
+        """Return a representation with the text."""
+        return f"CallResult({self.text!r}, is_error={self.is_error})"
+
+
+class InvalidResultError(ValueError):
+    """The result of a tool does not fit its `outputSchema`, or the requested type. The tool has run nevertheless.
+
+    Args:
+        message: The mismatch and its place.
+        result: The result.
+    """
+
+    def __init__(self, message: str, result: CallResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+    __reduce__ = reduce_exception
+
+
+InvalidResultError.__module__ = "mcpkit.exceptions"
+
+
+# Members of results
+
+
+def objects(result: Json, member: str, method: str) -> list[Json]:
+    """Return the objects in a member of a result.
+
+    Raises:
+        ProtocolError: The member is not an array of objects.
+    """
+    found: object = result.get(member)
+    if type(found) is list:
+        items = cast("list[Json]", found)
+        for each in items:
+            if type(each) is not dict:
+                break
+        else:
+            return items
+    raise malformed(method, f"an array of objects as {member}")
+
+
+def strings(result: Json, member: str, method: str) -> list[str]:
+    """Return the strings in a member of a result.
+
+    Raises:
+        ProtocolError: The member is not an array of strings.
+    """
+    found = result.get(member)
+    if not is_array(found) or not all(isinstance(each, str) for each in found):
+        raise malformed(method, f"an array of strings as {member}")
+    return found
+
+
+def member_object(result: Json, member: str, method: str) -> Json:
+    """Return the object in a member of a result.
+
+    Raises:
+        ProtocolError: The member is not an object.
+    """
+    found: Any = result.get(member)
+    if not is_object(found):
+        raise malformed(method, f"an object as {member}")
+    return found
+
+
+def malformed(method: str, expected: str) -> ProtocolError:
+    """Return the error for a result that does not have the form of the specification."""
+    return ProtocolError(INTERNAL_ERROR, f"the server's answer to {method} is malformed: expected {expected}")
+
+
+# Tolerant reading
 
 
 def tool_result(result: Json, *, may_be_null: bool) -> Json:
@@ -308,7 +458,7 @@ def decode_base64_text(text: str) -> bytes:
     if "-" in packed or "_" in packed:
         if "+" in packed or "/" in packed:
             raise ValueError("base64 uses either + and /, or - and _, not both")
-        packed = packed.translate(_TO_STANDARD)
+        packed = packed.translate(_URL_SAFE_TO_STANDARD)
     digits = packed.rstrip("=")
     padded = digits + "=" * (-len(digits) % 4)
     if len(packed) - len(digits) > 2 or not is_plain_base64(padded):
@@ -325,5 +475,5 @@ def is_plain_base64(text: str) -> bool:
     """Return True if a text is base64 in its standard form (RFC 4648, section 4), without decoding it."""
     if len(text) % 4 or not text.isascii():
         return False
-    rest = text.encode("ascii").translate(None, _DIGITS)
+    rest = text.encode("ascii").translate(None, _BASE64_DIGITS)
     return rest in (b"", b"=", b"==") and text.endswith(rest.decode())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
-from ..._utils.concurrency import Listeners
-from ...protocol.jsonrpc import RequestId
-from ..client_messages import OutgoingMessage
+from .._utils.concurrency import Listeners
+from ..protocol.jsonrpc import RequestId
+from .client_messages import OutgoingMessage
 
 
 class TransportListener(Protocol):
@@ -49,7 +49,7 @@ class TransportListener(Protocol):
         """
 
 
-class Stay(Protocol):
+class ServerLifecycle(Protocol):
     """Keeps a server in this process running while connections to it are closed and opened again."""
 
     async def enter(self) -> object:

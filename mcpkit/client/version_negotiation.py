@@ -6,36 +6,35 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ..._utils.exceptions import (
+from .._utils.exceptions import (
     UNSUPPORTED_PROTOCOL_VERSION,
     AuthorizationError,
     ProtocolError,
     StatusError,
     TransportError,
 )
-from ..._utils.option_checks import check_seconds
-from ...execution.coroutines import within
-from ...protocol.jsonrpc import Json, is_array, is_object
-from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, SERVER_INFO, STATELESS
-from .agreed import Negotiated
-from .link import Link
-from .transport import Transport, is_authorizing
+from .._utils.option_checks import check_seconds
+from ..execution.coroutines import within
+from ..protocol.jsonrpc import Json, is_array, is_object
+from ..protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, SERVER_INFO, STATELESS
+from .client_session import ClientSession, NegotiationResult
+from .transport_interface import Transport, is_authorizing
 
-PROBE: Final = 10.0
+DISCOVER_TIMEOUT: Final = 10.0
 """Seconds after which a server that has not answered `server/discover` is sent `initialize`, too.
 
 It is half of `connect_timeout` where that is less, so that there is time for the answer.
 """
 
-_NOT_HERE: Final = frozenset({400, 404, 405})
+_UNSUPPORTED_STATUSES: Final = frozenset({400, 404, 405})
 """Statuses of HTTP servers that do not support the request."""
 
-_ANSWERS: Final = frozenset({-32020, -32021, UNSUPPORTED_PROTOCOL_VERSION})
+_STATELESS_ERRORS: Final = frozenset({-32020, -32021, UNSUPPORTED_PROTOCOL_VERSION})
 """Error codes that only servers of the stateless era send."""
 
 
 class Negotiation:
-    """Opens links and negotiates the protocol version.
+    """Opens sessions: finds the transport and negotiates the protocol version.
 
     Args:
         revision: The protocol version to use; None for the newest that client and server know.
@@ -51,10 +50,10 @@ class Negotiation:
         check_seconds("connect_timeout", timeout, may_be_none=True)
         self._revision = revision
         self._timeout = timeout
-        self._transport: Transport | None = None  # that has been found to be the way
-        self._known: Negotiated | None = None  # what was agreed upon last: servers seldom change their era
+        self._transport: Transport | None = None  # the last one that worked
+        self._known: NegotiationResult | None = None  # the last outcome: servers seldom change their era
 
-    async def __call__(self, link: Link) -> Negotiated:
+    async def __call__(self, session: ClientSession) -> NegotiationResult:
         """Open a transport and negotiate with the server.
 
         Raises:
@@ -63,31 +62,33 @@ class Negotiation:
             TimeoutError: The server did not respond in time.
         """
         if self._timeout is None:
-            return await self._first_way(link)
+            return await self._try_transports(session)
         try:
-            return await within(self._timeout, self._first_way(link), lambda: is_authorizing(link.transport))
+            return await within(
+                self._timeout, self._try_transports(session), lambda: is_authorizing(session.transport)
+            )
         except TimeoutError:
-            self._known = None  # the server may have become another one
+            self._known = None  # it may be another server now
             raise TimeoutError(
                 f"the server did not answer within {self._timeout:g} s while negotiating the revision. "
                 "Raise Timeout(connect=...) if the server starts slowly"
             ) from None
 
-    async def _first_way(self, link: Link) -> Negotiated:
+    async def _try_transports(self, session: ClientSession) -> NegotiationResult:
         if self._transport is not None:
             try:
-                return await self._by(link, self._transport)
+                return await self._negotiate_over(session, self._transport)
             except StatusError as error:
-                if error.status not in _NOT_HERE or len(link.transports) == 1:
+                if error.status not in _UNSUPPORTED_STATUSES or len(session.transports) == 1:
                     raise
-                self._transport = self._known = None  # the server has become another one
+                self._transport = self._known = None  # it is another server now
         first: StatusError | None = None
-        for way in link.transports:
+        for transport in session.transports:
             try:
-                return await self._by(link, way)
+                return await self._negotiate_over(session, transport)
             except StatusError as error:
-                is_last = way is link.transports[-1]
-                if error.status not in _NOT_HERE or (is_last and first is None):
+                is_last = transport is session.transports[-1]
+                if error.status not in _UNSUPPORTED_STATUSES or (is_last and first is None):
                     raise
                 if is_last:
                     assert first is not None
@@ -96,43 +97,43 @@ class Negotiation:
                 first = first or error
         raise AssertionError("the client has no transport to try. This is a bug of mcpkit, please report it")
 
-    async def _by(self, link: Link, transport: Transport) -> Negotiated:
-        await link.use(transport)
+    async def _negotiate_over(self, session: ClientSession, transport: Transport) -> NegotiationResult:
+        await session.use(transport)
         known = self._known
         if self._revision is not None:
-            agreed = await _pinned(link, self._revision, "as requested")
+            outcome = await _negotiate_pinned(session, self._revision, "as requested")
         elif known is not None and known.revision in HANDSHAKE:
             try:
-                agreed = await _initialize(link, known.revision, known.reason)
+                outcome = await _initialize(session, known.revision, known.reason)
             except (ProtocolError, StatusError) as error:
-                if isinstance(error, StatusError) and error.status not in _NOT_HERE:
+                if isinstance(error, StatusError) and error.status not in _UNSUPPORTED_STATUSES:
                     raise
-                self._known = None  # the server has become another one: find out anew
-                return await self._by(link, transport)
+                self._known = None  # it is another server now: negotiate anew
+                return await self._negotiate_over(session, transport)
         else:
-            agreed = await self._probe(link)
-        self._transport, self._known = transport, agreed
-        return agreed
+            outcome = await self._discover_first(session)
+        self._transport, self._known = transport, outcome
+        return outcome
 
-    async def _probe(self, link: Link) -> Negotiated:
-        seconds = PROBE if self._timeout is None else min(PROBE, self._timeout / 2)
+    async def _discover_first(self, session: ClientSession) -> NegotiationResult:
+        seconds = DISCOVER_TIMEOUT if self._timeout is None else min(DISCOVER_TIMEOUT, self._timeout / 2)
         try:
-            return await _discover_or_initialize(link, seconds)
-        except _HandshakeWantedError as wanted:
-            return await _initialize(link, LATEST_HANDSHAKE, wanted.reason)
+            return await _discover_or_initialize(session, seconds)
+        except _HandshakeRequiredError as required:
+            return await _initialize(session, LATEST_HANDSHAKE, required.reason)
         except StatusError as error:
-            if error.status not in _NOT_HERE:
+            if error.status not in _UNSUPPORTED_STATUSES:
                 raise
             reason = f"the server answered server/discover with HTTP {error.status}"
         except TransportError as error:
-            if getattr(link.transport, "is_http", False):
+            if getattr(session.transport, "is_http", False):
                 raise
-            await link.use(link.transport)
+            await session.use(session.transport)
             reason = f"the server ended after server/discover: {error}"
-        return await _initialize(link, LATEST_HANDSHAKE, reason)
+        return await _initialize(session, LATEST_HANDSHAKE, reason)
 
 
-class _HandshakeWantedError(Exception):
+class _HandshakeRequiredError(Exception):
     """The server requires `initialize`."""
 
     def __init__(self, reason: str) -> None:
@@ -140,48 +141,50 @@ class _HandshakeWantedError(Exception):
         self.reason = reason
 
 
-async def _pinned(link: Link, revision: str, reason: str) -> Negotiated:
+async def _negotiate_pinned(session: ClientSession, revision: str, reason: str) -> NegotiationResult:
     if revision in HANDSHAKE:
-        return await _initialize(link, revision, reason)
+        return await _initialize(session, revision, reason)
     try:
-        return await _discover(link, revision, reason)
-    except _HandshakeWantedError as wanted:
-        message = f"the server does not support {revision}: {wanted}"
-        raise ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, message) from wanted.__cause__
+        return await _discover(session, revision, reason)
+    except _HandshakeRequiredError as required:
+        message = f"the server does not support {revision}: {required}"
+        raise ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, message) from required.__cause__
 
 
-async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = False) -> Negotiated:
-    link.speak(revision)
+async def _discover(
+    session: ClientSession, revision: str, reason: str, *, is_again: bool = False
+) -> NegotiationResult:
+    session.use_revision(revision)
     try:
-        result = await link.exchange("server/discover")
+        result = await session.exchange("server/discover")
     except ProtocolError as error:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
-            if error.code in _ANSWERS:
+            if error.code in _STATELESS_ERRORS:
                 raise
-            raise _HandshakeWantedError(
+            raise _HandshakeRequiredError(
                 f"the server answered server/discover with error {error.code}"
             ) from error
         supported = error.data.get("supported") if is_object(error.data) else None
         common = _newest(supported)
-        # Where it is the revision that was refused, the server is taken at its word: it is tried once more.
+        # A server that refuses a revision and lists it as supported gets it once more.
         if common is None or (is_again and common in STATELESS):
             raise
     else:
         supported = result.get("supportedVersions")
         if not is_array(supported):
-            raise _HandshakeWantedError("the server answered server/discover without supportedVersions")
+            raise _HandshakeRequiredError("the server answered server/discover without supportedVersions")
         if revision in supported:
             meta = result.get("_meta")
             info = meta.get(SERVER_INFO) if is_object(meta) else None
-            return _negotiated(revision, reason, info, result)
+            return _outcome(revision, reason, info, result)
         common = _newest(supported)
         if common is None or common == revision:
             raise _no_common("supportedVersions", supported, ALL)
     if common in STATELESS:
         reason = reason if common == revision else "the newest revision that the server supports"
-        return await _discover(link, common, reason, is_again=True)
+        return await _discover(session, common, reason, is_again=True)
     versions = ", ".join(map(str, supported or ()))
-    raise _HandshakeWantedError(f"the server supports only the protocol versions {versions}")
+    raise _HandshakeRequiredError(f"the server supports only the protocol versions {versions}")
 
 
 def _newest(supported: object) -> str | None:
@@ -196,27 +199,27 @@ def _no_common(member: str, offered: object, known: Sequence[str]) -> ProtocolEr
     )
 
 
-async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
+async def _discover_or_initialize(session: ClientSession, seconds: float) -> NegotiationResult:
     """Send `server/discover`, and `initialize` as well where the answer does not come in time.
 
     Servers of the handshake era may ignore a request before `initialize`. Other servers only take long to start. The
     first answer counts.
 
     Args:
-        link: The link to the server.
+        session: The session to the server.
         seconds: How long to wait for the answer to `server/discover` alone.
     """
     discovering = asyncio.ensure_future(
-        _discover(link, LATEST, "the newest revision that client and server support")
+        _discover(session, LATEST, "the newest revision that client and server support")
     )
-    initializing: asyncio.Task[Negotiated] | None = None
+    initializing: asyncio.Task[NegotiationResult] | None = None
     try:
         done, _ = await asyncio.wait((discovering,), timeout=seconds)
-        while not done and is_authorizing(link.transport):  # the server has not been asked yet
+        while not done and is_authorizing(session.transport):  # the request waits for the authorization
             done, _ = await asyncio.wait((discovering,), timeout=seconds)
         if not done:
             reason = f"the server did not answer server/discover within {seconds:g} s"
-            initializing = asyncio.ensure_future(_initialize(link, LATEST_HANDSHAKE, reason))
+            initializing = asyncio.ensure_future(_initialize(session, LATEST_HANDSHAKE, reason))
             await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
             if not discovering.done() and (problem := initializing.exception()) is not None:
                 if isinstance(problem, StatusError):
@@ -228,36 +231,36 @@ async def _discover_or_initialize(link: Link, seconds: float) -> Negotiated:
     finally:
         for task in (discovering, initializing):
             if task is not None and not task.cancel():
-                task.exception()  # retrieved, where the other one counts
+                task.exception()  # retrieved, as the outcome of the other task counts
 
 
-async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
-    link.speak(revision)
+async def _initialize(session: ClientSession, revision: str, reason: str) -> NegotiationResult:
+    session.use_revision(revision)
     params: Json = {
         "protocolVersion": revision,
-        "capabilities": link.wire.capabilities,
-        "clientInfo": link.wire.info,
+        "capabilities": session.wire.capabilities,
+        "clientInfo": session.wire.info,
     }
-    result = await link.exchange("initialize", params)
-    agreed, info = result.get("protocolVersion"), result.get("serverInfo")
-    if agreed not in HANDSHAKE:
-        raise _no_common("protocolVersion", agreed, HANDSHAKE)
-    link.speak(agreed)
+    result = await session.exchange("initialize", params)
+    chosen, info = result.get("protocolVersion"), result.get("serverInfo")
+    if chosen not in HANDSHAKE:
+        raise _no_common("protocolVersion", chosen, HANDSHAKE)
+    session.use_revision(chosen)
     try:
-        await link.send(link.wire.notification("notifications/initialized"))
+        await session.send(session.wire.notification("notifications/initialized"))
     except AuthorizationError:
         raise
     except StatusError as error:  # the transport is the right one, so that no other is tried
         message = f"the server answered initialize, but rejected notifications/initialized: {error}"
         raise TransportError(message, may_have_begun=False, may_pass=error.may_pass) from error
-    if agreed != revision:
-        reason = f"{reason}; the server answered initialize with {agreed}"
-    return _negotiated(agreed, reason, info, result)
+    if chosen != revision:
+        reason = f"{reason}; the server answered initialize with {chosen}"
+    return _outcome(chosen, reason, info, result)
 
 
-def _negotiated(revision: str, reason: str, info: object, result: Json) -> Negotiated:
+def _outcome(revision: str, reason: str, info: object, result: Json) -> NegotiationResult:
     capabilities, instructions = result.get("capabilities"), result.get("instructions")
-    return Negotiated(
+    return NegotiationResult(
         revision,
         reason,
         info if is_object(info) else {},
