@@ -18,6 +18,6 @@ def install() -> None:
     Raises:
         RuntimeError: `mcp` or `fastmcp` was imported before; the message names the modules.
     """
-    from .standing_in import stand_in
+    from .import_hook import install_hook
 
-    stand_in()
+    install_hook()

@@ -22,7 +22,7 @@ from types import CoroutineType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..transports.standard_streams import divert_standard_output
-from .standing_in import stand_in
+from .import_hook import install_hook
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
         print((__doc__ or "").strip(), file=sys.stdout if arguments else sys.stderr)
         raise SystemExit(0 if arguments else 2)
     try:
-        stand_in(is_own_process=True)
+        install_hook(is_own_process=True)
     except RuntimeError as error:
         _fail(str(error))
     is_module = arguments[0] == "-m"

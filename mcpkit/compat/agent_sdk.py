@@ -8,21 +8,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Final, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic_core import from_json, to_json
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, ReadOnly, Required, TypedDict
 
 from ..context import Context
 from ..engine.base_tool_and_topics import BaseTool
 from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import Json, is_object
 from ..server import Server
-from .agent_sdk_schemas import input_schema
+
+if sys.version_info >= (3, 11):  # as the SDKs do: a TypedDict of one module is none for the other
+    from typing import get_type_hints, is_typeddict
+else:
+    from typing_extensions import get_type_hints, is_typeddict
 
 if TYPE_CHECKING:
     from _typeshed import Incomplete
@@ -87,7 +93,7 @@ class ToolAnnotations(dict[str, object]):
         max_result_size_chars: int | None = None,
         **more: object,
     ) -> None:
-        given = {
+        hints = {
             "title": title,
             "readOnlyHint": read_only_hint if readOnlyHint is None else readOnlyHint,
             "destructiveHint": destructive_hint if destructiveHint is None else destructiveHint,
@@ -96,7 +102,7 @@ class ToolAnnotations(dict[str, object]):
             _MAX_SIZE: max_result_size_chars if maxResultSizeChars is None else maxResultSizeChars,
             **more,
         }
-        super().__init__({name: value for name, value in given.items() if value is not None})
+        super().__init__({name: value for name, value in hints.items() if value is not None})
 
     def __getattr__(self, name: str) -> object:
         """Return a hint, in either spelling; None if it was not passed."""
@@ -204,7 +210,7 @@ def create_sdk_mcp_server(
         server.catalog.add(_DeclaredTool(each))
 
     @server.middleware("tools/call")
-    async def say_unknown(request: ToolCall, call_next: CallTool) -> Result:
+    async def reject_unknown(request: ToolCall, call_next: CallTool) -> Result:
         if request.name in server.catalog.tools:
             return await call_next(request)
         return _failed(f"Tool '{request.name}' not found")
@@ -220,7 +226,7 @@ class _DeclaredTool(BaseTool):
         max_size = hints.pop(_MAX_SIZE, None)
         super().__init__(
             declared.name,
-            input_schema=input_schema(declared.input_schema),
+            input_schema=_input_schema(declared.input_schema),
             description=declared.description,
             annotations=from_json(to_json(hints)) if hints else None,
             meta=None if max_size is None else {_MAX_SIZE_META: max_size},
@@ -240,7 +246,7 @@ class _DeclaredTool(BaseTool):
             else:
                 returned = await self._handler(arguments)
             return _result(self.name, returned)
-        except Exception as error:  # noqa: BLE001 - the model reads of whatever went wrong
+        except Exception as error:  # noqa: BLE001 - the model gets the text of any exception
             return _failed(str(error))
 
     @cached_property
@@ -269,8 +275,8 @@ def _wire_hints(annotations: object) -> Json:
     """Return the hints by their names in the protocol."""
     if annotations is None:
         return {}
-    given: Json = from_json(to_json(annotations, by_alias=True))
-    named = {**{_HINTS[name]: given[name] for name in given.keys() & _HINTS.keys()}, **given}
+    hints: Json = from_json(to_json(annotations, by_alias=True))
+    named = {**{_HINTS[name]: hints[name] for name in hints.keys() & _HINTS.keys()}, **hints}
     return {name: named[name] for name in _HINTS.values() if named.get(name) is not None}
 
 
@@ -329,3 +335,58 @@ def _block(block: Json) -> Json | None:
         return {"type": "text", "text": block["resource"]["text"]}
     logger.warning("Ignored a content block of type %r in a tool result: agent SDKs do not support it", kind)
     return None
+
+
+# JSON Schemas of parameters, equal to those that the SDKs create
+
+_TYPES: Final = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+_QUALIFIERS: Final = (NotRequired, Required, ReadOnly)
+
+
+def _input_schema(declared: object) -> Json:
+    """Return the schema of a tool's arguments.
+
+    Args:
+        declared: A JSON Schema; types by parameter name, all required; or a TypedDict. Anything else has no parameters.
+    """
+    if is_object(declared):
+        if isinstance(declared.get("type"), str) and "properties" in declared:
+            return declared
+        properties = {name: _schema_of(hint) for name, hint in declared.items()}
+        return {"type": "object", "properties": properties, "required": list(properties)}
+    if is_typeddict(declared):
+        return _typed_dict_schema(declared)
+    return {"type": "object", "properties": {}}
+
+
+def _typed_dict_schema(declared: object) -> Json:
+    hints = get_type_hints(declared, include_extras=True)
+    schema: Json = {"type": "object", "properties": {name: _schema_of(hint) for name, hint in hints.items()}}
+    if required := sorted(getattr(declared, "__required_keys__", hints)):
+        schema["required"] = required
+    return schema
+
+
+def _schema_of(hint: object) -> Json:
+    """Return the schema of one type; a type that the SDKs do not know is a string."""
+    if is_typeddict(hint):
+        return _typed_dict_schema(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in _QUALIFIERS:
+        return _schema_of(arguments[0])
+    if origin is Annotated:
+        described = [each for each in arguments[1:] if isinstance(each, str)]
+        return {**_schema_of(arguments[0]), **({"description": described[0]} if described else {})}
+    if origin is Union or origin is UnionType:
+        members = [_schema_of(member) for member in arguments if member is not NoneType]
+        return members[0] if len(members) == 1 else {"anyOf": members}
+    if origin is list and arguments:
+        return {"type": "array", "items": _schema_of(arguments[0])}
+    return {"type": next((name for kind, name in _TYPES.items() if kind is (origin or hint)), "string")}

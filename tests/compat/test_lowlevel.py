@@ -10,9 +10,8 @@ import jsonschema
 import pytest
 
 from mcpkit.compat import types
-from mcpkit.compat.lowlevel.schemas import ToolSchema
-from mcpkit.compat.lowlevel.server import Server
-from mcpkit.compat.shared import McpError
+from mcpkit.compat.lowlevel.lowlevel_server import Server, ToolSchema
+from mcpkit.compat.mcp_shared import McpError
 from mcpkit.testing import connect
 from tests.helpers.pipe import HANDSHAKE, STATELESS, open_pipe, settle
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, ProtocolError
-from mcpkit.compat.auth import get_access_token
 from mcpkit.compat.mcp_fastmcp import Context, FastMCP
 from mcpkit.compat.mcp_fastmcp.tools import ToolManager
-from mcpkit.compat.shared import UrlElicitationRequiredError
+from mcpkit.compat.mcp_shared import UrlElicitationRequiredError, get_access_token
 from mcpkit.compat.types import ElicitRequestURLParams, ErrorData
 
 

@@ -11,9 +11,7 @@ from typing_extensions import Self
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..foreign import own
-from ..lowlevel.session import dumped
-from ..shared import differs
+from ..sdk_models import log_difference, to_json_object, to_own
 from .refusing import Refuses
 
 Change = Callable[[Json], Json]
@@ -48,7 +46,7 @@ def check(
                 raise NotImplementedError(f"mcpkit.compat has no {name}= of {what}. Instead, {refused[name]}")
         elif name in ignored:
             if value is not None:
-                differs(f"{what}({name}=)", f"{what} ignores {name}=")
+                log_difference(f"{what}({name}=)", f"{what} ignores {name}=")
         else:
             raise TypeError(f"{what} got an unexpected keyword argument {name!r}")
 
@@ -74,7 +72,7 @@ class Component(Refuses):
         self.icons: list[Incomplete] | None = said.get("icons")
         annotations = said.get("annotations")
         self.annotations: Json | None = (
-            dumped(annotations) if isinstance(annotations, BaseModel) else annotations
+            to_json_object(annotations) if isinstance(annotations, BaseModel) else annotations
         )
         self.enabled: bool = said.get("enabled", True)
 
@@ -91,7 +89,7 @@ class Component(Refuses):
             "name": self.name,
             "title": self.title,
             "description": self.description,
-            "icons": None if self.icons is None else [dumped(own(each)) for each in self.icons],
+            "icons": None if self.icons is None else [to_json_object(to_own(each)) for each in self.icons],
             "annotations": self.annotations,
             "_meta": {**(self.meta or {}), "fastmcp": {**ours, "tags": sorted(self.tags), **version}},
             **more,

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from ...protocol.jsonrpc import Json, is_array
 from ...protocol.objects import Incomplete
 from .. import types
-from ..lowlevel.session import http_request
+from ..lowlevel.client_session import http_request
 from ..mcp_fastmcp.context import Context as PlainContext
 from ..mcp_fastmcp.elicitation import CancelledElicitation, DeclinedElicitation
 from .elicitation import AcceptedElicitation, Form

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.objects import Incomplete
-from ..lowlevel.session import http_request
+from ..lowlevel.client_session import http_request
 from .exceptions import FastMCPError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from ..auth import AccessToken
+    from ..mcp_shared import AccessToken
 
 _NOT_PASSED_ON = frozenset(
     [
@@ -133,7 +133,7 @@ def get_http_headers(include_all: bool = False, include: set[str] | None = None)
 
 def get_access_token() -> AccessToken | None:
     """Return the access token of the current request; None if it has none."""
-    from ..auth import get_access_token as found
+    from ..mcp_shared import get_access_token as found
 
     return found()
 

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from ...requests.request_record import call_of
-from ..foreign import is_kind
+from ..sdk_models import is_kind
 from .dependencies import Dependency, current, get_context, opened
 from .docstrings import read
 from .schemas import rooted, untitled

@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from ...protocol.objects import Incomplete
 from .. import types
-from ..foreign import own
+from ..sdk_models import to_own
 from .refusing import Refuses
 
 
 def _own(annotations: Incomplete) -> Incomplete:
-    return own(annotations)
+    return to_own(annotations)
 
 
 class Media(Refuses):

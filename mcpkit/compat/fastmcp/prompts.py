@@ -14,8 +14,7 @@ from typing_extensions import Self
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..foreign import is_kind
-from ..lowlevel.session import dumped
+from ..sdk_models import is_kind, to_json_object
 from .components import Change, Component
 from .exceptions import FastMCPError, PromptError
 from .functions import Function
@@ -31,7 +30,7 @@ class Message(Refuses):
             text = content if isinstance(content, str) else to_json(content, fallback=str).decode()
             self.content: Json = {"type": "text", "text": text}
         else:
-            self.content = dumped(content)
+            self.content = to_json_object(content)
 
     def said(self) -> Json:
         """Return the message in the form of `prompts/get`."""

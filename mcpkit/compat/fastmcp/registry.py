@@ -10,7 +10,7 @@ from typing import TypeVar
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from ..mcp_fastmcp.settings import get_logger
-from ..shared import differs
+from ..sdk_models import log_difference
 from .components import Component, check
 from .context import Sessions
 from .exceptions import NotFoundError
@@ -118,7 +118,9 @@ class Registry:
         """
         check_positional("mount()", positional, "prefix=")
         if isinstance(namespace, Registry) and not isinstance(server, Registry):
-            differs("mount()", "mount(prefix, server) is the order of fastmcp 2. Use mount(server, prefix)")
+            log_difference(
+                "mount()", "mount(prefix, server) is the order of fastmcp 2. Use mount(server, prefix)"
+            )
             server, namespace = namespace, server
         given = {"as_proxy" if isinstance(tool_names, bool) else "tool_names": tool_names, **options}
         for option, usual in _SEPARATORS.items():

@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 from ...protocol.jsonrpc import Json, is_object, without
 from ...protocol.objects import Incomplete
 from ...schema.json_schema import nodes, replaced
-from ..foreign import BLOCKS, is_kind
+from ..sdk_models import BLOCKS, is_kind
 
 _ANY = "typing.Any"
 WRAPS = "x-fastmcp-wrap-result"

@@ -19,8 +19,8 @@ from ..._utils.exceptions import (
 from ...protocol.jsonrpc import Json, is_array
 from ...protocol.objects import Incomplete
 from .. import types
-from ..lowlevel.server import NotificationOptions
-from ..lowlevel.session import request_ctx
+from ..lowlevel.client_session import request_ctx
+from ..lowlevel.lowlevel_server import NotificationOptions
 from ..mcp_fastmcp.server import FastMCP as PlainFastMCP
 from ..mcp_fastmcp.settings import get_logger
 from .components import Component, check

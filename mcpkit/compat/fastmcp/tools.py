@@ -15,9 +15,8 @@ from typing_extensions import Self
 from ...execution.coroutines import within
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..foreign import BLOCKS, is_kind
-from ..lowlevel.session import dumped
-from ..tool_names import validate_and_warn_tool_name
+from ..mcp_shared import validate_and_warn_tool_name
+from ..sdk_models import BLOCKS, is_kind, to_json_object
 from .components import Change, Component
 from .exceptions import ToolError, ValidationError
 from .functions import Function
@@ -85,7 +84,7 @@ def _block(value: Incomplete) -> Json:
     if isinstance(value, Image | Audio | File):
         value = value.to_content()
     if _is_block(value):
-        return dumped(value)
+        return to_json_object(value)
     if isinstance(value, bytes):
         try:
             value = value.decode()
@@ -175,7 +174,7 @@ class Tool(Component):
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, BaseModel) and is_kind(type(value), "CallToolResult"):
-            said = dumped(value)
+            said = to_json_object(value)
             result = ToolResult(
                 "", said.get("structuredContent"), said.get("_meta"), said.get("isError", False)
             )

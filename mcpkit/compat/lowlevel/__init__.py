@@ -1,4 +1,4 @@
 """The low-level server of `mcp` 1.x, over mcpkit's engine."""
 
-from .server import NotificationOptions as NotificationOptions
-from .server import Server as Server
+from .lowlevel_server import NotificationOptions as NotificationOptions
+from .lowlevel_server import Server as Server

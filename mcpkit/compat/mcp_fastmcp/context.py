@@ -13,8 +13,8 @@ from ...protocol.objects import Incomplete
 if TYPE_CHECKING:
     from pydantic import AnyUrl
 
-    from ..lowlevel.server import ReadResourceContents
-    from ..lowlevel.session import RequestContext, ServerSession
+    from ..lowlevel.client_session import RequestContext, ServerSession
+    from ..lowlevel.lowlevel_server import ReadResourceContents
     from ..types import LoggingLevel
     from .elicitation import ElicitationResult, ElicitSchemaModelT, UrlElicitationResult
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, validate_call
 
-from ..foreign import find_context_parameter, own
+from ..sdk_models import find_context_parameter, to_own
 from ..types import AnyFunction, Icon, Json
-from ..types.unbuilt import made
 from .signatures import func_metadata
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Described(BaseModel, defer_build=True):
     @field_validator("icons", "annotations", mode="before", check_fields=False)
     @classmethod
     def _own(cls, value: object) -> object:
-        return own(value)
+        return to_own(value)
 
 
 class Called(Described):
@@ -68,7 +67,7 @@ def listed(kind: type[ModelT], components: Iterable[object]) -> list[ModelT]:
     """Return the list entries of components, with the fields of their class."""
     names = {said: name for said, name in _LISTED.items() if said.strip("_") in kind.model_fields}
     return [
-        made(kind, **{said: getattr(each, name) for said, name in names.items() if hasattr(each, name)})
+        kind(**{said: getattr(each, name) for said, name in names.items() if hasattr(each, name)})
         for each in components
     ]
 

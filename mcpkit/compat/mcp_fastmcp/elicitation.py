@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, Union, get_args, ge
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from ..lowlevel.session import ServerSession
+    from ..lowlevel.client_session import ServerSession
 
 ElicitSchemaModelT = TypeVar("ElicitSchemaModelT", bound=BaseModel)
 

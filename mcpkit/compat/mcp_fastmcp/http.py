@@ -26,11 +26,11 @@ from ...transports.http.app_options import Settings as Options
 from ...transports.http.bearer_auth import challenge
 from ...transports.http.protected_resource import Document
 from ...transports.http.run import defaults
-from ..auth import AccessToken, AuthSettings, TokenVerifier, access_token
-from ..lowlevel.serving import SseServerTransport, StreamableHTTPSessionManager
+from ..lowlevel.transports import SseServerTransport, StreamableHTTPSessionManager
+from ..mcp_shared import AccessToken, AuthSettings, TokenVerifier, access_token
 
 if TYPE_CHECKING:
-    from ..lowlevel.server import Server
+    from ..lowlevel.lowlevel_server import Server
     from .settings import Settings
 
 logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from ..foreign import is_several
+from ..sdk_models import is_list
 from ..types import AnyFunction, Icon, Json
-from ..types.unbuilt import made
 from .described import Called, called
 from .settings import get_logger
 
@@ -53,11 +52,11 @@ class Prompt(Called):
         told, schema = called(fn, name, context_kwarg)
         required, properties = schema.get("required", []), schema.get("properties", {})
         arguments = [
-            made(PromptArgument, name=each, description=of.get("description"), required=each in required)
+            PromptArgument(name=each, description=of.get("description"), required=each in required)
             for each, of in properties.items()
         ]
         said = description or fn.__doc__ or ""
-        return made(cls, title=title, description=said, arguments=arguments, icons=icons, **told)
+        return cls(title=title, description=said, arguments=arguments, icons=icons, **told)
 
     async def render(self, arguments: Json | None = None, context: Context | None = None) -> list[Message]:
         """Call the function, and return its result as messages."""
@@ -67,7 +66,7 @@ class Prompt(Called):
 
         try:
             result = await self.call(arguments or {}, context)
-            return list(map(message_of, result if is_several(result) else [result]))
+            return list(map(message_of, result if is_list(result) else [result]))
         except Exception as error:
             raise ValueError(f"Error rendering prompt {self.name}: {error}") from error
 

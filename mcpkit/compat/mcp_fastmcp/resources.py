@@ -14,7 +14,6 @@ from pydantic_core import to_json
 from typing_extensions import Unpack
 
 from ..types import Annotations, AnyFunction, Icon, Json
-from ..types.unbuilt import made
 from .described import Called, Described, called, check_names, name_of, validated
 from .settings import get_logger
 
@@ -98,7 +97,7 @@ class FunctionResource(Resource):
         cls, fn: AnyFunction, uri: str, name: str | None = None, **options: Unpack[Options]
     ) -> FunctionResource:
         """Create a resource from a function without parameters."""
-        return made(cls, uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
+        return cls(uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
 
 
 class ResourceTemplate(_Shown, Called):
@@ -118,7 +117,7 @@ class ResourceTemplate(_Shown, Called):
     ) -> ResourceTemplate:
         """Create a template from a function."""
         told, parameters = called(fn, name, context_kwarg)
-        return made(cls, uri_template=uri_template, parameters=parameters, **told, **_options(fn, options))
+        return cls(uri_template=uri_template, parameters=parameters, **told, **_options(fn, options))
 
     def matches(self, uri: str) -> Json | None:
         """Return the parameters in a URI; None if it does not match, or matching would take too long."""
@@ -133,7 +132,7 @@ class ResourceTemplate(_Shown, Called):
         try:
             result = await self.call(params, context)
             shown = {each: getattr(self, each) for each in ("name", *_Shown.model_fields)}
-            return made(FunctionResource, uri=AnyUrl(uri), fn=lambda: result, **shown)
+            return FunctionResource(uri=AnyUrl(uri), fn=lambda: result, **shown)
         except Exception as error:
             raise ValueError(f"Error creating resource from template: {error}") from error
 

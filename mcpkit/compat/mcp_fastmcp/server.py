@@ -17,10 +17,9 @@ from ..._utils.concurrency import running_loop
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from ..foreign import find_context_parameter
-from ..lowlevel.server import Handler, ReadResourceContents, Server
-from ..lowlevel.session import ServerSession, request_ctx
-from ..types.unbuilt import made
+from ..lowlevel.client_session import ServerSession, request_ctx
+from ..lowlevel.lowlevel_server import Handler, ReadResourceContents, Server
+from ..sdk_models import find_context_parameter
 from .context import Context
 from .described import check_names, listed
 from .exceptions import ResourceError
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import Route
 
-    from ..auth import AuthSettings, TokenVerifier
-    from ..lowlevel.serving import StreamableHTTPSessionManager
+    from ..lowlevel.transports import StreamableHTTPSessionManager
+    from ..mcp_shared import AuthSettings, TokenVerifier
     from .http import Apps
 
 Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
@@ -110,7 +109,7 @@ class FastMCP(Generic[LifespanResultT]):
         **settings: Incomplete,
     ) -> None:
         check_names("FastMCP.__init__", settings, Settings.model_fields)
-        self.settings = made(Settings, **settings)
+        self.settings = Settings(**settings)
         enter = self.settings.lifespan
         self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
         if enter is not None:
@@ -315,7 +314,7 @@ class FastMCP(Generic[LifespanResultT]):
 
     def streamable_http_app(self) -> Starlette:
         """Return an ASGI app that serves streamable HTTP during its lifespan, or during `session_manager.run()`."""
-        from ..lowlevel.serving import StreamableHTTPSessionManager
+        from ..lowlevel.transports import StreamableHTTPSessionManager
 
         settings = self.settings
         if self._session_manager is None:

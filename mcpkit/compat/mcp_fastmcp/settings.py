@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ValidationInfo, field_validator
 
-from ..lowlevel import transport_security as defaults
+from .. import mcp_shared as defaults
 
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
@@ -46,7 +46,7 @@ class Settings(BaseModel, validate_default=True, defer_build=True):
         said = value.model_dump() if isinstance(value, BaseModel) else value
         if said is None or info.field_name != "auth":
             return said
-        from ..auth import AuthSettings
+        from ..mcp_shared import AuthSettings
 
         return AuthSettings.model_validate(said)
 

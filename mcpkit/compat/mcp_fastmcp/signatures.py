@@ -18,8 +18,7 @@ from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from ..foreign import BLOCKS, is_kind, is_several, own
-from ..types.unbuilt import made
+from ..sdk_models import BLOCKS, is_kind, is_list, to_own
 from .exceptions import InvalidSignature
 
 MODULE = "mcp.server.fastmcp.utilities.func_metadata"
@@ -64,7 +63,7 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         A `CallToolResult` is returned as it is, after validation of its structured content.
         """
         if isinstance(result, BaseModel) and is_kind(type(result), "CallToolResult"):
-            called = own(result)
+            called = to_own(result)
             if self.output_schema is not None:
                 self._validate(called.structuredContent)
             return called
@@ -123,7 +122,7 @@ def func_metadata(
     if structured_output and result and not output:
         text = f"Function {name}: return type {result[1]} is not serializable for structured output"
         raise InvalidSignature(text)
-    return made(FuncMetadata, arg_model=arguments, **output)
+    return FuncMetadata(arg_model=arguments, **output)
 
 
 def _field(parameter: inspect.Parameter) -> Json:
@@ -219,16 +218,18 @@ def _model_like(of: type[Incomplete]) -> type[BaseModel] | None:
 
 def convert_to_content(result: Incomplete) -> list[object]:
     """Return a result as content blocks. Blocks, images and audio are kept, also in lists; other values become text."""
-    if is_several(result):
+    if is_list(result):
         return [block for each in result for block in convert_to_content(each)]
     if result is None:
         return []
     kind: type[object] = result.__class__
     if kind is not str:
         if is_kind(kind, *BLOCKS):
-            return [own(result)]
+            return [to_own(result)]
         if is_kind(kind, "Image", "Audio"):
-            return [own(result.to_image_content() if is_kind(kind, "Image") else result.to_audio_content())]
+            return [
+                to_own(result.to_image_content() if is_kind(kind, "Image") else result.to_audio_content())
+            ]
         if not isinstance(result, str):
             result = to_json(result, fallback=str, indent=2).decode()
     return [types.TextContent(type="text", text=result)]

@@ -12,10 +12,9 @@ from typing_extensions import Self, Unpack
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..foreign import find_context_parameter, is_kind
-from ..tool_names import validate_and_warn_tool_name
+from ..mcp_shared import validate_and_warn_tool_name
+from ..sdk_models import find_context_parameter, is_kind
 from ..types import AnyFunction, Icon, ToolAnnotations
-from ..types.unbuilt import made
 from .described import Described, check_names, name_of
 from .exceptions import ToolError
 from .signatures import FuncMetadata, func_metadata
@@ -69,7 +68,7 @@ class Tool(Described, arbitrary_types_allowed=True):
         metadata = func_metadata(fn, skipped, said.pop("structured_output", None))
         said |= {"description": description or fn.__doc__ or "", "fn_metadata": metadata}
         said |= {"is_async": is_async_callable(fn), "context_kwarg": context_kwarg}
-        return made(cls, fn=fn, parameters=metadata.arg_model.model_json_schema(by_alias=True), **said)
+        return cls(fn=fn, parameters=metadata.arg_model.model_json_schema(by_alias=True), **said)
 
     async def run(self, arguments: Json, context: object = None, convert_result: bool = False) -> object:
         """Call the function, and return its result or the converted content. Raises ToolError for any failure."""

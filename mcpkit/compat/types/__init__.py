@@ -1,135 +1,348 @@
 """The classes of `mcp.types`, with the same names, fields and defaults.
 
-`basic` has the names that every server needs at once. Other modules are imported at the first use of one of their
-names, and all other classes are then created from the table in `messages`. Docstrings of models are part of the
+Other classes are created at their first use from the table in `message_table`. Docstrings of models are part of the
 protocol: they become descriptions in schemas.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
-from types import ModuleType
-from typing import TYPE_CHECKING
-from typing import Literal as Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeAlias, TypeVar
+
+from pydantic import AnyUrl as AnyUrl
+from pydantic import BaseModel, Field, UrlConstraints
+from pydantic import FileUrl as FileUrl
 
 from ...protocol.jsonrpc import Json as Json
-from .basic import CONNECTION_CLOSED as CONNECTION_CLOSED
-from .basic import DEFAULT_NEGOTIATED_VERSION as DEFAULT_NEGOTIATED_VERSION
-from .basic import INTERNAL_ERROR as INTERNAL_ERROR
-from .basic import INVALID_PARAMS as INVALID_PARAMS
-from .basic import INVALID_REQUEST as INVALID_REQUEST
-from .basic import LATEST_PROTOCOL_VERSION as LATEST_PROTOCOL_VERSION
-from .basic import METHOD_NOT_FOUND as METHOD_NOT_FOUND
-from .basic import PARSE_ERROR as PARSE_ERROR
-from .basic import URL_ELICITATION_REQUIRED as URL_ELICITATION_REQUIRED
-from .basic import Annotations as Annotations
-from .basic import AnyFunction as AnyFunction
-from .basic import Cursor as Cursor
-from .basic import Icon as Icon
-from .basic import LoggingLevel as LoggingLevel
-from .basic import Model as Model
-from .basic import ProgressToken as ProgressToken
-from .basic import RequestId as RequestId
-from .basic import Role as Role
-from .basic import Whole as Whole
+from . import message_table
 
 if TYPE_CHECKING:
     from _typeshed import Incomplete
-    from pydantic import AnyUrl as AnyUrl
-    from pydantic import FileUrl as FileUrl
 
-    from .content import AudioContent as AudioContent
-    from .content import BlobResourceContents as BlobResourceContents
-    from .content import CallToolResult as CallToolResult
-    from .content import Content as Content
-    from .content import ContentBlock as ContentBlock
-    from .content import EmbeddedResource as EmbeddedResource
-    from .content import ErrorData as ErrorData
-    from .content import GetPromptResult as GetPromptResult
-    from .content import ImageContent as ImageContent
-    from .content import Prompt as Prompt
-    from .content import PromptArgument as PromptArgument
-    from .content import PromptMessage as PromptMessage
-    from .content import Resource as Resource
-    from .content import ResourceContents as ResourceContents
-    from .content import ResourceLink as ResourceLink
-    from .content import ResourceTemplate as ResourceTemplate
-    from .content import Spoken as Spoken
-    from .content import TextContent as TextContent
-    from .content import TextResourceContents as TextResourceContents
-    from .notifications import Notification as Notification
-    from .notifications import NotificationParams as NotificationParams
-    from .notifications import NotificationParamsT as NotificationParamsT
-    from .requests import MethodT as MethodT
-    from .requests import PaginatedRequest as PaginatedRequest
-    from .requests import PaginatedRequestParams as PaginatedRequestParams
-    from .requests import Request as Request
-    from .requests import RequestParams as RequestParams
-    from .requests import RequestParamsT as RequestParamsT
-    from .requests import TaskMetadata as TaskMetadata
-    from .requests import Url as Url
-    from .results import PaginatedResult as PaginatedResult
-    from .results import Result as Result
-    from .tools import BaseMetadata as BaseMetadata
-    from .tools import Tool as Tool
-    from .tools import ToolAnnotations as ToolAnnotations
-    from .tools import ToolExecution as ToolExecution
+# Constants and names of types
+
+LATEST_PROTOCOL_VERSION = "2025-11-25"
+DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+CONNECTION_CLOSED = -32000
+URL_ELICITATION_REQUIRED = -32042
+
+ProgressToken: TypeAlias = str | int
+Cursor: TypeAlias = str
+Role: TypeAlias = Literal["user", "assistant"]
+Whole: TypeAlias = Annotated[int, Field(strict=True)]
+RequestId: TypeAlias = Whole | str
+LoggingLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
+AnyFunction: TypeAlias = Callable[..., object]
+Url: TypeAlias = Annotated[AnyUrl, UrlConstraints(host_required=False)]
+
+# Base classes
 
 
-_HOMES = {
-    "tools": "BaseMetadata Tool ToolAnnotations ToolExecution",
-    "requests": "MethodT PaginatedRequest PaginatedRequestParams Request RequestParams RequestParamsT TaskMetadata Url",
-    "results": "PaginatedResult Result",
-    "content": "AudioContent BlobResourceContents CallToolResult Content ContentBlock EmbeddedResource ErrorData"
-    " GetPromptResult ImageContent Prompt PromptArgument PromptMessage Resource ResourceContents ResourceLink"
-    " ResourceTemplate Spoken TextContent TextResourceContents",
-    "notifications": "Notification NotificationParams NotificationParamsT",
-}
-"""The names of the modules that are imported late."""
-_LATE = {
-    **{name: f".{home}" for home, names in _HOMES.items() for name in names.split()},
-    **dict.fromkeys(("AnyUrl", "FileUrl"), "pydantic"),
-}
+class Model(BaseModel, extra="allow", defer_build=True):
+    pass
+
+
+class BaseMetadata(BaseModel, defer_build=True):
+    """Base class for entities with name and optional title fields."""
+
+    name: str
+    title: str | None = None
+
+
+class TaskMetadata(Model):
+    ttl: Whole | None = None
+
+
+class RequestParams(BaseModel, defer_build=True):
+    class Meta(Model):
+        progressToken: ProgressToken | None = None
+
+    task: TaskMetadata | None = None
+    meta: Meta | None = Field(alias="_meta", default=None)
+
+
+class PaginatedRequestParams(RequestParams):
+    cursor: Cursor | None = None
+
+
+class NotificationParams(BaseModel, defer_build=True):
+    class Meta(Model):
+        pass
+
+    meta: Meta | None = Field(alias="_meta", default=None)
+
+
+RequestParamsT = TypeVar("RequestParamsT", bound=RequestParams | Json | None)
+NotificationParamsT = TypeVar("NotificationParamsT", bound=NotificationParams | Json | None)
+MethodT = TypeVar("MethodT", bound=str)
+
+
+class Request(Model, Generic[RequestParamsT, MethodT]):
+    method: MethodT
+    params: RequestParamsT
+
+
+class Notification(Model, Generic[NotificationParamsT, MethodT]):
+    method: MethodT
+    params: NotificationParamsT
+
+
+if TYPE_CHECKING:
+    _Paginated: TypeAlias = Request[PaginatedRequestParams | None, str]
+else:
+    _Paginated = Request  # pydantic builds a parametrized class at once
+
+
+class PaginatedRequest(_Paginated):
+    params: PaginatedRequestParams | None = None
+
+
+class Result(Model):
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class PaginatedResult(Result):
+    nextCursor: Cursor | None = None
+
+
+class ErrorData(Model):
+    """Error information for JSON-RPC error responses."""
+
+    code: int
+    message: str
+    data: object | None = None
+
+
+class Spoken:
+    if TYPE_CHECKING:
+        content: list[object] | BaseModel
+
+    @property
+    def content_as_list(self) -> list[object]:
+        return self.content if isinstance(self.content, list) else [self.content]
+
+
+# Display
+
+
+class Annotations(Model):
+    audience: list[Role] | None = None
+    priority: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class Icon(Model):
+    """An icon for display in user interfaces."""
+
+    src: str
+    mimeType: str | None = None
+    sizes: list[str] | None = None
+
+
+# Resources
+
+
+class Resource(BaseMetadata, Model):
+    """A known resource that the server is capable of reading."""
+
+    uri: Url
+    description: str | None = None
+    mimeType: str | None = None
+    size: int | None = None
+    icons: list[Icon] | None = None
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class ResourceTemplate(BaseMetadata, Model):
+    """A template description for resources available on the server."""
+
+    uriTemplate: str
+    description: str | None = None
+    mimeType: str | None = None
+    icons: list[Icon] | None = None
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class ResourceContents(Model):
+    """The contents of a specific resource or sub-resource."""
+
+    uri: Url
+    mimeType: str | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class TextResourceContents(ResourceContents):
+    """Text contents of a resource."""
+
+    text: str
+
+
+class BlobResourceContents(ResourceContents):
+    """Binary contents of a resource."""
+
+    blob: str
+
+
+# Content
+
+
+class TextContent(Model):
+    """Text content for a message."""
+
+    type: Literal["text"]
+    text: str
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class ImageContent(Model):
+    """Image content for a message."""
+
+    type: Literal["image"]
+    data: str
+    mimeType: str
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class AudioContent(Model):
+    """Audio content for a message."""
+
+    type: Literal["audio"]
+    data: str
+    mimeType: str
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class EmbeddedResource(Model):
+    """
+    The contents of a resource, embedded into a prompt or tool call result.
+
+    It is up to the client how best to render embedded resources for the benefit
+    of the LLM and/or the user.
+    """
+
+    type: Literal["resource"]
+    resource: TextResourceContents | BlobResourceContents
+    annotations: Annotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class ResourceLink(Resource):
+    """
+    A resource that the server is capable of reading, included in a prompt or tool call result.
+
+    Note: resource links returned by tools are not guaranteed to appear in the results of `resources/list` requests.
+    """
+
+    type: Literal["resource_link"]
+
+
+ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+Content: TypeAlias = ContentBlock
+
+# Tools and prompts
+
+
+class ToolAnnotations(Model):
+    """Additional properties describing a Tool to clients.
+
+    NOTE: all properties in ToolAnnotations are **hints**.
+    They are not guaranteed to provide a faithful description of
+    tool behavior (including descriptive properties like `title`).
+
+    Clients should never make tool use decisions based on ToolAnnotations
+    received from untrusted servers.
+    """
+
+    title: str | None = None
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+
+class ToolExecution(Model):
+    """Execution-related properties for a tool."""
+
+    taskSupport: Literal["forbidden", "optional", "required"] | None = None
+
+
+class Tool(BaseMetadata, Model):
+    """Definition for a tool the client can call."""
+
+    description: str | None = None
+    inputSchema: Json
+    outputSchema: Json | None = None
+    icons: list[Icon] | None = None
+    annotations: ToolAnnotations | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+    execution: ToolExecution | None = None
+
+
+class CallToolResult(Result):
+    """The server's response to a tool call."""
+
+    content: list[ContentBlock]
+    structuredContent: Json | None = None
+    isError: bool = False
+
+
+class PromptArgument(Model):
+    """An argument for a prompt template."""
+
+    name: str
+    description: str | None = None
+    required: bool | None = None
+
+
+class Prompt(BaseMetadata, Model):
+    """A prompt or prompt template that the server offers."""
+
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+    icons: list[Icon] | None = None
+    meta: Json | None = Field(alias="_meta", default=None)
+
+
+class PromptMessage(Model):
+    """Describes a message returned as part of a prompt."""
+
+    role: Role
+    content: ContentBlock
+
+
+class GetPromptResult(Result):
+    """The server's response to a prompts/get request from the client."""
+
+    description: str | None = None
+    messages: list[PromptMessage]
+
+
+# Other classes
 
 
 def __getattr__(name: str) -> Incomplete:
-    """Import a class of another module, or create it from the table. Raises AttributeError if there is none."""
-    from .messages import FACTS, made
-
+    """Create a class from the table. Raises AttributeError if there is none."""
     if name == "__all__":
         return __dir__()
-    if name in _LATE:
-        found = getattr(importlib.import_module(_LATE[name], __name__), name)
-        _call_by_this_module()
-    elif name not in FACTS and not name.startswith("_") and name in (everything := _everything()):
-        found = everything[name]
-    else:
-        found = made(name, sys.modules[__name__])
-    globals()[name] = found
+    found = globals()[name] = message_table.create(name, sys.modules[__name__])
     return found
 
 
 def __dir__() -> list[str]:
-    from .messages import FACTS
-
-    names = [name for name, it in _everything().items() if not isinstance(it, ModuleType)]
-    return sorted({*FACTS, *_LATE, *(name for name in names if not name.startswith("_"))})
-
-
-def _everything() -> dict[str, object]:
-    """Import the late modules, and return all names in these modules, including those that they import."""
-    homes = [importlib.import_module(f".{home}", __name__) for home in ("basic", *_HOMES)]
-    _call_by_this_module()
-    return {name: it for module in (*homes, sys.modules[__name__]) for name, it in vars(module).items()}
-
-
-def _call_by_this_module() -> None:
-    """Set `__module__` of the imported classes to this module."""
-    for home in ("basic", *_HOMES):
-        for it in vars(sys.modules.get(f"{__name__}.{home}", sys)).values():
-            if isinstance(it, type) and it.__module__ == f"{__name__}.{home}":
-                it.__module__ = __name__
-
-
-_call_by_this_module()
+    written = [
+        name for name, it in globals().items() if not name.startswith("_") and not isinstance(it, type(sys))
+    ]
+    return sorted({*message_table.FACTS, *written})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from mcpkit.compat.standing_in import Finder
+from mcpkit.compat.import_hook import Finder
 
 
 class ServerSide(Finder):

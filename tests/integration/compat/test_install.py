@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client
-from mcpkit.compat.standing_in import PLACES
+from mcpkit.compat.import_hook import MODULES
 from tests.helpers.serving import ROOT
 from tests.integration.compat.mcp1 import REFERENCE
 
@@ -63,7 +63,7 @@ def test_install_replaces_parts_of_mcp():
         assert stars["CallToolRequest"] is ours.CallToolRequest and "ModuleType" not in dir(sys)
         exec("from mcp.shared.version import *", stars)
         assert stars["LATEST_PROTOCOL_VERSION"] == "2025-11-25"
-        print(sum(finder.__class__.__module__ == "mcpkit.compat.standing_in" for finder in sys.meta_path))
+        print(sum(finder.__class__.__module__ == "mcpkit.compat.import_hook" for finder in sys.meta_path))
     """) == ["1"]
 
 
@@ -154,7 +154,7 @@ def test_install_after_import_of_mcp_names_the_importers(tmp_path):
 def test_install_table_names_exist_in_mcpkit():
     missing = [
         f"{module}.{name}"
-        for module, places in PLACES.items()
+        for module, places in MODULES.items()
         for home, names in places
         if home != "absent"
         for name in names.values()
@@ -167,7 +167,7 @@ def test_install_table_names_exist_in_mcpkit():
 def test_install_table_names_exist_in_mcp_1():
     table = {
         module: [name for _, names in places for name in names if name != "*"]
-        for module, places in PLACES.items()
+        for module, places in MODULES.items()
         if module.startswith("mcp")
     }
     code = f"""

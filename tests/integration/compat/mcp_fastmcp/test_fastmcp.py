@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client
-from mcpkit.compat.auth import AccessToken, AuthSettings
+from mcpkit.compat.mcp_shared import AccessToken, AuthSettings
 from tests.compat.test_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
 from tests.integration.compat.mcp1 import (

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
 from pydantic.alias_generators import to_camel
-from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from ..._utils.exceptions import INVALID_PARAMS, INVALID_REQUEST, ClientResponseError, MissingCapabilityError
@@ -26,8 +25,8 @@ from ...requests.progress_and_logging import as_text, loggable
 from ...requests.request_record import call_of
 from ...requests.requests_to_client import Question
 from .. import types
-from ..shared import McpError, differs
-from ..types.unbuilt import plain
+from ..mcp_shared import McpError
+from ..sdk_models import log_difference, to_json_object
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,13 +37,18 @@ if TYPE_CHECKING:
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT", default=object)
 RequestT = TypeVar("RequestT", default=object)
-_LISTS = {f"notifications/{name}/list_changed": name for name in LIST_NAMES}
-_CHANGES = {**_LISTS, "notifications/resources/updated": "resource"}
-_ASKED = {  # what a client must have declared to be asked this, and what is not supported where it has not
+
+_CHANGES = {
+    **{f"notifications/{name}/list_changed": name for name in LIST_NAMES},
+    "notifications/resources/updated": "resource",
+}
+"""Notifications of changes, with the kind of change."""
+_CAPABILITIES = {
     "elicitation/create": ("elicitation.form", "Elicitation"),
     "sampling/createMessage": ("sampling", "Sampling"),
     "roots/list": ("roots", "List roots"),
 }
+"""Requests to a client, with the capability that it must have, and its name in an error."""
 
 
 class NoTasks:
@@ -77,21 +81,12 @@ http_request: ContextVar[object] = ContextVar("http_request", default=None)
 """The HTTP request of a message, as in Starlette."""
 
 
-def dumped(value: Incomplete) -> Json:
-    """Return a model of `mcp.types`, of any package, as the JSON object that is sent."""
-    root: Incomplete = getattr(value, "root", value)
-    if is_object(root):
-        return root
-    said: Json = to_jsonable_python(plain(root), by_alias=True, exclude_none=True)
-    return said
-
-
-class _Asked(Question[Json]):
-    """A request to the client in the words of a low-level server, which also reads its result."""
+class _ClientRequest(Question[Json]):
+    """A request to the client with the params of a low-level server, which also reads its result."""
 
     def __init__(self, method: str, params: Json) -> None:
-        needed = ("elicitation.url",) if params.get("mode") == "url" else _ASKED.get(method, ())[:1]
-        super().__init__(None, *needed)
+        is_url = params.get("mode") == "url"
+        super().__init__(None, *(("elicitation.url",) if is_url else _CAPABILITIES.get(method, ())[:1]))
         self.method, self._params = method, params
 
     def params(self, revision: str) -> Json:
@@ -103,87 +98,105 @@ class _Asked(Question[Json]):
         return dict(result)
 
 
-def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutine[object, object, None]]:
+def _notifies(
+    method: str, params_class: str = "", parameters: str = ""
+) -> Callable[..., Coroutine[object, object, None]]:
     """Return a method that sends a notification; its arguments are those of `mcp`, by position or name."""
-    names = members.split()
+    names = parameters.split()
 
-    async def tell(session: ServerSession, *values: object, **named: object) -> None:
-        given = {**dict(zip(names, values, strict=False)), **named}
-        given.pop("related_request_id", None)
-        if given.keys() - names:
-            raise TypeError(f"notifications/{of} takes {', '.join(names)}, got {', '.join(given)}")
-        said = {to_camel(name): _sendable(name, value) for name, value in given.items()}
-        params = dumped(getattr(types, f"{kind}NotificationParams")(**said)) if kind else {}
-        await session.tell(f"notifications/{of}", params)
+    async def send(session: ServerSession, *values: object, **keywords: object) -> None:
+        arguments = {**dict(zip(names, values, strict=False)), **keywords}
+        arguments.pop("related_request_id", None)
+        if arguments.keys() - names:
+            raise TypeError(f"notifications/{method} takes {', '.join(names)}, got {', '.join(arguments)}")
+        members = {to_camel(name): _sendable(name, value) for name, value in arguments.items()}
+        params: Incomplete = getattr(types, params_class)(**members) if params_class else Json()
+        await session.notify(f"notifications/{method}", to_json_object(params))
 
-    return tell
+    return send
 
 
 class ServerSession:
     """One client: the same object for all requests of a session; without a session, one for each request."""
 
     experimental = NoTasks()
-    send_log_message = _tells("message", "LoggingMessage", "level data logger")
-    send_progress_notification = _tells("progress", "Progress", "progress_token progress total message")
-    send_elicit_complete = _tells("elicitation/complete", "ElicitComplete", "elicitation_id")
-    send_resource_updated = _tells("resources/updated", "ResourceUpdated", "uri")
-    send_resource_list_changed = _tells("resources/list_changed")
-    send_tool_list_changed = _tells("tools/list_changed")
-    send_prompt_list_changed = _tells("prompts/list_changed")
+    send_log_message = _notifies("message", "LoggingMessageNotificationParams", "level data logger")
+    send_progress_notification = _notifies(
+        "progress", "ProgressNotificationParams", "progress_token progress total message"
+    )
+    send_elicit_complete = _notifies(
+        "elicitation/complete", "ElicitCompleteNotificationParams", "elicitation_id"
+    )
+    send_resource_updated = _notifies("resources/updated", "ResourceUpdatedNotificationParams", "uri")
+    send_resource_list_changed = _notifies("resources/list_changed")
+    send_tool_list_changed = _notifies("tools/list_changed")
+    send_prompt_list_changed = _notifies("prompts/list_changed")
 
     def __init__(self, ctx: Context) -> None:
-        has_session = call_of(ctx).envelope.has_session
+        call = call_of(ctx)
+        has_session = call.envelope.has_session
         self._native = None if has_session else ctx
-        self._other: StandaloneChannel | None = call_of(ctx).channel.standalone if has_session else None
-        self._is_stateless = call_of(ctx).era == "stateless"
+        self._standalone: StandaloneChannel | None = call.channel.standalone if has_session else None
+        self._is_stateless = call.era == "stateless"
         self._client, self._revision, self._server = ctx.client, ctx.protocol_version, ctx.server
-        self._patience = call_of(ctx).runtime.timeouts.client_request
+        self._timeout = call.runtime.timeouts.client_request
 
     @property
     def client_params(self) -> Incomplete:
         """The params of `initialize`: client info, capabilities and protocol version."""
         client = self._client
-        info = {"name": "", "version": "", **client.info}
-        said = {"protocolVersion": self._revision, "capabilities": client.capabilities, "clientInfo": info}
-        return types.InitializeRequestParams.model_validate(said)
+        return types.InitializeRequestParams.model_validate(
+            {
+                "protocolVersion": self._revision,
+                "capabilities": client.capabilities,
+                "clientInfo": {"name": "", "version": "", **client.info},
+            }
+        )
 
     def check_client_capability(self, capability: BaseModel) -> bool:
         """Return True if the client has declared a capability with all its members."""
-        return _has(self._client.capabilities, dumped(capability))
+        return _has_capability(self._client.capabilities, to_json_object(capability))
 
-    def _here(self) -> Context | None:
+    # Notifications
+
+    def _current(self) -> Context | None:
         """Return the current request of this client; None if it has ended."""
         context = request_ctx.get(None)
         native = self._native if context is None or context.session is not self else context.native
         return None if native is None or call_of(native).is_ended else native
 
-    def _beside(self) -> StandaloneChannel:
+    def _standalone_channel(self) -> StandaloneChannel:
         """Return the channel for messages outside of requests. Without one, raise the error of a closed stream."""
-        why = "the request has ended, and the client has no session for further messages"
-        if self._other is not None:
-            if not self._other.has_ended:
-                return self._other
-            why = "the session of the client has ended"
+        reason = "the request has ended, and the client has no session for further messages"
+        if self._standalone is not None:
+            if not self._standalone.has_ended:
+                return self._standalone
+            reason = "the session of the client has ended"
         anyio = sys.modules.get("anyio")
-        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(why)
+        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(reason)
 
-    async def tell(self, method: str, params: Json) -> None:
+    async def notify(self, method: str, params: Json) -> None:
         """Send a notification, on the stream of the current request or outside of requests."""
-        here, is_change = self._here(), method in _CHANGES
-        if self._is_stateless and is_change:  # whoever listens is told
+        current, is_change = self._current(), method in _CHANGES
+        if self._is_stateless and is_change:  # clients get it by their subscriptions
             self._server.catalog.listeners.notify(Change(_CHANGES[method], params.get("uri")))
-        elif self._is_stateless and here is not None and method == "notifications/message":
-            await here.log(params["level"], params["data"], logger=params.get("logger"))
+        elif self._is_stateless and current is not None and method == "notifications/message":
+            await current.log(params["level"], params["data"], logger=params.get("logger"))
         else:
-            is_beside = here is None or (is_change and self._other is not None and self._other.is_open)
-            channel = self._beside() if here is None or is_beside else call_of(here).channel
+            has_stream = self._standalone is not None and self._standalone.is_open
+            is_standalone = current is None or (is_change and has_stream)
+            channel = (
+                self._standalone_channel() if current is None or is_standalone else call_of(current).channel
+            )
             channel.send(jsonrpc.notification(method, params or None))
             await channel.ready()
 
     async def send_notification(self, notification: BaseModel, related_request_id: object = None) -> None:
         """Send a notification."""
-        said = dumped(notification)
-        await self.tell(said["method"], said.get("params", {}))
+        message = to_json_object(notification)
+        await self.notify(message["method"], message.get("params", {}))
+
+    # Requests
 
     async def send_request(
         self,
@@ -196,35 +209,39 @@ class ServerSession:
         """Send a request to the client and return its result. Raises McpError if it has none."""
         if progress_callback is not None:
             raise NotImplementedError("mcpkit.compat has no send_request(progress_callback=). Omit it")
-        said, limit = dumped(request), request_read_timeout_seconds
-        asking = self._ask(_Asked(said["method"], said.get("params", {})))
+        message, limit = to_json_object(request), request_read_timeout_seconds
+        response = self._request(_ClientRequest(message["method"], message.get("params", {})))
         try:
-            answer = await (asking if limit is None else within(limit.total_seconds(), asking))
+            result = await (response if limit is None else within(limit.total_seconds(), response))
         except TimeoutError:
-            raise _error(408, f"Timed out while waiting for response to {type(request).__name__}") from None
-        return result_type.model_validate(answer)
+            text = f"Timed out while waiting for response to {type(request).__name__}"
+            raise _error(408, text) from None
+        return result_type.model_validate(result)
 
-    async def _ask(self, asked: _Asked) -> Json:
-        here = self._here()
+    async def _request(self, request: _ClientRequest) -> Json:
+        current = self._current()
         if self._is_stateless:
-            again = "a handler that sends a request to a 2026-07-28 client runs again from the start with the response"
-            differs("rounds", again)
+            log_difference(
+                "rounds",
+                "a handler that sends a request to a 2026-07-28 client runs again from the start with the response",
+            )
         try:
-            if here is not None and asked.method in CLIENT_METHODS:
-                return (await here.ask(asked))[0]
-            self._client.require(*asked.capabilities)
-            way = self._beside()
-            if way.questions is None or not way.is_open:
-                why = "the client has no open stream for requests of the server"
-                raise _error(types.CONNECTION_CLOSED, why)
-            answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
-            return dict(answers[0])
+            if current is not None and request.method in CLIENT_METHODS:
+                return (await current.ask(request))[0]
+            self._client.require(*request.capabilities)
+            channel = self._standalone_channel()
+            if channel.questions is None or not channel.is_open:
+                text = "the client has no open stream for requests of the server"
+                raise _error(types.CONNECTION_CLOSED, text)
+            message = request.request(self._revision)
+            results = await channel.questions.ask([request], [message], channel, self._timeout)
+            return dict(results[0])
         except ClientResponseError as error:
             raise _error(error.code or 0, error.reason or str(error)) from None
         except MissingCapabilityError:
             if self._is_stateless:
-                raise  # the client is told what it lacks
-            raise _error(INVALID_REQUEST, f"{_ASKED[asked.method][1]} not supported") from None
+                raise  # the engine sends the missing capability to the client
+            raise _error(INVALID_REQUEST, f"{_CAPABILITIES[request.method][1]} not supported") from None
 
     async def send_ping(self) -> Incomplete:
         """Ping the client."""
@@ -238,8 +255,8 @@ class ServerSession:
         self, message: str, requestedSchema: Json, related_request_id: object = None
     ) -> Incomplete:
         """Request that the user fills in a form."""
-        form = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
-        return await self.send_request(types.ElicitRequest(params=form), types.ElicitResult)
+        params = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
+        return await self.send_request(types.ElicitRequest(params=params), types.ElicitResult)
 
     elicit = elicit_form
 
@@ -247,8 +264,8 @@ class ServerSession:
         self, message: str, url: str, elicitation_id: str, related_request_id: object = None
     ) -> Incomplete:
         """Request that the user visits a page."""
-        page = types.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
-        return await self.send_request(types.ElicitRequest(params=page), types.ElicitResult)
+        params = types.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
+        return await self.send_request(types.ElicitRequest(params=params), types.ElicitResult)
 
     async def create_message(
         self, messages: list[Incomplete], *, related_request_id: object = None, **options: object
@@ -257,10 +274,10 @@ class ServerSession:
         has_tools, has_choice = (options.get(each) is not None for each in ("tools", "tool_choice"))
         if (has_tools or has_choice) and not self._client.supports("sampling.tools"):
             raise _error(INVALID_PARAMS, "Client does not support sampling tools capability")
-        said = {to_camel(name): value for name, value in options.items()}
-        asked = types.CreateMessageRequestParams(messages=messages, **said)
-        kind = types.CreateMessageResultWithTools if has_tools else types.CreateMessageResult
-        return await self.send_request(types.CreateMessageRequest(params=asked), kind)
+        members = {to_camel(name): value for name, value in options.items()}
+        params = types.CreateMessageRequestParams(messages=messages, **members)
+        result = types.CreateMessageResultWithTools if has_tools else types.CreateMessageResult
+        return await self.send_request(types.CreateMessageRequest(params=params), result)
 
 
 def session_of(ctx: Context) -> ServerSession:
@@ -284,12 +301,14 @@ def _sendable(name: str, value: object) -> Any:
     return as_text(value) if name in {"logger", "message"} and value is not None else value
 
 
-def _has(declared: object, wanted: object, of: str = "") -> bool:
+def _has_capability(declared: object, capability: object, name: str = "") -> bool:
     """Return True if a capability is declared with all its members; experimental ones must have equal values."""
-    if not is_object(wanted):
-        return not wanted or bool(declared)
+    if not is_object(capability):
+        return not capability or bool(declared)
     if not is_object(declared):
         return False
-    if of == "experimental":
-        return wanted.items() <= declared.items()
-    return of == "elicitation" or all(_has(declared.get(name), each, name) for name, each in wanted.items())
+    if name == "experimental":
+        return capability.items() <= declared.items()
+    return name == "elicitation" or all(
+        _has_capability(declared.get(member), each, member) for member, each in capability.items()
+    )

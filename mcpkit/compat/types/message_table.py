@@ -160,22 +160,33 @@ ServerResult = ServerResultType
 """
 
 FACTS: Final = dict(re.findall(r"^(\w+)(.*(?:\n +.*)*)", TABLE, re.MULTILINE))
-HEAD: Final = re.compile(r"(?:\(([\w, ]+)\))?(?: (:?=))?\s*")
-FIELD: Final = re.compile(r"(\w+)(\?)?(?:: (.+?))?(?: = (.+))?")
+"""The rest of the line of each class."""
+METHODS: Final = {
+    found[1]: name for name, facts in FACTS.items() if (found := re.search(r"method = ([\w/]+)", facts))
+}
+"""The classes of requests and notifications, by method."""
+
+_HEAD: Final = re.compile(r"(?:\(([\w, ]+)\))?(?: (:?=))?\s*")
+_FIELD: Final = re.compile(r"(\w+)(\?)?(?:: (.+?))?(?: = (.+))?")
 
 
-def made(name: str, types: ModuleType) -> object:
-    """Make what the table names so out of what `types` has. Raises AttributeError if the table has no such name."""
+def create(name: str, types: ModuleType) -> object:
+    """Create a class of the table. Raises AttributeError if the table has no such name.
+
+    Args:
+        name: Name of the class.
+        types: The module of the classes that it refers to.
+    """
     if name not in FACTS:
         raise AttributeError(f"module {types.__name__!r} has no attribute {name!r}")
     facts: str = FACTS[name]
     for needed in re.findall(r"\b(?!None)[A-Z]\w+", facts):
-        getattr(types, needed)  # stands there from now on, where pydantic looks it up
-    bases: tuple[type[BaseModel], ...]
-    fields: Json
-    head = HEAD.match(facts)
+        getattr(types, needed)  # creates it: pydantic looks names up in the attributes of the module
+    head = _HEAD.match(facts)
     assert head is not None
     rest = facts[head.end() :]
+    bases: tuple[type[BaseModel], ...]
+    fields: Json
     if head[2]:
         from pydantic import RootModel  # which is built when it is imported
 
@@ -190,10 +201,10 @@ def made(name: str, types: ModuleType) -> object:
     return model.model_fields["root"].annotation if head[2] == ":=" else model
 
 
-def _field(fact: str) -> tuple[str, tuple[str, object]]:
-    """Give the name of a field, its annotation and its default."""
-    found = FIELD.fullmatch(fact)
-    assert found is not None, fact
+def _field(facts: str) -> tuple[str, tuple[str, object]]:
+    """Return the name of a field, its annotation and its default."""
+    found = _FIELD.fullmatch(facts)
+    assert found is not None, facts
     name, optional, annotation, constant = found.groups()
     if constant and not annotation:
         return name, (f'Literal["{constant}"]', constant)

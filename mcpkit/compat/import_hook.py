@@ -1,16 +1,15 @@
-"""Modules that replace those of `mcp` and `fastmcp`, with names from mcpkit.
+"""The import hook: modules that replace those of `mcp` and `fastmcp`, with names from mcpkit.
 
-`TABLE` has a line for each module, with the sources of its names. `*` means all names of a module of mcpkit, and
-`Name=Ours` a name that differs here. Names after `absent:` may be imported and used in annotations, but raise
-NotImplementedError when they are called.
+`TABLE` has a line for each module, with the sources of its names below `mcpkit.compat`. `*` means all names of a
+module, and `Name=Ours` a name that differs here. Names after `absent:` may be imported and used in annotations, but
+raise NotImplementedError when they are called.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
@@ -22,16 +21,14 @@ if TYPE_CHECKING:
     class _Finder(MetaPathFinder, Loader):
         pass
 else:
-    _Finder = (
-        object  # `importlib.abc` brings `importlib.resources`, which takes longer than all that stands here
-    )
+    _Finder = object  # `importlib.abc` imports `importlib.resources`, which takes longer than this module
 
 TABLE: Final = """
 fastmcp = fastmcp: * __version__; absent: ClientGroup FastMCPApp
 fastmcp.client = fastmcp.client: *
 fastmcp.client.client = fastmcp.client: *
 fastmcp.dependencies = fastmcp.dependencies: *
-fastmcp.exceptions = fastmcp.exceptions: *; shared: McpError; mcp_fastmcp.exceptions: InvalidSignature
+fastmcp.exceptions = fastmcp.exceptions: *; mcp_shared: McpError; mcp_fastmcp.exceptions: InvalidSignature
 fastmcp.prompts = fastmcp.prompts: *
 fastmcp.prompts.base = fastmcp.prompts: *
 fastmcp.prompts.prompt = fastmcp.prompts: *; types: PromptMessage TextContent ImageContent EmbeddedResource
@@ -52,8 +49,9 @@ fastmcp.tools.tool = fastmcp.tools: * FunctionTool=Tool
 fastmcp.utilities
 fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
 fastmcp.utilities.types = fastmcp.media: *
-mcp = types: * SamplingRole=Role; shared: McpError UrlElicitationRequiredError; lowlevel.session: ServerSession
-    lowlevel.serving: stdio_server; absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
+mcp = types: * SamplingRole=Role; mcp_shared: McpError UrlElicitationRequiredError
+    lowlevel.client_session: ServerSession; lowlevel.transports: stdio_server
+    absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
 mcp.types = types: *
 mcp.client
 mcp.client.auth = absent: OAuthClientProvider TokenStorage
@@ -62,13 +60,13 @@ mcp.client.session_group = absent: ClientSessionGroup SseServerParameters Stream
 mcp.client.sse = absent: sse_client
 mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
 mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
-mcp.server = mcp_fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions InitializationOptions
+mcp.server = mcp_fastmcp.server: FastMCP; lowlevel.lowlevel_server: Server NotificationOptions InitializationOptions
 mcp.server.auth
 mcp.server.auth.middleware
-mcp.server.auth.middleware.auth_context = auth: get_access_token
+mcp.server.auth.middleware.auth_context = mcp_shared: get_access_token
 mcp.server.auth.middleware.bearer_auth = mcp_fastmcp.http: AuthenticatedUser
-mcp.server.auth.provider = auth: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
-mcp.server.auth.settings = auth: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
+mcp.server.auth.provider = mcp_shared: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
+mcp.server.auth.settings = mcp_shared: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
 mcp.server.elicitation = mcp_fastmcp.elicitation: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
     mcp_fastmcp.elicitation: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
     mcp_fastmcp.elicitation: elicit_url elicit_with_validation
@@ -91,38 +89,38 @@ mcp.server.fastmcp.tools = mcp_fastmcp.tools: Tool ToolManager
 mcp.server.fastmcp.tools.base = mcp_fastmcp.tools: Tool
 mcp.server.fastmcp.tools.tool_manager = mcp_fastmcp.tools: ToolManager
 mcp.server.fastmcp.utilities
-mcp.server.fastmcp.utilities.context_injection = foreign: find_context_parameter
+mcp.server.fastmcp.utilities.context_injection = sdk_models: find_context_parameter
 mcp.server.fastmcp.utilities.func_metadata = mcp_fastmcp.signatures: ArgModelBase FuncMetadata func_metadata
     mcp_fastmcp.signatures: StrictJsonSchema; mcp_fastmcp.exceptions: InvalidSignature
 mcp.server.fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
 mcp.server.fastmcp.utilities.types = mcp_fastmcp.media: Audio Image
-mcp.server.lowlevel = lowlevel.server: Server NotificationOptions
-mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
-mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.session: request_ctx RequestContext
-mcp.server.models = lowlevel.server: InitializationOptions; types: Icon ServerCapabilities
-mcp.server.session = lowlevel.session: ServerSession
-mcp.server.sse = lowlevel.serving: SseServerTransport; lowlevel.transport_security: TransportSecuritySettings
-mcp.server.stdio = lowlevel.serving: stdio_server
+mcp.server.lowlevel = lowlevel.lowlevel_server: Server NotificationOptions
+mcp.server.lowlevel.helper_types = lowlevel.lowlevel_server: ReadResourceContents
+mcp.server.lowlevel.server = lowlevel.lowlevel_server: *; lowlevel.client_session: request_ctx RequestContext
+mcp.server.models = lowlevel.lowlevel_server: InitializationOptions; types: Icon ServerCapabilities
+mcp.server.session = lowlevel.client_session: ServerSession
+mcp.server.sse = lowlevel.transports: SseServerTransport; mcp_shared: TransportSecuritySettings
+mcp.server.stdio = lowlevel.transports: stdio_server
 mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServerTransport
-mcp.server.streamable_http_manager = lowlevel.serving: StreamableHTTPSessionManager
-mcp.server.transport_security = lowlevel.transport_security: TransportSecuritySettings
+mcp.server.streamable_http_manager = lowlevel.transports: StreamableHTTPSessionManager
+mcp.server.transport_security = mcp_shared: TransportSecuritySettings
 mcp.shared
-mcp.shared.context = lowlevel.session: RequestContext SessionT LifespanContextT RequestT
-mcp.shared.exceptions = shared: McpError UrlElicitationRequiredError
+mcp.shared.context = lowlevel.client_session: RequestContext SessionT LifespanContextT RequestT
+mcp.shared.exceptions = mcp_shared: McpError UrlElicitationRequiredError
 mcp.shared.memory = absent: create_connected_server_and_client_session create_client_server_memory_streams
-mcp.shared.message = shared: SessionMessage
+mcp.shared.message = mcp_shared: SessionMessage
     absent: ServerMessageMetadata ClientMessageMetadata MessageMetadata ResumptionToken
 mcp.shared.session = absent: BaseSession RequestResponder ProgressFnT
-mcp.shared.tool_name_validation = tool_names: SEP_986_URL validate_and_warn_tool_name
+mcp.shared.tool_name_validation = mcp_shared: SEP_986_URL validate_and_warn_tool_name
     absent: ToolNameValidationResult validate_tool_name
-mcp.shared.version = shared: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
+mcp.shared.version = mcp_shared: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
 """
 
 _CLIENT: Final = "Use `mcpkit.Client`."
 _RESOURCES: Final = "Write a function with `@mcp.resource(uri)`."
 _TASKS: Final = "Use `@server.tool(task=True)` of `mcpkit.Server`."
 
-CURES: Final = {
+ALTERNATIVES: Final = {
     "fastmcp.": "`mcpkit.compat` has the constructor, decorators, `Context`, `run` and `Client(server)` of `fastmcp`.",
     "fastmcp.cli": "Run the server with `mcpkit run --compat FILE`.",
     "fastmcp.client.": _CLIENT,
@@ -159,54 +157,54 @@ CURES: Final = {
 }
 """Alternatives, by prefix of the name; the longest prefix wins."""
 
-OTHERWISE: Final = (
+DEFAULT_ALTERNATIVE: Final = (
     'Remove it, or write this part for mcpkit, see "Servers of other SDKs" in its documentation.'
 )
 
-PLACES: Final[dict[str, list[tuple[str, dict[str, str]]]]] = {}
+MODULES: Final[dict[str, list[tuple[str, dict[str, str]]]]] = {}
 """The modules, each with the sources of its names."""
 
 for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
     _name, _, _parts = _line.partition(" = ")
-    _places = [part.split(": ") for part in _parts.split("; ") if part]
-    PLACES[_name] = [
-        (home, {name: ours or name for name, _, ours in (each.partition("=") for each in names.split())})
-        for home, names in _places
+    _sources = [part.split(": ") for part in _parts.split("; ") if part]
+    MODULES[_name] = [
+        (source, {name: ours or name for name, _, ours in (each.partition("=") for each in names.split())})
+        for source, names in _sources
     ]
 
 COMPANIONS: Final = frozenset({"fastmcp_remote", "fastmcp_tasks"})
 """Packages of the authors of `fastmcp` that mcpkit does not replace."""
 
-ROOTS: Final = {name for name in PLACES if "." not in name} | COMPANIONS
+ROOTS: Final = {name for name in MODULES if "." not in name} | COMPANIONS
 
 
-def refusal(name: str) -> str:
+def absent_text(name: str) -> str:
     """Return the message for a missing module or name, with the alternative."""
-    fitting = [beginning for beginning in CURES if name.startswith(beginning)]
-    cure = CURES[max(fitting, key=len)] if fitting else OTHERWISE
-    return f"mcpkit.compat replaces {name.partition('.')[0]!r} in this process and has no {name!r}. {cure}"
+    prefix = max((each for each in ALTERNATIVES if name.startswith(each)), key=len, default="")
+    alternative = ALTERNATIVES.get(prefix, DEFAULT_ALTERNATIVE)
+    return f"mcpkit.compat replaces {name.partition('.')[0]!r} in this process and has no {name!r}. {alternative}"
 
 
-class _Refusing(type):
+class _AbsentType(type):
     """Metaclass of `Absent`: access to an attribute raises an error with its name."""
 
     def __getattr__(cls, name: str) -> NoReturn:
         full = f"{cls.__module__}.{cls.__name__}.{name}"
-        raise AttributeError(full if name.startswith("__") else refusal(full), name=name, obj=cls)
+        raise AttributeError(full if name.startswith("__") else absent_text(full), name=name, obj=cls)
 
 
-class Absent(metaclass=_Refusing):
+class Absent(metaclass=_AbsentType):
     """Base class of names that may be imported and used in annotations only."""
 
     def __new__(cls, *_: object, **__: object) -> NoReturn:
         """Raise NotImplementedError."""
-        raise NotImplementedError(refusal(f"{cls.__module__}.{cls.__name__}"))
+        raise NotImplementedError(absent_text(f"{cls.__module__}.{cls.__name__}"))
 
     def __class_getitem__(cls, _: object) -> type[Absent]:
         return cls
 
 
-class StandIn(ModuleType):
+class ReplacedModule(ModuleType):
     """A module with names that are imported at their first use.
 
     It is a package without a folder. For a missing name, `from mcp.x import y` therefore looks for a module `mcp.x.y`,
@@ -215,69 +213,57 @@ class StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         full = f"{self.__name__}.{name}"
-        if full in PLACES:
+        if full in MODULES:
             return import_module(full)
         if name == "__all__":
             return sorted(self._names())
-        for home, names in PLACES[self.__name__]:
+        for source, names in MODULES[self.__name__]:
             if name in names or ("*" in names and not name.startswith("__")):
-                found = _found(home, names.get(name, name), self.__name__)
+                found = _find(source, names.get(name, name), self.__name__)
                 if found is not _MISSING:
                     setattr(self, name, found)
                     return found
-        raise AttributeError(refusal(full))
+        raise AttributeError(absent_text(full))
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """Raise NotImplementedError, for a function of `fastmcp` with the name of a module (`fastmcp.tools.tool`)."""
-        raise NotImplementedError(refusal(self.__name__))
+        raise NotImplementedError(absent_text(self.__name__))
 
     def __dir__(self) -> list[str]:
-        inner = (name.rpartition(".")[2] for name in PLACES if name.rpartition(".")[0] == self.__name__)
+        inner = (name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == self.__name__)
         return sorted({*super().__dir__(), *inner, *self._names()})
 
     def _names(self) -> set[str]:
         """Return the public names, without submodules."""
-        there = {name for _, names in PLACES[self.__name__] for name in names} - {"*"}
-        for home, names in PLACES[self.__name__]:
+        known = {name for _, names in MODULES[self.__name__] for name in names} - {"*"}
+        for source, names in MODULES[self.__name__]:
             if "*" in names:
-                there.update(name for name in dir(_room(home)) if not name.startswith("_"))
-        return there
+                known.update(name for name in dir(_module(source)) if not name.startswith("_"))
+        return known
 
 
 _MISSING: Final = object()
 _is_own_process = False
 
 
-def _room(home: str) -> ModuleType:
-    return import_module(f".{home}", __package__)
+def _module(source: str) -> ModuleType:
+    """Import a module of mcpkit.
 
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Disable the garbage collector within the block, and freeze the imported objects afterwards.
-
-    This saves a tenth of the start. It is only done in a process that runs nothing but the server, as other objects
-    that exist at the end of the block are not collected in cycles any more either.
+    In a process that runs nothing but the server, the garbage collector then ignores all objects that exist, which
+    saves a fifth of the start. Elsewhere, objects of others would never be collected any more.
     """
-    if not _is_own_process or not gc.isenabled():
-        yield
-        return
     before = len(sys.modules)
-    gc.disable()
-    try:
-        yield
-    finally:
-        if len(sys.modules) > before:
-            gc.freeze()
-        gc.enable()
+    module = import_module(f".{source}", __package__)
+    if _is_own_process and len(sys.modules) > before:
+        gc.freeze()
+    return module
 
 
-def _found(home: str, name: str, module: str) -> object:
+def _find(source: str, name: str, module: str) -> object:
     """Return the name from a module of mcpkit."""
-    if home == "absent":
+    if source == "absent":
         return type(name, (Absent,), {"__module__": module})
-    with _uncollected():
-        return getattr(_room(home), name, _MISSING)
+    return getattr(_module(source), name, _MISSING)
 
 
 class Finder(_Finder):
@@ -294,19 +280,19 @@ class Finder(_Finder):
         root = fullname.partition(".")[0]
         if root not in ROOTS:
             return None
-        if fullname in PLACES:
+        if fullname in MODULES:
             return ModuleSpec(fullname, self, is_package=True)
-        raise ModuleNotFoundError(refusal(fullname), name=root)
+        raise ModuleNotFoundError(absent_text(fullname), name=root)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module."""
-        return StandIn(spec.name, f"Replacement of `{spec.name}` by `mcpkit.compat`.")
+        return ReplacedModule(spec.name, f"Replacement of `{spec.name}` by `mcpkit.compat`.")
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: names are imported at their first use."""
 
 
-def stand_in(*, is_own_process: bool = False) -> None:
+def install_hook(*, is_own_process: bool = False) -> None:
     """Install the finder before all others; see `mcpkit.compat.install`.
 
     Args:
@@ -315,30 +301,27 @@ def stand_in(*, is_own_process: bool = False) -> None:
     global _is_own_process  # noqa: PLW0603 - modules belong to the process, and so does this
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
-    if there := sorted(name for name in sys.modules if name.partition(".")[0] in ROOTS):
-        said = f"mcpkit.compat cannot replace {there[0]!r}, which is already imported"
-        holders = sorted(set(_holders()))
-        by = f" by {', '.join(holders[:5])}" if holders else ""
+    if imported := sorted(name for name in sys.modules if name.partition(".")[0] in ROOTS):
+        importers = sorted(set(_importers()))
+        by = f" by {', '.join(importers[:5])}" if importers else ""
         raise RuntimeError(
-            f"{said}{by}. Call `mcpkit.compat.install()` first in the process, or start the server with "
-            "`mcpkit run --compat FILE`."
+            f"mcpkit.compat cannot replace {imported[0]!r}, which is already imported{by}. Call "
+            "`mcpkit.compat.install()` first in the process, or start the server with `mcpkit run --compat FILE`."
         )
     sys.meta_path.insert(0, Finder())
     _is_own_process = is_own_process
 
 
-def _holders() -> Iterator[str]:
+def _importers() -> Iterator[str]:
     """Yield the modules that contain a part of `mcp`, with their files."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ROOTS or name == "__mp_main__":
             continue
-        for held in list(getattr(module, "__dict__", {}).values()):
-            if isinstance(held, ModuleType):
-                origin = held.__name__
-            elif isinstance(held, type | FunctionType):
-                origin = held.__module__
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(value, ModuleType):
+                origin = value.__name__
             else:
-                origin = type(held).__module__
+                origin = (value if isinstance(value, type | FunctionType) else type(value)).__module__
             if str(origin).partition(".")[0] in ROOTS:
                 yield f"{name} ({getattr(module, '__file__', None) or 'no file'})"
                 break

@@ -14,18 +14,18 @@ from ...protocol.jsonrpc import Json
 from ...server import Server as Native
 from ...transports.http.app_options import Settings
 from ...transports.http.asgi import HttpApp
-from ..shared import differs
-from . import transport_security as defaults
-from .session import http_request
-from .transport_security import TransportSecuritySettings
+from .. import mcp_shared
+from ..mcp_shared import TransportSecuritySettings
+from ..sdk_models import log_difference
+from .client_session import http_request
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from .server import AnyServer
+    from .lowlevel_server import AnyServer
 
-_ENDLESS = 10**9
-"""A practically unlimited number of seconds or sessions."""
+_UNLIMITED = 10**9
+"""A number of seconds or sessions that is never reached."""
 _ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
 
 
@@ -43,8 +43,9 @@ class Stream:
 async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGenerator[tuple[Stream, Stream]]:
     """Yield the streams with which `Server.run` serves over stdio."""
     if stdin is not None or stdout is not None:
-        cure = "Omit stdin= and stdout="
-        raise NotImplementedError(f"mcpkit.compat does not support other streams in stdio_server(). {cure}")
+        raise NotImplementedError(
+            "mcpkit.compat does not support other streams in stdio_server(). Omit stdin= and stdout="
+        )
     from ...transports.stdio import serve_stdio
 
     yield (stream := Stream(serve_stdio)), stream
@@ -68,7 +69,7 @@ def _app(
 
 
 async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request at a path of the app, whatever its own path is."""
+    """Serve a request at a path of the app, independent of its own path."""
     from starlette.requests import Request
 
     token = http_request.set(Request(scope))
@@ -88,21 +89,20 @@ class StreamableHTTPSessionManager:
     stateless: bool = False
     security_settings: TransportSecuritySettings | None = None
     retry_interval: int | None = None
-    session_idle_timeout: float | None = defaults.DEFAULT_SESSION_IDLE_TIMEOUT
-    max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
-    max_sessions: int | None = defaults.DEFAULT_MAX_SESSIONS
+    session_idle_timeout: float | None = mcp_shared.DEFAULT_SESSION_IDLE_TIMEOUT
+    max_request_body_size: int = mcp_shared.DEFAULT_MAX_REQUEST_BODY_SIZE
+    max_sessions: int | None = mcp_shared.DEFAULT_MAX_SESSIONS
 
     def __post_init__(self) -> None:
         """Create the app."""
         if self.event_store is not None or self.retry_interval is not None:
-            differs(
-                "event_store", "event_store= and retry_interval= are ignored: mcpkit stores events itself"
-            )
+            text = "event_store= and retry_interval= are ignored: mcpkit stores events itself"
+            log_difference("event_store", text)
         limits = Limits(
-            max_request_body_size=self.max_request_body_size, max_sessions=self.max_sessions or _ENDLESS
+            max_request_body_size=self.max_request_body_size, max_sessions=self.max_sessions or _UNLIMITED
         )
-        idle = self.session_idle_timeout or _ENDLESS
-        timeouts = Timeouts(session_max_age=_ENDLESS, session_idle=idle)
+        idle = self.session_idle_timeout or _UNLIMITED
+        timeouts = Timeouts(session_max_age=_UNLIMITED, session_idle=idle)
         self._app = _app(
             self.app.served, self.security_settings, limits, timeouts, sse=False, stateless=self.stateless
         )
@@ -139,7 +139,7 @@ class SseServerTransport:
 
     endpoint: str
     security_settings: TransportSecuritySettings | None = None
-    max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
+    max_request_body_size: int = mcp_shared.DEFAULT_MAX_REQUEST_BODY_SIZE
 
     def __post_init__(self) -> None:
         """Check the endpoint. Raises ValueError if it is not a path."""
@@ -164,19 +164,19 @@ class SseServerTransport:
             )
             session, status = "", 200
 
-            async def announce(message: Message) -> None:
+            async def send_endpoint(message: Message) -> None:
                 nonlocal session, status
                 status = message.get("status", status)
                 if not session and (found := _ENDPOINT.search(message.get("body", b""))):
                     session = found[2].decode()
                     self._apps[session] = app
-                    where = path + b"?session_id=" + found[2]
-                    message = {**message, "body": message["body"].replace(found[1], where, 1)}
+                    endpoint = path + b"?session_id=" + found[2]
+                    message = {**message, "body": message["body"].replace(found[1], endpoint, 1)}
                 await send(message)
 
             try:
                 async with AppLifespan(app):
-                    await _serve(app, "/sse", scope, receive, announce)
+                    await _serve(app, "/sse", scope, receive, send_endpoint)
             finally:
                 self._apps.pop(session, None)
             if status != 200:
