@@ -77,7 +77,7 @@ class _Values:
             target = target_of(schema["$ref"], self._root)
             if is_object(target):
                 beside = {key: value for key, value in schema.items() if key != "$ref"}
-                yield from self.of(_merge(target, beside), depth + 1)
+                yield from self.of(_overlay(target, beside), depth + 1)
             return
         for key in ("enum", "examples"):
             if is_array(schema.get(key)):
@@ -90,12 +90,12 @@ class _Values:
         if is_array(schema.get("allOf")):
             joined = {key: value for key, value in schema.items() if key != "allOf"}
             for each in schema["allOf"]:
-                joined = _merge(joined, self._resolve(each))
+                joined = _overlay(joined, self._resolve(each))
             yield joined
         for union in ("anyOf", "oneOf"):
             for each in schema[union] if is_array(schema.get(union)) else ():
                 rest = {key: value for key, value in schema.items() if key != union}
-                yield _merge(rest, self._resolve(each))
+                yield _overlay(rest, self._resolve(each))
 
     def _resolve(self, schema: object) -> Json:
         if is_object(schema) and "$ref" in schema:
@@ -108,28 +108,22 @@ class _Values:
         elif kind == "boolean":
             yield from (True, False)
         elif kind in ("integer", "number"):
-            yield from self._of_numbers(kind)
+            for number in (*self._numbers, 0, 1, -1, 7):
+                for value in (number, number + 1, number - 1):
+                    if kind == "number" or value == int(value):
+                        yield int(value) if value == int(value) else value
+                if kind == "number":
+                    yield from (number + 0.5, number - 0.5, number + 0.01, number - 0.01)
         elif kind == "string":
-            yield from self._of_texts(schema)
+            yield from _TEXTS
+            yield from self._texts
+            for count in sorted(self._counts):
+                yield "a" * count
+                yield from (text[:1] * count for text in self._texts if text[:1] not in ("", "a"))
         elif kind == "array":
             yield from self._of_arrays(schema, depth)
         elif kind == "object":
             yield from self._of_objects(schema, depth)
-
-    def _of_numbers(self, kind: str) -> Iterator[object]:
-        for number in (*self._numbers, 0, 1, -1, 7):
-            for value in (number, number + 1, number - 1):
-                if kind == "number" or value == int(value):
-                    yield int(value) if value == int(value) else value
-            if kind == "number":
-                yield from (number + 0.5, number - 0.5, number + 0.01, number - 0.01)
-
-    def _of_texts(self, schema: Json) -> Iterator[object]:
-        yield from _TEXTS
-        yield from self._texts
-        for count in sorted(self._counts):
-            yield "a" * count
-            yield from (text[:1] * count for text in self._texts if text[:1] not in ("", "a"))
 
     def _of_arrays(self, schema: Json, depth: int) -> Iterator[object]:
         first: object = schema.get("prefixItems")
@@ -236,7 +230,7 @@ def _with_member(members: Json, name: str, values: Iterator[object]) -> Iterator
     return ({**members, name: value} for value in values)
 
 
-def _merge(schema: Json, more: Json) -> Json:
+def _overlay(schema: Json, more: Json) -> Json:
     """Return a schema merged with another one: the properties and `required` of both."""
     joined: Json = {**schema, **more}
     if is_object(schema.get("properties")) and is_object(more.get("properties")):

@@ -76,7 +76,7 @@ def mcp_lock(request: pytest.FixtureRequest) -> McpLock:
     """
 
     def compare_them(target: object = None, path: str = _LOCK, *, compatible: bool = False) -> None:
-        from .contract import compare
+        from .lock_and_check import compare
 
         config = request.config
         failure = compare(
@@ -100,7 +100,7 @@ def mcp_check(request: pytest.FixtureRequest) -> McpCheck:
     """
 
     def look(target: object = None, *, ignore: Sequence[str] = (), strict: bool = False) -> None:
-        from .contract import check
+        from .lock_and_check import check
 
         target = _target(request.config, target, "mcp_check")
         failure = check(target, request.config.rootpath, ignore=ignore, is_strict=strict)

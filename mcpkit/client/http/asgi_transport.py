@@ -81,22 +81,17 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         """
         tasks = [exchange.task for exchange in self._exchanges]
         for exchange in tuple(self._exchanges):
-            exchange.disconnect()
+            await exchange.aclose()
         try:
-            await _wait_for_end(tasks)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_TIMEOUT)
         finally:
-            await self._lifespan.leave()
-
-
-async def _wait_for_end(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait until tasks have ended. They are cancelled after a time limit, or with this call."""
-    try:
-        if tasks:
-            await asyncio.wait(tasks, timeout=_TIMEOUT)
-    finally:
-        late = [task for task in tasks if task.cancel()]
-        if late:
-            await asyncio.wait(late, timeout=_TIMEOUT)
+            try:
+                late = [task for task in tasks if task.cancel()]
+                if late:
+                    await asyncio.wait(late, timeout=_TIMEOUT)
+            finally:
+                await self._lifespan.leave()
 
 
 class _Exchange(httpx2.AsyncByteStream):
@@ -155,11 +150,7 @@ class _Exchange(httpx2.AsyncByteStream):
             await self._readable.wait()
 
     async def aclose(self) -> None:
-        """Stop reading. The app receives `http.disconnect`, unless its response is complete."""
-        self.disconnect()
-
-    def disconnect(self) -> None:
-        """Close without waiting, and fail the wait for the beginning of the response."""
+        """Stop reading, at once. The app receives `http.disconnect`, unless its response is complete."""
         self._is_closed = True
         self._chunks.clear()
         self._disconnected.set()
@@ -191,25 +182,22 @@ class _Exchange(httpx2.AsyncByteStream):
         if kind == "http.response.start" and not self.begun.done():
             self.begun.set_result((message["status"], list(message.get("headers", ()))))
         elif kind == "http.response.body" and self.begun.done() and not self._is_complete:
-            await self._add_chunk(message.get("body", b""), is_last=not message.get("more_body", False))
+            chunk = message.get("body", b"")
+            if chunk and self._has_body:
+                self._chunks.append(bytes(chunk))
+                self._unread += len(chunk)
+            self._readable.set()
+            if not message.get("more_body", False):
+                self._is_complete = True
+                self._disconnected.set()
+            elif self._unread > _MAX_UNREAD:
+                self._writable.clear()
+                await self._writable.wait()
         else:
             raise RuntimeError(
                 f"unexpected ASGI message {kind!r}. An app must send http.response.start once, then "
                 "http.response.body"
             )
-
-    async def _add_chunk(self, chunk: bytes, *, is_last: bool) -> None:
-        """Add a part of the body, and wait until there is room for the next one."""
-        if chunk and self._has_body:
-            self._chunks.append(bytes(chunk))
-            self._unread += len(chunk)
-        self._readable.set()
-        if is_last:
-            self._is_complete = True
-            self._disconnected.set()
-        elif self._unread > _MAX_UNREAD:
-            self._writable.clear()
-            await self._writable.wait()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()

@@ -160,7 +160,14 @@ class ErrorResponse:
             message = f"{self._origin} no longer has the session (HTTP {status})"
             return StatusError(message + self._reason, status, may_have_begun=False, session_is_gone=True)
         if 300 <= status < 400:
-            return StatusError(self._redirect, status, may_have_begun=False)
+            message = f"{self._origin} answered with HTTP {status}"
+            target = header(self._response, b"location").decode("latin-1").partition("?")[0]
+            if target:  # without the query, which may be secret
+                message += (
+                    f", a redirect to {printable(target)}, which the client does not follow. If that is the "
+                    "server, use its URL"
+                )
+            return StatusError(message, status, may_have_begun=False)
         if status == 429:
             later = "" if wait is None else f". Try again in {wait:g} s"
             message = f"{self._origin} received too many requests (HTTP 429){later}"
@@ -208,18 +215,6 @@ class ErrorResponse:
             return f": {printable(self.error['error']['message'])}"
         text = excerpt(self._body)
         return f": {text}" if text else ""
-
-    @property
-    def _redirect(self) -> str:
-        target = header(self._response, b"location").decode("latin-1")
-        message = f"{self._origin} answered with HTTP {self.status}"
-        if not target:
-            return message
-        where = target.partition("?")[0]  # the query may be secret
-        return (
-            f"{message}, a redirect to {printable(where)}, which the client does not follow. If that is the "
-            "server, use its URL"
-        )
 
 
 def retry_after(response: httpx2.Response) -> float | None:

@@ -17,7 +17,7 @@ from ...execution.coroutines import within
 from ...protocol.jsonrpc import RequestId
 from ..client_messages import OutgoingMessage
 from ..transport_interface import TransportListener
-from .event_stream_reader import EVENT_STREAM, Event, EventParser, TooLargeEventError
+from .event_stream_reader import EVENT_STREAM, EventParser, TooLargeEventError
 from .http_endpoint import HttpEndpoint, HttpTransportBase, HttpTransportOptions, run_cancellable
 from .http_errors import media_type, printable
 from .request_authorization import Pairs
@@ -160,31 +160,29 @@ class SseTransport(HttpTransportBase):
             async with aclosing(response.aiter_bytes()) as pieces:
                 async for piece in pieces:
                     for event in events.feed(piece):
-                        self._process_event(event, response.url, receiver, endpoint)
+                        if event.name == b"message":
+                            receiver.receive(event.data)
+                            for id_, answered in self._answered.items():
+                                if not receiver.is_pending(id_) and not answered.done():
+                                    answered.set_result(None)
+                        elif event.name == b"endpoint" and not endpoint.done():
+                            endpoint.set_result(self._endpoint_url(response.url, event.data))
         except TooLargeEventError:
             raise http.too_large() from None
         finally:
             await response.aclose()
 
-    def _process_event(
-        self, event: Event, url: httpx2.URL, receiver: TransportListener, endpoint: asyncio.Future[httpx2.URL]
-    ) -> None:
-        if event.name == b"message":
-            receiver.receive(event.data)
-            for id_, answered in self._answered.items():
-                if not receiver.is_pending(id_) and not answered.done():
-                    answered.set_result(None)
-        elif event.name == b"endpoint" and not endpoint.done():
-            reference = event.data.decode("utf-8", "replace")
-            target = self._http.within_origin(url, reference)
-            if target is None:
-                raise TransportError(
-                    f"{self._http.origin} sent {printable(reference)} as the endpoint for messages, which has "
-                    "another origin. The client sends nothing there. The server must use its own origin",
-                    may_have_begun=False,
-                    may_pass=False,
-                )
-            endpoint.set_result(target)
+    def _endpoint_url(self, url: httpx2.URL, data: bytes) -> httpx2.URL:
+        reference = data.decode("utf-8", "replace")
+        target = self._http.within_origin(url, reference)
+        if target is None:
+            raise TransportError(
+                f"{self._http.origin} sent {printable(reference)} as the endpoint for messages, which has "
+                "another origin. The client sends nothing there. The server must use its own origin",
+                may_have_begun=False,
+                may_pass=False,
+            )
+        return target
 
     def _report_end(
         self,

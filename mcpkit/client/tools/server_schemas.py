@@ -26,7 +26,7 @@ from ...schema.validation_errors import KINDS, problems
 _MOST_PARTS: Final = 20_000
 """The most subschemas of a schema, each counted at every reference."""
 _MOST_ALTERNATIVES: Final = 1_000
-"""The most schemas that one value is validated against."""
+"""The most schemas against which one value is validated."""
 _DEEPEST: Final = 100
 _MOST_CACHED: Final = 64 * 1024
 """The most bytes of an output schema whose validator is cached."""
@@ -236,15 +236,15 @@ class _SchemaReader:
 
     def _text(self, schema: Json) -> Json:
         typed: Json = {}
-        pattern = schema.get("pattern")
+        pattern, format_ = schema.get("pattern"), schema.get("format")
         if isinstance(pattern, str):
-            if (known := _linear(pattern)) is not None:
-                typed["pattern"] = known
-            else:
+            try:
+                linear_pattern(pattern)  # pydantic's engine
+                typed["pattern"] = pattern
+            except RegistrationError:
                 self.is_whole = False
-        known_format: object = schema.get("format")
-        if self._asserts_formats and isinstance(known_format, str) and known_format in FORMATS:
-            typed["format"] = known_format
+        if self._asserts_formats and isinstance(format_, str) and format_ in FORMATS:
+            typed["format"] = format_
         return typed
 
     def _array(self, schema: Json) -> Json:
@@ -300,24 +300,15 @@ def _counts(schema: Json, *keywords: str) -> Json:
     return {key: schema[key] for key in keywords if type(schema.get(key)) is int and schema[key] >= 0}
 
 
-def _linear(pattern: str) -> str | None:
-    """Return a pattern in the syntax of pydantic's linear-time engine, or None."""
-    try:
-        linear_pattern(pattern)
-    except RegistrationError:
-        return None
-    return pattern
-
-
 def _check_alternatives(root: Json, parts: list[Json]) -> None:
-    """Raise an error for a schema that validates one value against too many others, or endlessly against itself.
+    """Check that no value is validated against too many schemas, or against the same schema endlessly.
 
     Args:
         root: The schema.
         parts: Its subschemas.
 
     Raises:
-        UnusableSchemaError: It does.
+        UnusableSchemaError: A value would be.
     """
     sizes: dict[int, float] = {}
     for part in parts:
@@ -351,7 +342,7 @@ def _size(
     """
 
     def size(part: object, depth: int) -> float:
-        if depth > _DEEPEST:
+        if depth > _DEEPEST or part is _UNBOUNDED:
             return math.inf
         if is_array(part):
             return sum(size(each, depth + 1) for each in part)
@@ -359,25 +350,25 @@ def _size(
             return 0
         key = id(part)
         if key not in sizes:
-            sizes[key] = math.inf  # where it is come upon again meanwhile
+            sizes[key] = math.inf  # for a recursive reference to this part
             sizes[key] = 1 + sum(size(each, depth + 1) for each in inner(part, root))
         return sizes[key]
 
     return size(schema, 0)
 
 
+_UNBOUNDED: Final = object()
+"""In place of a subschema whose size is unknown."""
+
+
 def _inner(schema: Json, root: object) -> Iterator[object]:
     if "$dynamicRef" in schema or "$recursiveRef" in schema or ("$id" in schema and schema is not root):
-        yield _ENDLESS
+        yield _UNBOUNDED
     if isinstance(reference := schema.get("$ref"), str):
         try:
             yield resolved(reference, root)
         except LookupError:
-            yield _ENDLESS
+            yield _UNBOUNDED
     for (keyword, *_), inner in subschemas(schema):
         if keyword not in ("$defs", "definitions"):  # counted where they are referred to
             yield inner
-
-
-_ENDLESS: Final[list[Any]] = []
-_ENDLESS.append(_ENDLESS)

@@ -1,4 +1,4 @@
-"""The comparison and the checks behind the fixtures `mcp_lock` and `mcp_check`."""
+"""Comparison with a lockfile and checks, for the fixtures `mcp_lock` and `mcp_check`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..cli.check.check_settings import load_settings
 from ..cli.check.rule import CheckInputs
 from ..client.group import client_for
 from ..lockfile.lockfile import Surface, contract_of, read_if_exists, surfaces_of, write
-from ..lockfile.lockfile_changes import Change, Effect, changes
+from ..lockfile.lockfile_changes import Effect, changes
 
 
 def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: bool) -> str | None:
@@ -44,8 +44,15 @@ def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: 
     ]
     if not found:
         return None
-    told = "\n".join(map(_told, found))
-    return f"the server differs from {path.name}. Run pytest --mcp-lock-update to accept the changes:\n{told}"
+    words = {
+        Effect.BREAKING: "breaks clients",
+        Effect.UNKNOWN: "may break clients",
+        Effect.COMPATIBLE: "changed",
+    }
+    lines = "\n".join(f"{words[each.effect]}: {each.where}: {each.what}" for each in found)
+    return (
+        f"the server differs from {path.name}. Run pytest --mcp-lock-update to accept the changes:\n{lines}"
+    )
 
 
 def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: bool) -> str | None:
@@ -78,21 +85,12 @@ def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: boo
     return "\n".join(found) or None
 
 
-def _told(change: Change) -> str:
-    words = {
-        Effect.BREAKING: "breaks clients",
-        Effect.UNKNOWN: "may break clients",
-        Effect.COMPATIBLE: "changed",
-    }
-    return f"{words[change.effect]}: {change.where}: {change.what}"
-
-
 def _surfaces(target: object) -> list[Surface]:
     """Fetch the lists of a server in a separate thread, as an event loop may be running in the test."""
 
-    async def ask() -> list[Surface]:
-        async with client_for(target) as client:  # type: ignore[arg-type]  # it says what is wrong
+    async def fetch() -> list[Surface]:
+        async with client_for(target) as client:  # type: ignore[arg-type]  # it checks the target
             return await surfaces_of(client)
 
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, ask()).result()
+        return pool.submit(asyncio.run, fetch()).result()
