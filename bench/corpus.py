@@ -34,8 +34,9 @@ What becomes of {wrong} calls whose arguments do not fit the tool, each of a kin
 it, without settings: mcpkit, mcp {mcp} (`MCPServer`) and fastmcp {fastmcp}. `python bench/corpus.py` calls them all
 and writes this page; a test keeps mcpkit's part true.
 
-*Runs as meant*: the function is called with what the model had in mind. *Says why*: the model reads which field is
-wrong, and can mend it. *Runs otherwise*: the function is called with something else than was meant, without an error.
+*Runs as meant*: the function is called with what the model had in mind. *Names the field*: the error names the
+field that is wrong, so the model can correct it. *Runs otherwise*: the function is called with something else than
+was meant, without an error.
 """
 
 READING = """\
@@ -75,13 +76,13 @@ def intended() -> list[Any]:
 
 
 def classify(case: dict[str, Any], meant: Any, answer: Answer) -> str:
-    """Return the class of an answer: `runs as meant`, `runs otherwise`, `says why`, `refuses` or `fails`."""
+    """Return the class of an answer: `runs as meant`, `runs otherwise`, `names the field`, `refuses` or `fails`."""
     if "ran" in answer:
         return "runs as meant" if json.loads(answer["ran"]) == meant else "runs otherwise"
     if "failed" in answer:
         return "fails"
     steps = [re.escape(step) for step in re.split(r"[.\[\]]+", case["field"]) if step]
-    return "says why" if re.search(".*".join(steps), answer["refused"]) else "refuses"
+    return "names the field" if re.search(".*".join(steps), answer["refused"]) else "refuses"
 
 
 def page(answers: dict[str, list[Answer]], versions: dict[str, str]) -> str:
@@ -137,7 +138,7 @@ def summary(
     right = [number for number in range(len(corpus)) if number not in wrong]
     rows: list[tuple[str, Any]] = [
         ("runs as meant", lambda library: count("runs as meant", library)),
-        ("says why", lambda library: count("says why", library)),
+        ("names the field", lambda library: count("names the field", library)),
         ("refuses, and does not name the field", lambda library: count("refuses", library)),
         ("runs otherwise, without an error", lambda library: count("runs otherwise", library)),
         ("fails: no result, but an error of the protocol", lambda library: count("fails", library)),

@@ -39,10 +39,12 @@ def test_mistakes_page_is_current(answers):
 
 def test_mistakes_each_call_runs_as_intended_or_is_explained(answers):
     intended = CORPUS["intended"]()
-    judged = {
-        call: CORPUS["judge"](*each) for call, *each in zip(CALLS, CASES, intended, answers, strict=True)
+    classes = {
+        call: CORPUS["classify"](*each) for call, *each in zip(CALLS, CASES, intended, answers, strict=True)
     }
-    assert {call: what for call, what in judged.items() if what not in ("runs as meant", "says why")} == {}
+    assert {
+        call: what for call, what in classes.items() if what not in ("runs as meant", "names the field")
+    } == {}
 
 
 RESULTS = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "results.py"))
