@@ -93,3 +93,19 @@ def _main() -> None:
 
 if __name__ == "__main__":
     _main()
+
+
+def started_command() -> list[str]:
+    """Return the command that started this process, for use from any directory; empty if unknown."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m name
+        name = spec.name.removesuffix(".__main__")
+        if name == "mcpkit":
+            return mcpkit_command(*sys.argv[1:])
+        if spec.parent or file is None:
+            return module_command(name, *sys.argv[1:])
+    if file is None:  # python -c, or a prompt
+        return []
+    return [sys.executable, os.path.realpath(file), *sys.argv[1:]]

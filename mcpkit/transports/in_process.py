@@ -6,13 +6,13 @@ import asyncio
 import json
 import logging
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import count
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from pydantic_core import from_json
 
@@ -101,8 +101,43 @@ async def serve_objects(
     require_loop("mcpkit")
     from anyio import CancelScope
 
+    output = _ObjectOutput(write, make)
+
+    async def fail_without_lifespan() -> None:
+        await server.engine.ready()
+        await asyncio.Event().wait()  # until it is cancelled
+
+    async def serve() -> None:
+        async with server.engine.running():
+            connection = Connection(
+                server, output.send, ready=output.ready, principal=principal, may_begin_again=True
+            )
+            startup = asyncio.create_task(fail_without_lifespan())
+            receiving = asyncio.create_task(_receive_objects(read, dump, connection, output))
+            sending = asyncio.create_task(output.run())
+            is_read = False
+            try:
+                await asyncio.wait((startup, receiving, sending), return_when=asyncio.FIRST_COMPLETED)
+                if startup.done():
+                    startup.result()
+                is_read = not sending.done()
+            finally:
+                startup.cancel()
+                receiving.cancel()
+                await connection.aclose(graceful=is_read)
+                output.end()
+                if is_read:
+                    await asyncio.wait((sending,), timeout=_FLUSH_TIME)
+                sending.cancel()
+                await asyncio.wait((startup, receiving, sending))
+                await write.aclose()
+                await read.aclose()
+            for task in (receiving, sending):
+                if not task.cancelled():
+                    task.result()
+
     # A cancel scope of anyio cancels its tasks again and again; in a task of its own the end is reached in order.
-    serving = asyncio.create_task(_serve_objects(server, read, write, dump, make, principal))
+    serving = asyncio.create_task(serve())
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -114,48 +149,6 @@ async def serve_objects(
         raise
 
 
-async def _serve_objects(
-    server: Served,
-    read: ObjectSource[Item | Exception],
-    write: ObjectSink[Sent],
-    dump: Callable[[Item], Json],
-    make: Callable[[Json], Sent],
-    principal: Principal,
-) -> None:
-    output = _ObjectOutput(write, make)
-    async with server.engine.running():
-        connection = Connection(
-            server, output.send, ready=output.ready, principal=principal, may_begin_again=True
-        )
-        becoming_ready = asyncio.create_task(server.engine.ready())
-        receiving = asyncio.create_task(_receive_objects(read, dump, connection, output))
-        sending = asyncio.create_task(output.run())
-        is_read = False
-        try:
-            while not (receiving.done() or sending.done()):
-                tasks = {receiving, sending, becoming_ready} - (
-                    {becoming_ready} if becoming_ready.done() else set()
-                )
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if becoming_ready.done():
-                    becoming_ready.result()
-            is_read = not sending.done()
-        finally:
-            for task in (becoming_ready, receiving):
-                task.cancel()
-            await connection.aclose(graceful=is_read)
-            output.end()
-            if is_read:
-                await asyncio.wait((sending,), timeout=_FLUSH_TIME)
-            sending.cancel()
-            await asyncio.wait((becoming_ready, receiving, sending))
-            await write.aclose()
-            await read.aclose()
-        for task in (receiving, sending):
-            if not task.cancelled():
-                task.result()
-
-
 async def _receive_objects(
     read: ObjectSource[Item | Exception],
     dump: Callable[[Item], Json],
@@ -165,7 +158,7 @@ async def _receive_objects(
     """Pass messages of the client to the connection, until the stream ends."""
     from anyio import BrokenResourceError, ClosedResourceError
 
-    try:
+    with suppress(BrokenResourceError, ClosedResourceError):
         async for item in read:
             if isinstance(item, Exception):
                 logger.warning("ignored a message from the client that could not be read: %s", item)
@@ -181,68 +174,51 @@ async def _receive_objects(
                 continue
             connection.receive(line)
             await output.ready()
-    except (BrokenResourceError, ClosedResourceError):
-        pass
 
 
 class _ObjectOutput(Generic[Sent]):
     """Queue of messages to the client, sent in order as fast as the client reads."""
 
     def __init__(self, write: ObjectSink[Sent], make: Callable[[Json], Sent]) -> None:
-        self._write = write
-        self._make = make
-        self._queue: deque[bytes] = deque()
+        self._write, self._make = write, make
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._size = 0
-        self._is_ending = False
-        self._has_messages = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
 
     def send(self, message: bytes) -> None:
         """Queue a message."""
-        self._queue.append(message)
+        self._queue.put_nowait(message)
         self._size += len(message)
         if self._size > _MAX_QUEUED:
             self._has_room.clear()
-        self._has_messages.set()
 
     async def ready(self) -> None:
         """Wait until the client has read enough."""
-        if self._size > _MAX_QUEUED:
-            await self._has_room.wait()
+        await self._has_room.wait()
 
     def end(self) -> None:
         """Make `run` return once the queue is empty."""
-        self._is_ending = True
-        self._has_messages.set()
+        self._queue.put_nowait(None)
 
     async def run(self) -> None:
         """Send messages until the end, or until the client closes the stream."""
         from anyio import BrokenResourceError, ClosedResourceError
 
-        try:
-            while not self._is_ending:
-                await self._has_messages.wait()
-                self._has_messages.clear()
-                while self._queue:
-                    await self._send_first()
-        except (BrokenResourceError, ClosedResourceError):
-            pass
-
-    async def _send_first(self) -> None:
-        message = self._queue.popleft()
-        try:
-            item = self._make(from_json(message))
-        except Exception:
-            logger.exception(
-                "a message could not be converted for the stream, so the client does not receive it: %.200r",
-                message,
-            )
-        else:
-            await self._write.send(item)
-        self._size -= len(message)
-        if self._size <= _MAX_QUEUED:
-            self._has_room.set()
+        with suppress(BrokenResourceError, ClosedResourceError):
+            while (message := await self._queue.get()) is not None:
+                try:
+                    item = self._make(from_json(message))
+                except Exception:
+                    logger.exception(
+                        "a message could not be converted for the stream, so the client does not receive it: %.200r",
+                        message,
+                    )
+                else:
+                    await self._write.send(item)
+                self._size -= len(message)
+                if self._size <= _MAX_QUEUED:
+                    self._has_room.set()
 
 
 # Messages in the classes of the package `mcp`, of any version
@@ -367,15 +343,6 @@ class Answer:
     root: object
 
 
-class _Model(Protocol):
-    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> Json: ...
-
-
-class _Request(Protocol):
-    @property
-    def params(self) -> _Model: ...
-
-
 ServedT = TypeVar("ServedT", bound=Served)
 
 Validate = Callable[[Json], object]
@@ -396,8 +363,7 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
     """
 
     def __init__(self, server: ServedT, principal: Principal) -> None:
-        self.server = server
-        self._principal = principal
+        self.server, self._principal = server, principal
         self._sessions: dict[asyncio.AbstractEventLoop, _ImplicitSession] = {}
         self.name = server.engine.runtime.name
         self.version = server.engine.version
@@ -427,7 +393,7 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
         await serve_messages(self.server, read, write, self._principal)
 
     @cached_property
-    def request_handlers(self) -> dict[type, Callable[[_Request], Awaitable[Answer]]]:
+    def request_handlers(self) -> dict[type, Callable[[Any], Awaitable[Answer]]]:
         """Handlers for `ListToolsRequest` and `CallToolRequest` of the installed `mcp.types`.
 
         Each takes such a request, and returns an object with the result in `root`. No session needs to be opened; see
@@ -459,7 +425,8 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
         """
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
-            await session.aclose()
+            session.closing.set()
+            await session.life
 
     async def _list_tools(self, validate: Validate, request: object) -> Answer:
         """Return all tools, of all pages."""
@@ -472,7 +439,7 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
                 return Answer(validate({"tools": tools}))
             params = {"cursor": page["nextCursor"]}
 
-    async def _call_tool(self, validate: Validate, request: _Request) -> Answer:
+    async def _call_tool(self, validate: Validate, request: Any) -> Answer:
         params = request.params.model_dump(mode="json", by_alias=True, exclude_none=True)
         return Answer(validate(await self._send("tools/call", params)))
 
@@ -498,16 +465,16 @@ class _ImplicitSession:
 
     Attributes:
         life: Task that enters and leaves the lifespan of the server.
+        closing: Set to leave the lifespan.
     """
 
     def __init__(self, server: Served, principal: Principal) -> None:
         loop = asyncio.get_running_loop()
-        self._server = server
-        self._principal = principal
+        self._server, self._principal = server, principal
         self._ids = count(1)
         self._responses: dict[object, asyncio.Future[Json]] = {}
         self._connection: asyncio.Future[Connection] = loop.create_future()
-        self._closing = asyncio.Event()
+        self.closing = asyncio.Event()
         self.life = loop.create_task(self._live(), name="mcpkit-agent-sdk")
 
     async def request(self, method: str, params: Json) -> Json:
@@ -530,11 +497,6 @@ class _ImplicitSession:
         finally:
             self._responses.pop(id_, None)
 
-    async def aclose(self) -> None:
-        """Leave the lifespan."""
-        self._closing.set()
-        await self.life
-
     async def _live(self) -> None:
         engine = self._server.engine
         client = {"name": "agent-sdk", "version": ""}
@@ -548,7 +510,7 @@ class _ImplicitSession:
                 connection.receive(jsonrpc.notification("notifications/initialized"))
                 self._connection.set_result(connection)
                 try:
-                    await self._closing.wait()
+                    await self.closing.wait()
                 finally:
                     await connection.aclose(graceful=True)
         except BaseException as error:

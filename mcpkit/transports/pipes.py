@@ -20,12 +20,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
-from itertools import islice
+from queue import SimpleQueue
 
 from .._utils.exceptions import ProtocolError, TooLongError
 from ..protocol.jsonrpc import BYTE_ORDER_MARK
 
 logger = logging.getLogger(__name__)
+
+Notify = Callable[[], None]
 
 # Framing
 
@@ -58,8 +60,7 @@ class Framing:
     __slots__ = ("_max_line", "_partial", "_skipped", "_waits_for_end")
 
     def __init__(self, max_line: int = MAX_LINE, *, waits_for_end: bool = False) -> None:
-        self._max_line = max_line
-        self._waits_for_end = waits_for_end
+        self._max_line, self._waits_for_end = max_line, waits_for_end
         self._partial: BytesIO | None = None  # its content becomes a line without being copied
         self._skipped: TooLongError | None = None
 
@@ -162,9 +163,7 @@ class PipeInput:
         except (PermissionError, NotImplementedError):
             self._may_read = threading.Event()
             self._may_read.set()
-            threading.Thread(
-                target=self._read_in_thread, args=(self._may_read,), name="mcpkit-stdin", daemon=True
-            ).start()
+            _start_thread("mcpkit-stdin", self._read_in_thread, self._may_read)
 
     def pause(self) -> None:
         """Stop reading."""
@@ -188,11 +187,11 @@ class PipeInput:
         else:
             self._may_read.set()
 
-    def _read(self) -> bytes:
+    def _read(self) -> bytes | None:
         try:
             chunk = os.read(self.descriptor, self._size)
-        except BlockingIOError:
-            raise
+        except BlockingIOError:  # the host made the pipe non-blocking, and another process read from it
+            return None
         except OSError as error:  # a terminal that was closed (EIO), a socket with a lost peer (ECONNRESET)
             logger.info("reading standard input failed, so it is treated as closed: %s", error)
             return b""
@@ -204,11 +203,7 @@ class PipeInput:
         return chunk
 
     def _read_when_ready(self) -> None:
-        try:
-            chunk = self._read()
-        except BlockingIOError:  # the host made the pipe non-blocking, and another process read from it
-            return
-        self._deliver(chunk)
+        self._deliver(self._read())
 
     def _read_in_thread(self, may_read: threading.Event) -> None:
         while True:
@@ -223,8 +218,8 @@ class PipeInput:
                 return
             del chunk  # it must not live until there is another
 
-    def _deliver(self, chunk: bytes) -> None:
-        if self._is_closed:
+    def _deliver(self, chunk: bytes | None) -> None:
+        if self._is_closed or chunk is None:
             return
         if not chunk:
             self.close()
@@ -237,15 +232,9 @@ class PipeInput:
 # Writing
 
 _PIPE_SIZE = 1024 * 1024  # capacity of enlarged pipes in bytes, the default maximum of Linux
-
 _FULL = 1024 * 1024  # bytes waiting for the reader above which the output counts as full
-
 _ROOM = 256 * 1024  # bytes waiting for the reader below which the output has room again
-
-# Maximum bytes of a message that is written immediately: what a pipe holds by default on Linux.
-_DIRECT = 64 * 1024
-
-_BLOCKS = 16  # maximum blocks of one write: what every system has room for
+_PIECE = 64 * 1024  # bytes of one write to a pipe of our own: what it holds by default on Linux
 
 # Seconds after a write at which the next message is written at once, although the turn of the loop continues.
 _GATHER_TIME = 0.001
@@ -255,8 +244,8 @@ class PipeOutput:
     """Sends messages, one per line, in order.
 
     The first message of a turn of the loop is written immediately. Messages within a millisecond after it are written
-    together at the end of the turn. What does not fit is written by the loop if the descriptor is non-blocking, and
-    otherwise by a thread. All methods must be called in the thread of the loop.
+    together at the end of the turn. What does not fit is written when the loop reports room in the pipe; on Windows,
+    which cannot report that, a thread writes everything. All methods must be called in the thread of the loop.
 
     Args:
         descriptor: The descriptor. No other code may write to it meanwhile.
@@ -265,19 +254,12 @@ class PipeOutput:
         is_own: Whether the descriptor is a non-blocking pipe that no other process shares.
     """
 
-    def __init__(
-        self,
-        descriptor: int,
-        *,
-        on_room: Callable[[], None],
-        on_broken: Callable[[], None],
-        is_own: bool = False,
-    ) -> None:
-        self.is_full = False
-        self.is_broken = False
+    _uses_thread = sys.platform == "win32"
+
+    def __init__(self, descriptor: int, *, on_room: Notify, on_broken: Notify, is_own: bool = False) -> None:
+        self.is_full = self.is_broken = False
         self._descriptor = descriptor
-        self._on_room = on_room
-        self._on_broken = on_broken
+        self._on_room, self._on_broken = on_room, on_broken
         self._loop = asyncio.get_running_loop()
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -286,14 +268,19 @@ class PipeOutput:
         self._last_write = 0.0
         self._gathered: list[bytes] = []
         self._gathered_size = 0
-        # What did not fit: the loop or the thread writes it
-        self._uses_thread = sys.platform == "win32" or not is_own
-        self._poll = _poll_of(descriptor) if self._uses_thread else None
+        # What did not fit
         self._blocks: deque[memoryview] = deque()
         self._unwritten = 0
         self._has_written = asyncio.Event()
-        self._changed = threading.Condition()
-        self._has_thread = self._is_closed = self._closes_descriptor = False
+        self._thread_queue: SimpleQueue[bytes | None] | None = None
+        self._thread_closes_descriptor = False
+        self._piece = _PIECE
+        self._poll: Callable[[float], object] | None = None
+        if sys.platform != "win32" and not is_own:
+            # POSIX: where poll() reports room, a write of at most PIPE_BUF bytes does not block.
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            self._piece, self._poll = select.PIPE_BUF, poll.poll
         _enlarge(descriptor)  # so that a long message needs few turns of a reader that reads little at a time
 
     @property
@@ -303,10 +290,11 @@ class PipeOutput:
 
     def send(self, message: bytes) -> None:
         """Send one message, given without its newline."""
-        if len(message) >= _DIRECT:  # too long to be copied for a newline, or for its neighbours
+        if len(message) >= _PIECE:  # too long to be copied for a newline, or for its neighbours
             if self._gathered:
                 self._write_gathered()
-            self._write_later(message, b"\n")
+            self._write(message)
+            self._write(b"\n")
         elif not self._is_gathering:
             self._is_gathering = True
             self._last_write = time.monotonic()
@@ -338,24 +326,26 @@ class PipeOutput:
         Args:
             with_descriptor: Close the descriptor as well, once no write is in progress.
         """
-        self.is_broken = True
-        self.is_full = False
-        self._has_room.set()
-        with self._changed:
-            if self._blocks and not self._uses_thread:
-                self._loop.remove_writer(self._descriptor)
-            self._blocks.clear()
-            self._is_closed = True
-            self._closes_descriptor = with_descriptor and self._has_thread
-            self._changed.notify()
-        if with_descriptor and not self._closes_descriptor:
+        self._stop()
+        if self._thread_queue is not None:
+            self._thread_closes_descriptor = with_descriptor
+            self._thread_queue.put(None)
+        elif with_descriptor:
             os.close(self._descriptor)
+
+    def _stop(self) -> None:
+        self.is_broken, self.is_full = True, False
+        if self._blocks:
+            self._blocks.clear()
+            self._loop.remove_writer(self._descriptor)
+        self._has_room.set()
+        self._has_written.set()
 
     def _end_turn(self) -> None:
         self._is_gathering = False
         if self._gathered:
             self._write_gathered()
-            self._after_write(0, None)
+            self._after_write(0)
 
     def _write_gathered(self) -> None:
         self._gathered.append(b"")
@@ -367,75 +357,70 @@ class PipeOutput:
 
     def _write(self, data: bytes) -> None:
         """Write what fits now, and the rest later."""
-        position = 0
-        if not self._unwritten and len(data) <= _DIRECT and not self.is_broken:
-            piece = _DIRECT if self._poll is None else _PIPE_BUF
-            try:
-                # POSIX: where poll() reports room, a write of at most PIPE_BUF bytes does not block.
-                while position < len(data) and (self._poll is None or self._poll(0)):
-                    position += os.write(self._descriptor, data[position : position + piece])
-            except BlockingIOError:  # it is our own, or the host made the pipe non-blocking
-                pass
-            except OSError as error:
-                self._after_write(0, error)
-        if position < len(data):
-            self._write_later(data[position:])
-
-    def _write_later(self, *blocks: bytes) -> None:
         if self.is_broken:
             return
-        if not self._uses_thread and not self._blocks:
-            self._loop.add_writer(self._descriptor, self._write_when_ready)
-        self._unwritten += sum(map(len, blocks))
-        with self._changed:
-            self._blocks.extend(map(memoryview, blocks))
-            self._changed.notify()
-            has_thread, self._has_thread = self._has_thread, self._uses_thread
-        if self._uses_thread and not has_thread:
-            threading.Thread(target=self._write_in_thread, name="mcpkit-stdout", daemon=True).start()
+        if self._uses_thread:
+            self._unwritten += len(data)
+            if self._thread_queue is None:
+                queue = self._thread_queue = SimpleQueue()
+                _start_thread("mcpkit-stdout", self._write_in_thread, queue)
+            self._thread_queue.put(data)
+            return
+        position = 0 if self._blocks else self._write_now(data)
+        if position < len(data) and not self.is_broken:
+            if not self._blocks:
+                self._loop.add_writer(self._descriptor, self._write_when_ready)
+            self._blocks.append(memoryview(data)[position:])
+            self._unwritten += len(data) - position
+
+    def _write_now(self, data: bytes | memoryview) -> int:
+        """Write what fits without blocking, and return its size."""
+        position = 0
+        try:
+            while position < len(data) and (self._poll is None or self._poll(0)):
+                position += os.write(self._descriptor, data[position : position + self._piece])
+        except BlockingIOError:  # it is our own, or the host made the pipe non-blocking
+            pass
+        except OSError as error:
+            self._after_write(0, error)
+        return position
 
     def _write_when_ready(self) -> None:
-        try:
-            written, error = _write_blocks(self._descriptor, self._blocks), None
-        except BlockingIOError:
-            return
-        except OSError as problem:
-            self._blocks.clear()
-            written, error = 0, problem.with_traceback(None)
+        written = 0
+        while self._blocks:
+            block = self._blocks[0]
+            position = self._write_now(block)
+            written += position
+            if position < len(block):
+                if self._blocks:  # not after an error
+                    self._blocks[0] = block[position:]
+                break
+            self._blocks.popleft()
         if not self._blocks:
             self._loop.remove_writer(self._descriptor)
-        self._after_write(written, error)
+        self._after_write(written)
 
-    def _write_in_thread(self) -> None:
-        error: OSError | None = None
-        while error is None and not self._is_closed:
-            with self._changed:
-                self._changed.wait_for(lambda: self._blocks or self._is_closed)
-                blocks, self._blocks = self._blocks, deque()
-            size = sum(map(len, blocks))
-            while blocks and error is None and not self._is_closed:
-                try:
-                    _write_blocks(self._descriptor, blocks)
-                except BlockingIOError:  # the host made the pipe non-blocking
-                    _poll_of(self._descriptor)(None)
-                except OSError as problem:
-                    error = problem.with_traceback(None)  # which would refer to what could not be written
-            blocks.clear()  # they must not live until there are others
+    def _write_in_thread(self, queue: SimpleQueue[bytes | None]) -> None:
+        while (data := queue.get()) is not None:
+            error: OSError | None = None
+            size, block = len(data), memoryview(data)
+            try:
+                while block and not self.is_broken:
+                    block = block[os.write(self._descriptor, block) :]
+            except OSError as problem:
+                error = problem.with_traceback(None)  # which would refer to what could not be written
+            del data, block  # they must not live until there are others
             with suppress(RuntimeError):  # the loop has been closed
                 self._loop.call_soon_threadsafe(self._after_write, size, error)
-        with self._changed:
-            self._has_thread = False
-            if self._closes_descriptor:
-                os.close(self._descriptor)
+        if self._thread_closes_descriptor:
+            os.close(self._descriptor)
 
-    def _after_write(self, size: int, error: OSError | None) -> None:
+    def _after_write(self, size: int, error: OSError | None = None) -> None:
         self._unwritten -= size
         self._has_written.set()
         if error is not None and not self.is_broken:
             logger.info("the client closed standard output, so no more messages are sent: %s", error)
-            self.is_broken = True
-            self.is_full = False
-            self._has_room.set()
+            self._stop()
             self._on_broken()
         elif self.is_full and self._unwritten + self._gathered_size <= _ROOM:
             self.is_full = False
@@ -443,33 +428,8 @@ class PipeOutput:
             self._on_room()
 
 
-def _write_blocks(descriptor: int, blocks: deque[memoryview]) -> int:
-    """Write once, remove what has been written from the blocks, and return its size."""
-    if sys.platform == "win32":
-        written = os.write(descriptor, blocks[0])
-    else:
-        written = os.writev(descriptor, tuple(islice(blocks, _BLOCKS)))
-    rest = written
-    while blocks and rest >= len(blocks[0]):
-        rest -= len(blocks.popleft())
-    if rest:
-        blocks[0] = blocks[0][rest:]
-    return written
-
-
-if sys.platform == "win32":  # it cannot tell whether a pipe has room, so the thread writes everything
-    _PIPE_BUF = 0
-
-    def _poll_of(descriptor: int) -> Callable[[float | None], object]:
-        return lambda timeout: None
-
-else:
-    _PIPE_BUF = select.PIPE_BUF
-
-    def _poll_of(descriptor: int) -> Callable[[float | None], object]:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLOUT)
-        return poll.poll
+def _start_thread(name: str, target: Callable[..., None], argument: object) -> None:
+    threading.Thread(target=target, args=(argument,), name=name, daemon=True).start()
 
 
 def _enlarge(descriptor: int) -> None:

@@ -43,7 +43,7 @@ class StandardStreams(NamedTuple):
 
 
 @contextmanager
-def hold_standard_descriptors() -> Generator[None]:
+def keep_standard_descriptors() -> Generator[None]:
     """Keep 0, 1 and 2 open, so that no file opened in this block gets one of these numbers.
 
     If standard error is closed, the null device replaces it.
@@ -68,7 +68,7 @@ def hold_standard_descriptors() -> Generator[None]:
                 f"sys.{name} was closed before run(), and its descriptor {descriptor} now belongs to "
                 f"another file. Do not close sys.{name}"
             )
-    with _hold_stderr():
+    with _keep_stderr():
         yield
 
 
@@ -86,7 +86,7 @@ def divert_standard_output() -> Generator[None]:
         yield
         return
     _flush_output()
-    with _hold_stderr():
+    with _keep_stderr():
         _diverted = os.dup(1)
         _private.add(_diverted)
         os.dup2(2, 1)
@@ -105,7 +105,7 @@ def divert_standard_output() -> Generator[None]:
 
 
 @contextmanager
-def _hold_stderr() -> Generator[None]:
+def _keep_stderr() -> Generator[None]:
     if is_open(2):
         yield
         return
@@ -125,9 +125,8 @@ def take_over_standard_streams() -> Generator[StandardStreams]:
     In the block, data written to descriptor 1 goes to standard error, and descriptor 0 is empty, in this process and
     its children. Output that Python has buffered before goes the same way.
     """
-    stdout = 1 if _diverted is None else _diverted
+    stdout, empty = 1 if _diverted is None else _diverted, os.open(os.devnull, os.O_RDWR)
     streams = StandardStreams(os.dup(0), os.dup(stdout), SafeOutput())
-    empty = os.open(os.devnull, os.O_RDWR)
     private = {streams.input, streams.output}
     restored = {0: streams.input, 1: streams.output if _diverted is None else os.dup(1)}
     # Where Python found 2 closed at its start, it may by now be any file of the author's.
@@ -179,9 +178,8 @@ def _copies(descriptor: int, *streams: object) -> set[int]:
 def _flush_output() -> None:
     try:
         flush_output()
-    except (
-        OSError
-    ):  # standard error was lost only now; buffered output must not be written when 1 is restored
+    except OSError:
+        # Standard error was lost only now. Buffered output must not be written when 1 is restored.
         _empty(1)
         flush_output()
 

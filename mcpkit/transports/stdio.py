@@ -6,12 +6,12 @@ Follows "stdio" of the specification (revision 2026-07-28; the same in all earli
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from .._utils.concurrency import refuse_loop, require_loop
 from .._utils.exceptions import ProtocolError
@@ -19,8 +19,10 @@ from ..engine.engine import Engine, Served
 from ..engine.message_dispatch import Connection
 from ..identity.principals_and_scopes import ANYONE, Principal, checked_principal
 from .pipes import Framing, PipeInput, PipeOutput
-from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
+from .standard_streams import StandardStreams, keep_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
 
 # The part of the grace period that is kept for cancelling what still runs and leaving the lifespan.
 _CLEANUP_SHARE = 0.2
@@ -51,9 +53,7 @@ def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
         "mcpkit.transports.stdio) instead",
     )
     if principal == ANYONE and (scopes := server.engine.runtime.scopes.table):
-        import logging
-
-        logging.getLogger(__name__).warning(
+        logger.warning(
             "The client of %s sends no access token over stdio, and has no scopes. Grant them with "
             'server.run(http=HttpOptions(principal=Principal("me", %r)))',
             server.engine.runtime.name,
@@ -61,14 +61,13 @@ def run_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
         )
     is_terminal = os.isatty(0) and sys.stderr is not None
     grace = _grace(server.engine)
-    with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
+    with keep_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
         if is_terminal:
             from .._utils.package import __version__
 
-            name = (
-                f"{server.engine.runtime.name} {server.engine.version}, an MCP server (mcpkit {__version__})"
-            )
-            print(f"{name}, is waiting for an MCP host on standard input.\n", file=sys.stderr, flush=True)
+            name, version = server.engine.runtime.name, server.engine.version
+            title = f"{name} {version}, an MCP server (mcpkit {__version__}), is waiting for an MCP host"
+            print(f"{title} on standard input.\n", file=sys.stderr, flush=True)
         asyncio.run(_serve(server, streams, principal, watchdog, is_terminal=is_terminal))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
@@ -89,23 +88,21 @@ async def serve_stdio(server: Served, *, principal: Principal = ANYONE) -> None:
     """
     checked_principal(principal)
     require_loop("serve_stdio")
-    with hold_standard_descriptors(), take_over_standard_streams() as streams:
-        await _serve(server, streams, principal)
+    with keep_standard_descriptors(), take_over_standard_streams() as streams:
+        await _serve(server, streams, principal, None, is_terminal=False)
 
 
 def _grace(engine: Engine) -> float:
     """Return the seconds from the end of input, or a signal, to the end of the process."""
-    shutdown = engine.runtime.timeouts.shutdown
-    return 10.0 if shutdown is None else shutdown
+    return 10.0 if (shutdown := engine.runtime.timeouts.shutdown) is None else shutdown
 
 
 async def _serve(
     server: Served,
     streams: StandardStreams,
     principal: Principal,
-    watchdog: Watchdog | None = None,
-    *,
-    is_terminal: bool = False,
+    watchdog: Watchdog | None,
+    is_terminal: bool,
 ) -> None:
     """Serve until the end of input and the answers to all requests, or until a signal or the loss of the host."""
     engine, loop = server.engine, asyncio.get_running_loop()
@@ -195,11 +192,9 @@ class _Host:
             self.engine.drain(time_limit)
 
     def _take(self, chunk: bytes) -> None:
-        printing = self._printing
-        if (
-            sys.stdout is not printing.stdout or sys.stderr is not printing.stderr
-        ):  # rarely; a call costs more
-            printing.refresh()
+        # They seldom differ, and a call of `refresh` would cost more.
+        if sys.stdout is not self._printing.stdout or sys.stderr is not self._printing.stderr:
+            self._printing.refresh()
         if chunk:
             self._lines.extend(self._framing.feed(chunk))
         else:
@@ -227,8 +222,6 @@ class _Host:
 
 _MAX_NAMES = 8  # maximum names of one kind that are listed
 
-_COLUMNS = 78
-
 
 def _description(engine: Engine) -> str:
     """Return the components of a server and how to try it, as lines for a terminal."""
@@ -236,28 +229,22 @@ def _description(engine: Engine) -> str:
     import shlex
     import textwrap
 
-    catalog = engine.catalog
-    lines: list[str] = []
-    for kind, components in (
-        ("tools", [*catalog.tools]),
-        ("resources", [*catalog.resources, *catalog.resource_templates]),
-        ("prompts", [*catalog.prompts]),
-    ):
+    from .._utils.python_safe_path import started_command
+
+    wrapper = textwrap.TextWrapper(78, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    catalog, lines = engine.catalog, list[str]()
+    resources = [*catalog.resources, *catalog.resource_templates]
+    by_kind = {"tool": [*catalog.tools], "resource": resources, "prompt": [*catalog.prompts]}
+    for kind, components in by_kind.items():
         names = [each.key for each in components if each.is_enabled]
         if names:
             more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-            text = (
-                f"{len(names)} {kind if len(names) > 1 else kind[:-1]}: {', '.join(names[:_MAX_NAMES])}{more}"
-            )
-            lines.append(
-                textwrap.fill(
-                    text, _COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-                )
-            )
+            plural = "s" if len(names) > 1 else ""
+            lines += [wrapper.fill(f"{len(names)} {kind}{plural}: {', '.join(names[:_MAX_NAMES])}{more}")]
     if not lines and not catalog.providers:
         lines.append("The server has no tools, resources or prompts yet.")
     lines.append("")
-    if command := _command():
+    if command := started_command():
         entry = {"mcpServers": {engine.runtime.name: {"command": command[0], "args": command[1:]}}}
         lines += [
             "An MCP host starts this server if its configuration contains:",
@@ -270,21 +257,3 @@ def _description(engine: Engine) -> str:
             "",
         ]
     return "\n".join([*lines, "Press Ctrl+C to stop.", ""])
-
-
-def _command() -> list[str]:
-    """Return the command that started this process, for use from any directory; empty if unknown."""
-    from .._utils.python_safe_path import mcpkit_command, module_command
-
-    main: Any = sys.modules["__main__"]
-    file = getattr(main, "__file__", None)
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:  # python -m name
-        name = spec.name.removesuffix(".__main__")
-        if name == "mcpkit":
-            return mcpkit_command(*sys.argv[1:])
-        if spec.parent or file is None:
-            return module_command(name, *sys.argv[1:])
-    if file is None:  # python -c, or a prompt
-        return []
-    return [sys.executable, os.path.realpath(file), *sys.argv[1:]]

@@ -58,18 +58,15 @@ class Watchdog:
         self._on_signal: Callable[[], object] | None = None
         self._input: PipeInput | None = None
         self._chunks_read = 0
-        self._has_input_ended = False
-        self._is_stderr_lost = False
-        self._has_begun = False
         self._deadline: float | None = None
-        self._has_ended = False
-        self._limits_exit = False
+        self._has_input_ended = self._is_stderr_lost = False
+        self._has_begun = self._has_ended = self._limits_exit = False
 
     def __enter__(self) -> Watchdog:
         global _active  # noqa: PLW0603 - signals belong to the process, and so does this
         if threading.current_thread() is threading.main_thread():
-            handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-            self._handlers = {n: each for n, each in handlers.items() if each not in (signal.SIG_IGN, None)}
+            found = {number: signal.getsignal(number) for number in _SIGNALS}
+            self._handlers = {n: each for n, each in found.items() if each not in (signal.SIG_IGN, None)}
             self._wakeup_fd = signal.set_wakeup_fd(self._waker.fileno())
             for number in self._handlers:
                 signal.signal(number, self._handle)
@@ -128,12 +125,9 @@ class Watchdog:
     def _run(self) -> None:
         while not self._has_ended:
             if self._deadline is not None and time.monotonic() >= self._deadline:
-                if (
-                    not self._has_begun
-                    and self._input is not None
-                    and self._input.chunks != self._chunks_read
-                ):
-                    self._await_end_of_input(self._input)  # some of it has been read in this period
+                pipe = None if self._has_begun else self._input
+                if pipe is not None and pipe.chunks != self._chunks_read:
+                    self._await_end_of_input(pipe)  # some of it has been read in this period
                 else:
                     self._end_process()
             for number in self._wait():
@@ -186,17 +180,12 @@ class Watchdog:
 
     def _end_process(self) -> None:
         cause = "the end of input" if self.signal is None else signal.Signals(self.signal).name
-        notice = (
-            f"mcpkit: the server did not stop within {self.grace:g} s after {cause}; the process is "
-            "terminated\n"
-        )
+        notice = f"mcpkit: the server did not stop within {self.grace:g} s after {cause}; the process is terminated\n"
         try:
-            is_writable = True
             if sys.platform != "win32":
                 poll = select.poll()
                 poll.register(2, select.POLLOUT)
-                is_writable = bool(poll.poll(0))
-            if is_writable:
+            if sys.platform == "win32" or poll.poll(0):
                 os.write(2, notice.encode())
         finally:
             kill_workers()

@@ -97,6 +97,26 @@ async def test_pipe_output_writes_when_there_is_room_without_a_thread() -> None:
     os.close(pipe.reading)
 
 
+async def test_pipe_output_can_write_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PipeOutput, "_uses_thread", True)  # as on Windows
+    reading, writing = os.pipe()
+    events: list[str] = []
+    output = PipeOutput(
+        writing, on_room=lambda: events.append("room"), on_broken=lambda: events.append("broken")
+    )
+    messages = [str(n).encode() * 50_000 for n in range(100)]
+    for message in messages:
+        output.send(message)
+    assert (output.is_full, output.is_writing) == (True, True)
+    expected = b"".join(message + b"\n" for message in messages)
+    with os.fdopen(reading, "rb") as file:
+        assert await asyncio.to_thread(file.read, len(expected)) == expected
+        await output.flush()
+        assert (output.is_full, output.is_writing, events) == (False, False, ["room"])
+        output.close(with_descriptor=True)
+        assert await asyncio.to_thread(file.read) == b"", "the thread closes the descriptor"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there, a thread writes")
 async def test_pipe_output_wait_ends_with_the_reader() -> None:
     pipe = Pipe()

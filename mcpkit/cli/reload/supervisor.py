@@ -20,7 +20,7 @@ from ...protocol.revisions import SUBSCRIPTION_ID
 from ...storage.base import SECRET_VARIABLE
 from ...transports.standard_streams import (
     StandardStreams,
-    hold_standard_descriptors,
+    keep_standard_descriptors,
     take_over_standard_streams,
 )
 from .child import Child, ChildEndedError
@@ -69,7 +69,7 @@ def run_reload_over_stdio(target: str, arguments: Sequence[str], options: Sequen
     roots = watch_roots(target)
     print_status(f"serving {target}, watching Python files in {', '.join(map(str, roots))}")
     command = mcpkit_command("run", *options, target, "--", *arguments)
-    with hold_standard_descriptors(), take_over_standard_streams() as streams:
+    with keep_standard_descriptors(), take_over_standard_streams() as streams:
         return asyncio.run(_serve_until_signal(command, roots, streams))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..._utils.exceptions import RegistrationError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
-    from .protected_resource import PublicUrls
+    from .protected_resource import Resource
     from .response import Receive, Scope, Send
     from .routes import Router
 
@@ -37,14 +38,13 @@ class HttpApp:
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
-        self.settings = settings
-        self._engine = engine
+        self.settings, self._engine = settings, engine
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
-        self._public_urls: PublicUrls | None = None
+        self._resources: Sequence[Resource] | None = None
         if engine.auth is not None:
             from .protected_resource import bind_verifier
 
-            self._public_urls = bind_verifier(engine, engine.auth, settings)
+            self._resources = bind_verifier(engine, engine.auth, settings)
         self._check_included()
         self._mounts: list[tuple[str, ASGIApp]] = []
         self._router: Router | None = None
@@ -70,7 +70,7 @@ class HttpApp:
     @property
     def takes_tokens(self) -> bool:
         """True if clients need an access token."""
-        return self._public_urls is not None
+        return self._resources is not None
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
@@ -128,6 +128,6 @@ class HttpApp:
                     self._mounts,
                     self.settings,
                     self._guard,
-                    self._public_urls,
+                    self._resources,
                 )
             return self._router

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..._utils.exceptions import ChallengeError
 from ...auth.verifier import (
@@ -24,7 +25,7 @@ from ...protocol.http_headers import caller_at
 from ...protocol.revisions import HANDSHAKE
 from ...requests.timeouts_and_concurrency import Anonymous, Shares
 from .request import UnreadError
-from .response import Exchange, Receive, RefusedError, Send, headers_of
+from .response import UNDECIDED, Exchange, Receive, RefusedError, Send, headers_of
 
 if TYPE_CHECKING:
     from ...identity.audit import AuditLog
@@ -57,13 +58,12 @@ def challenge(parameters: Mapping[str, str | None]) -> str:
     Args:
         parameters: Values by name. Characters outside visible ASCII, quotes and backslashes are removed.
     """
-
-    def quotable(text: str) -> str:
-        return "".join(each for each in text if " " <= each <= "~" and each not in '"\\')
-
-    pairs = ", ".join(
-        f'{name}="{quotable(value)}"' for name, value in parameters.items() if value is not None
-    )
+    quoted = {
+        name: "".join(each for each in value if " " <= each <= "~" and each not in '"\\')
+        for name, value in parameters.items()
+        if value is not None
+    }
+    pairs = ", ".join(f'{name}="{value}"' for name, value in quoted.items())
     return f"Bearer {pairs}" if pairs else "Bearer"
 
 
@@ -93,11 +93,11 @@ class TokenExchange(Exchange):
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
         """Return the challenge for missing scopes, if the status has not been sent yet."""
-        return self.endpoint.challenge(scopes, self.principal, revision) if self.has_no_status else None
+        return self.endpoint.challenge(scopes, self.principal, revision) if self.state == UNDECIDED else None
 
     def dismissal(self) -> ChallengeError | None:
         """Return the challenge for a token that is no longer valid, if the status has not been sent yet."""
-        return self.endpoint.dismissal() if self.has_no_status else None
+        return self.endpoint.dismissal() if self.state == UNDECIDED else None
 
     def check_access(self) -> None:
         """Check that the access token has not been revoked since the request arrived.
@@ -117,9 +117,8 @@ class ProtectedEndpoint:
 
     Args:
         url: The URL, the required audience of tokens.
-        metadata_url: URL of the resource metadata; None without authorization servers.
+        metadata_url: URL of the resource metadata, for challenges if there are authorization servers.
         verification: Verification of tokens.
-        scopes: Scopes of the server.
         allows_anonymous: Returns True if requests without a token can be served at all.
 
     Attributes:
@@ -129,20 +128,17 @@ class ProtectedEndpoint:
     def __init__(
         self,
         url: str,
-        metadata_url: str | None,
+        metadata_url: str,
         verification: Verification,
-        scopes: Scopes,
         allows_anonymous: Callable[[], bool],
     ) -> None:
         self.url = url
-        self._metadata_url = metadata_url
-        self._verification = verification
-        self._verifier = verifier = verification.verifier
-        self._audit = verification.audit
-        self._scopes = scopes
+        self._verification, self._verifier = verification, verification.verifier
+        self._metadata_url = metadata_url if self._verifier.issuers else None
+        self._audit, self._scopes = verification.audit, verification.scopes
         self._allows_anonymous = allows_anonymous
         # A verifier that can refuse a request regardless of its token is called for each request.
-        self._refuses_requests = type(verifier).refusal is not TokenVerifier.refusal
+        self._refuses_requests = type(self._verifier).refusal is not TokenVerifier.refusal
         # By the hash of the header in its usual form: until when the grant is fresh, and the grant.
         self._grants: dict[bytes, tuple[float, AccessToken]] = {}
 
@@ -195,10 +191,7 @@ class ProtectedEndpoint:
         except InvalidTokenError as error:
             problem = self._challenge(self._scopes.defaults, error.description, error="invalid_token")
             raise _unread(problem) from None
-        until = min(
-            float("inf") if grant.expires is None else grant.expires,
-            float("inf") if grant.fresh_until is None else grant.fresh_until,
-        )
+        until = min(time for time in (grant.expires, grant.fresh_until, math.inf) if time is not None)
         while len(self._grants) >= _MAX_GRANTS:
             del self._grants[next(iter(self._grants))]
         digest = hashlib.sha256(header).digest()
@@ -268,13 +261,9 @@ class ProtectedEndpoint:
     def _challenge(
         self, scopes: Sequence[str], message: str, *, status: int = 401, error: str | None = None
     ) -> ChallengeError:
+        parameters = {"error": error, "error_description": None if error is None else message}
         header = challenge(
-            {
-                "error": error,
-                "error_description": None if error is None else message,
-                "resource_metadata": self._metadata_url,
-                "scope": " ".join(scopes) or None,
-            }
+            {**parameters, "resource_metadata": self._metadata_url, "scope": " ".join(scopes) or None}
         )
         return ChallengeError(401 if status == 401 else 403, header, message)
 
@@ -313,21 +302,15 @@ class Verification:
 
     Attributes:
         verifier: The token verifier.
+        scopes: Scopes of the server.
         audit: The audit log.
         revocations: Revocations of principals, or None.
     """
 
     def __init__(
-        self,
-        verifier: TokenVerifier,
-        scopes: Scopes,
-        audit: AuditLog,
-        revocations: Revocations | None = None,
+        self, verifier: TokenVerifier, scopes: Scopes, audit: AuditLog, revocations: Revocations | None = None
     ) -> None:
-        self.verifier = verifier
-        self.audit = audit
-        self.revocations = revocations
-        self._scopes = scopes
+        self.verifier, self.scopes, self.audit, self.revocations = verifier, scopes, audit, revocations
         self._running = Shares()
         self._invalid: dict[str, int] = {}  # number of invalid tokens by address, until `_invalid_until`
         self._invalid_until = 0.0
@@ -352,7 +335,7 @@ class Verification:
         self._check_room(url, caller)
         self._running.take(caller)
         meters = self.audit.meters
-        token_of_meters = measuring.set(meters) if meters else None
+        token_of_meters = measuring.set(meters)
         started, outcome = time.perf_counter(), "cancelled"
         found: AccessToken | None = None
         try:
@@ -381,9 +364,8 @@ class Verification:
                     error.description,
                 )
             self.record_refusal(503, "unavailable", error.description, url, caller)
-            raise _unavailable(
-                503, "access tokens cannot be verified at the moment. Try again later", error.retry_after
-            ) from None
+            text = "access tokens cannot be verified at the moment. Try again later"
+            raise _unavailable(503, text, error.retry_after) from None
         except Exception as error:  # noqa: BLE001 - of an author, it may be any
             outcome = "failed"
             if self._is_new(repr(type(error))):
@@ -394,18 +376,16 @@ class Verification:
                     redacted,
                 )
             self.record_refusal(500, "failed", "the token verifier raised an exception", url, caller)
-            raise UnreadError(
-                500, "the server could not verify the access token because of an internal error"
-            ) from None
+            text = "the server could not verify the access token because of an internal error"
+            raise UnreadError(500, text) from None
         finally:
             self._running.release(caller)
             for meter in meters:
                 meter.verified(outcome, time.perf_counter() - started)
-            if token_of_meters is not None:
-                measuring.reset(token_of_meters)
+            measuring.reset(token_of_meters)
         if caller is not None:  # many clients may share an address, and some of them send expired tokens
             self._invalid.pop(caller, None)
-        principal = self._scopes.of(found.principal)
+        principal = self.scopes.of(found.principal)
         self._record_login(principal, url)
         return AccessToken(principal, found.expires, found.issued, found.fresh_until)
 
@@ -426,16 +406,8 @@ class Verification:
         scopes: Sequence[str] = (),
     ) -> None:
         """Write the refusal of a request to the audit log."""
-        self.audit.emit(
-            "refusal",
-            principal,
-            status=status,
-            reason=reason,
-            detail=detail,
-            scopes=scopes,
-            resource=url,
-            caller=caller,
-        )
+        details: dict[str, Any] = {"status": status, "reason": reason, "detail": detail, "scopes": scopes}
+        self.audit.emit("refusal", principal, **details, resource=url, caller=caller)
 
     def _record_login(self, principal: Principal, url: str) -> None:
         if principal.id is None:

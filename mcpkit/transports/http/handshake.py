@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
-from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
+from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
 from ...engine.message_dispatch import BaseSession
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Json, Outcome, Ready, is_array, is_object
@@ -22,7 +23,7 @@ from .response import ANSWERED, Exchange, Source, headers_of, status_of
 from .service import Service
 from .sessions.http_session import SESSION_STATUSES, HttpSession
 from .sessions.session_store import NewSessionId
-from .stateless import serve_call
+from .stateless import Finish, serve_call
 
 _STARTS_EAGERLY = sys.version_info >= (3, 12)
 
@@ -47,7 +48,9 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
         BusyError: The shared store does not respond.
     """
     if is_initialize(message):
-        await _initialize(service, message, exchange)
+        response = InitializeResponse(service, exchange)
+        response.receive(message)
+        await _serve_request(service, exchange, response, response.finish)
         return
     if service.settings.stateless:
         await _serve_sessionless(service, message, exchange)
@@ -69,7 +72,8 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     else:
         await service.serve(exchange, service.settings.sse_after_in_session)
     if has_middleware:
-        await session.save_or_log()
+        with suppress(BusyError):  # it has been logged
+            await session.save()
 
 
 async def serve_get(service: Service, exchange: Exchange) -> None:
@@ -120,14 +124,13 @@ async def fail_question(service: Service, exchange: Exchange, body: bytes, probl
     """
     from ...protocol.jsonrpc_validation import id_of_answer, is_call
 
-    if _SESSION_ID not in exchange.request_headers or is_call(body):
-        return
-    id_ = id_of_answer(body, body)
-    if id_ is None:
-        return
-    session = await service.sessions.find(_header(exchange, _SESSION_ID), exchange)
-    if session is not None:
-        session.questions.fail(id_, problem)
+    id_ = None
+    if _SESSION_ID in exchange.request_headers and not is_call(body):
+        id_ = id_of_answer(body, body)
+    if id_ is not None:
+        session = await service.sessions.find(_header(exchange, _SESSION_ID), exchange)
+        if session is not None:
+            session.questions.fail(id_, problem)
 
 
 def _header(exchange: Exchange, name: bytes) -> str:
@@ -224,11 +227,8 @@ async def _serve_sessionless(service: Service, message: Any, exchange: Exchange)
     calls = Calls() if is_batch else service.calls
     client = SessionlessClient(service, calls, assumed, exchange)
     client.receive(message)
-    if client.request is not None:
-        stream_after = service.settings.sse_after_in_session
-        await serve_call(service, exchange, client.request, client.reply, stream_after)
-    elif not is_batch:
-        await service.send(exchange)
+    if not is_batch:
+        await _serve_request(service, exchange, client)
     else:
         service.batches.add(calls)
         try:
@@ -237,6 +237,16 @@ async def _serve_sessionless(service: Service, message: Any, exchange: Exchange)
         finally:
             service.batches.discard(calls)
             calls.cancel_all()  # the client has disconnected, and cannot resume the stream
+
+
+async def _serve_request(
+    service: Service, exchange: Exchange, client: SessionlessClient, finish: Finish | None = None
+) -> None:
+    if client.request is None:
+        await service.send(exchange)
+    else:
+        stream_after = service.settings.sse_after_in_session
+        await serve_call(service, exchange, client.request, client.reply, stream_after, finish)
 
 
 class InitializeResponse(SessionlessClient, Source):
@@ -301,27 +311,14 @@ class InitializeResponse(SessionlessClient, Source):
         return self._new_session_id
 
 
-async def _initialize(service: Service, message: Json, exchange: Exchange) -> None:
-    response = InitializeResponse(service, exchange)
-    response.receive(message)
-    if response.request is None:
-        await service.send(exchange)
-    else:
-        stream_after = service.settings.sse_after_in_session
-        await serve_call(service, exchange, response.request, response.reply, stream_after, response.finish)
-
-
 def _without_session(result: Outcome) -> Outcome:
     """Return a result without the declared capabilities that need a stream beyond the request."""
     declared = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not is_object(declared):
         return result  # a middleware has replaced it
+    streamed = {"listChanged", "subscribe"}
     capabilities = {
-        name: {
-            key: value
-            for key, value in settings.items()
-            if not value or key not in {"listChanged", "subscribe"}
-        }
+        name: {key: value for key, value in settings.items() if not value or key not in streamed}
         for name, settings in declared.items()
     }
     return {**result, "capabilities": capabilities}

@@ -17,7 +17,7 @@ from ...engine.message_dispatch import Connection
 from ...identity.principals_and_scopes import owner_of
 from . import response
 from .app_options import MESSAGES_PATH
-from .request import Bodies, UnreadError, check_content, mount_point
+from .request import RETRY_SOON, Bodies, UnreadError, check_content, mount_point
 from .response import Exchange, RefusedError, Scope, event
 from .sessions.loop_state import LoopState
 
@@ -52,10 +52,7 @@ class Pipe:
     """
 
     def __init__(self, state: LoopState, pipes: dict[str, Pipe], scope: Scope, exchange: Exchange) -> None:
-        self._pipes = pipes
-        self._state = state
-        self._scope = scope
-        self._exchange = exchange
+        self._pipes, self._state, self._scope, self._exchange = pipes, state, scope, exchange
         self.caller = exchange.caller
         self.take()
         self.id = os.urandom(16).hex()
@@ -224,11 +221,8 @@ async def receive_message(pipes: dict[str, Pipe], bodies: Bodies, scope: Scope, 
     if pipe is None or owner_of(pipe.principal) != owner_of(exchange.principal):
         raise UnreadError(404, "unknown session. Open a new event stream at /sse")
     if pipe.is_behind:
-        raise UnreadError(
-            503,
-            "too many messages wait on the event stream. Read it, then send this message again",
-            ((b"retry-after", b"1"),),
-        )
+        text = "too many messages wait on the event stream. Read it, then send this message again"
+        raise UnreadError(503, text, RETRY_SOON)
     pipe.connection.receive(await bodies.read(exchange), exchange.principal)
     pipe.renew(exchange)
     exchange.answer(None, 202)

@@ -54,20 +54,8 @@ class Resource(NamedTuple):
     path_at_root: str
 
 
-class PublicUrls(NamedTuple):
-    """Public URLs of an app, from the option `public_url`.
-
-    Attributes:
-        mcp: The MCP endpoint.
-        sse: The endpoint of the transport of 2024-11-05; None if it is not served.
-    """
-
-    mcp: Resource
-    sse: Resource | None
-
-
-def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -> PublicUrls:
-    """Bind the verifier to the server, and return the public URLs of the app.
+def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -> tuple[Resource, ...]:
+    """Bind the verifier to the server, and return its MCP endpoint, and that of 2024-11-05 if it is served.
 
     Raises:
         ValueError: `public_url` is missing, or the verifier cannot be used there.
@@ -78,10 +66,9 @@ def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -
             'server.asgi(public_url="https://example.com/mcp") or server.run("http", public_url=...)'
         )
     if settings.principal is not None:
-        raise ValueError(
-            "auth= and principal= cannot be combined, as both identify the client. Remove one of them"
-        )
-    urls = _public_urls(settings, settings.public_url)
+        text = "auth= and principal= cannot be combined, as both identify the client. Remove one of them"
+        raise ValueError(text)
+    resources = _resources(settings, settings.public_url)
     runtime = engine.runtime
 
     async def in_thread(function: Callable[[], object]) -> object:
@@ -89,8 +76,8 @@ def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -
 
     verifier.bind(
         ProtectedResource(
-            urls.mcp.url,
-            tuple(each.url for each in urls if each is not None),
+            resources[0].url,
+            tuple(each.url for each in resources),
             runtime.name,
             runtime.keys,
             runtime.scopes,
@@ -99,10 +86,10 @@ def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -
             in_thread,
         )
     )
-    return urls
+    return resources
 
 
-def _public_urls(settings: Settings, public_url: str) -> PublicUrls:
+def _resources(settings: Settings, public_url: str) -> tuple[Resource, ...]:
     parts = urlsplit(public_url)
     if parts.query or parts.fragment or parts.username is not None:
         raise ValueError(
@@ -116,22 +103,18 @@ def _public_urls(settings: Settings, public_url: str) -> PublicUrls:
     def resource(path: str, own_path: str) -> Resource:
         path_at_root = PROTECTED_RESOURCE + path
         below = None if prefix is None else PROTECTED_RESOURCE + own_path
-        return Resource(
-            origin + path,
-            origin + (path_at_root if below is None else f"{prefix}{below}"),
-            below,
-            path_at_root,
-        )
+        metadata_url = origin + (path_at_root if below is None else f"{prefix}{below}")
+        return Resource(origin + path, metadata_url, below, path_at_root)
 
     mcp = resource(path, own_path)
     if not settings.http.sse:
-        return PublicUrls(mcp, None)
+        return (mcp,)
     if prefix is None:
         raise ValueError(
             f"public_url={public_url!r} does not end with path={settings.path!r}, so the public URL of "
             "/sse is unknown. Let both end alike, or set sse=False"
         )
-    return PublicUrls(mcp, resource(prefix + SSE_PATH, SSE_PATH))
+    return mcp, resource(prefix + SSE_PATH, SSE_PATH)
 
 
 # Protection of an app
@@ -145,7 +128,7 @@ class Protection:
     Args:
         engine: Engine of the server.
         verifier: The token verifier.
-        urls: Public URLs of the app.
+        resources: The MCP endpoint, and that of 2024-11-05 if it is served.
 
     Attributes:
         mcp: The MCP endpoint.
@@ -155,20 +138,21 @@ class Protection:
         routes: Routes of the verifier at the root of the site.
     """
 
-    def __init__(self, engine: Engine, verifier: TokenVerifier, urls: PublicUrls) -> None:
-        self._engine, self._verifier, self._urls = engine, verifier, urls
+    def __init__(self, engine: Engine, verifier: TokenVerifier, resources: Sequence[Resource]) -> None:
+        self._engine, self._verifier, self._urls = engine, verifier, [each.url for each in resources]
         self._is_announced = False
         runtime = engine.runtime
         self._verification = Verification(verifier, runtime.scopes, runtime.audit, engine.revocations)
-        self.mcp = self._endpoint(urls.mcp)
-        self.sse = self.mcp if urls.sse is None else self._endpoint(urls.sse)
+        self.mcp, *others = [
+            ProtectedEndpoint(each.url, each.metadata_url, self._verification, engine.is_open)
+            for each in resources
+        ]
+        self.sse = others[0] if others else self.mcp
         self.routes = verifier.routes()
         self.documents: dict[str, Document] = {}
         self.documents_at_root: dict[str, Document] = {}
         title = str(engine.declared.identity(LATEST).info.get("title") or runtime.name)
-        for resource in urls:
-            if resource is None or not verifier.issuers:
-                continue
+        for resource in resources if verifier.issuers else ():
             metadata = optional(
                 resource=resource.url,
                 authorization_servers=list(verifier.issuers),  # byte by byte as they identify themselves
@@ -180,17 +164,9 @@ class Protection:
             self.documents[resource.path_at_root] = self.documents_at_root[resource.path_at_root] = document
             if resource.path is not None:
                 self.documents[resource.path] = document
-        if urls.mcp.path == urls.mcp.path_at_root and verifier.issuers:  # the app is at the root of the site
-            self.documents[PROTECTED_RESOURCE] = self.documents[urls.mcp.path_at_root]
-
-    def _endpoint(self, resource: Resource) -> ProtectedEndpoint:
-        return ProtectedEndpoint(
-            resource.url,
-            resource.metadata_url if self._verifier.issuers else None,
-            self._verification,
-            self._engine.runtime.scopes,
-            self._engine.is_open,
-        )
+        path = resources[0].path_at_root
+        if resources[0].path == path and verifier.issuers:  # the app is at the root of the site
+            self.documents[PROTECTED_RESOURCE] = self.documents[path]
 
     def revoke(self, revocation: Revocation) -> None:
         """Remove the cached tokens of a revoked principal; in any thread."""
@@ -213,8 +189,7 @@ class Protection:
         self._is_announced = True
         has_uvicorn = bool(logging.getLogger("uvicorn").handlers)
         startup_logger = logging.getLogger("uvicorn.error") if has_uvicorn else logger
-        urls = [each.url for each in self._urls if each is not None]
-        issuers = self._verifier.issuers
+        urls, issuers = self._urls, self._verifier.issuers
         issued_by = f" issued by {_listed(issuers)}" if issuers else ""
         startup_logger.info("Access tokens%s are accepted at %s", issued_by, _listed(urls))
         for notice in self._verifier.notices():
@@ -442,9 +417,7 @@ class _Token:
     def __init__(
         self, endpoint: ProtectedEndpoint, headers: Mapping[bytes, bytes], grant: AccessToken
     ) -> None:
-        self.endpoint = endpoint
-        self.headers = headers
-        self.grant = grant
+        self.endpoint, self.headers, self.grant = endpoint, headers, grant
         self.streams: dict[object, Callable[[], None]] = {}
 
     @property

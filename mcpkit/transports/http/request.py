@@ -126,9 +126,8 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
         raise UnreadError(415, "the Content-Type header must be application/json")
     codings = headers.get(b"content-encoding", b"").lower().split(b",")
     if not {coding.strip(b" \t") for coding in codings} <= {b"", b"identity"}:
-        raise UnreadError(
-            415, "compressed request bodies are not supported. Send the message without Content-Encoding"
-        )
+        text = "compressed request bodies are not supported. Send the message without Content-Encoding"
+        raise UnreadError(415, text)
 
 
 # Identity of the client, without access tokens
@@ -152,9 +151,8 @@ async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
         raise UnreadError(error.status, readable(error.message), headers_of(error)) from None
     except Exception:
         logger.exception("the function given as principal= failed; the request is answered with 500")
-        raise UnreadError(
-            500, "the server could not authenticate this request because of an internal error"
-        ) from None
+        text = "the server could not authenticate this request because of an internal error"
+        raise UnreadError(500, text) from None
     return found
 
 
@@ -253,9 +251,8 @@ class Bodies:
         try:
             return await within(self._seconds, self._read_parts(message, reading, declared, exchange))
         except TimeoutError:
-            raise UnreadError(
-                408, f"the request body did not arrive within {self._seconds:g} seconds"
-            ) from None
+            text = f"the request body did not arrive within {self._seconds:g} seconds"
+            raise UnreadError(408, text) from None
         except asyncio.CancelledError:
             if not self._is_closed or uncancel(task) > 0:
                 raise
@@ -274,9 +271,8 @@ class Bodies:
                 if message is None:
                     message = await reading
                 if message["type"] == "http.disconnect":
-                    raise RefusedError(
-                        400, "the client closed the connection before the end of the request body"
-                    )
+                    text = "the client closed the connection before the end of the request body"
+                    raise RefusedError(400, text)
                 has_more = message.get("more_body", False)
                 size += body.write(message.get("body", b""))
                 if size > self._limit:
@@ -287,11 +283,8 @@ class Bodies:
                     is_alone = shares.taken == counted
                     if not is_alone and not shares.has_room(self._total, caller, uncounted):
                         excess = shares.excess(self._total, caller, uncounted)
-                        raise UnreadError(
-                            503,
-                            f"the server is receiving too many bytes {excess}. Try again later",
-                            RETRY_SOON,
-                        )
+                        text = f"the server is receiving too many bytes {excess}. Try again later"
+                        raise UnreadError(503, text, RETRY_SOON)
                     shares.take(caller, uncounted)
                     counted += uncounted
                 message, reading = None, exchange.receive()
@@ -316,14 +309,13 @@ def _check_lost(headers: Mapping[bytes, bytes]) -> None:
     length = headers.get(b"content-length", b"0")
     if b"transfer-encoding" not in headers and not length.strip(b"0 \t"):
         return
-    found = "the request body is empty, although the headers announce one"
+    advice = ". Send a body, and check that no middleware before the app reads it"
     if b"upgrade" in headers:
-        raise RefusedError(
-            400,
-            f"{found}: uvicorn with httptools drops the body of a request with an Upgrade header. Start "
-            "uvicorn with --http h11",
+        advice = (
+            ": uvicorn with httptools drops the body of a request with an Upgrade header. Start "
+            "uvicorn with --http h11"
         )
-    raise RefusedError(400, f"{found}. Send a body, and check that no middleware before the app reads it")
+    raise RefusedError(400, f"the request body is empty, although the headers announce one{advice}")
 
 
 # Unread bodies of refused requests
@@ -368,12 +360,8 @@ class _UnreadBody:
     """A body, and a response that can begin before the end of the body."""
 
     def __init__(self, receive: Receive, send: Send, *, is_short: bool) -> None:
-        self._receive = receive
-        self._send = send
-        self._is_short = is_short
-        self._is_read = False
-        self._is_disconnected = False
-        self._is_closing = False
+        self._receive, self._send, self._is_short = receive, send, is_short
+        self._is_read = self._is_disconnected = self._is_closing = False
 
     async def receive(self) -> Message:
         message = await self._receive()

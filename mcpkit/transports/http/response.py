@@ -22,7 +22,7 @@ from ..._utils.exceptions import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ...execution.coroutines import resume, run_to_first_wait, within
+from ...execution.coroutines import resume, within
 from ...identity.principals_and_scopes import ANYONE, Principal
 from ...protocol.http_headers import caller_at
 from ...requests.requests_to_client import NO_HEADERS
@@ -93,9 +93,7 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
         super().__init__(status, text)
-        self.status = status
-        self.text = text
-        self.headers = headers
+        self.status, self.text, self.headers = status, text, headers
 
 
 async def respond(
@@ -169,7 +167,7 @@ class Source:
 _NO_SOURCE = Source()
 
 # States of a response
-_UNDECIDED = 0  # nothing has been sent
+UNDECIDED = 0  # nothing has been sent
 ANSWERED = 1  # the response is one JSON object
 _STREAMING = 2  # the response is an event stream that can take more events
 _ENDING = 3  # the last event of the stream is queued, though perhaps not sent
@@ -204,7 +202,7 @@ class Exchange:
     """
 
     # Most exchanges are one answer, and never change what only streams have.
-    state: int = _UNDECIDED
+    state: int = UNDECIDED
     may_stream = True
     is_local = False
     grant: AccessToken | None = None
@@ -259,11 +257,6 @@ class Exchange:
         Raises:
             RefusedError: It was revoked (401).
         """
-
-    @property
-    def has_no_status(self) -> bool:
-        """True if nothing of the response has been sent."""
-        return self.state == _UNDECIDED
 
     # Messages
 
@@ -330,7 +323,7 @@ class Exchange:
             status: The status, if no stream has started.
             headers: Additional headers, if no stream has started.
         """
-        if self.state == _UNDECIDED:  # as `_enter` does, without its cost for each call
+        if self.state == UNDECIDED:  # as `_enter` does, without its cost for each call
             self.state = ANSWERED
             self._answer, self._status, self._answer_headers = message, status, headers
             self._source = _NO_SOURCE  # the source need not refer to this any more
@@ -381,7 +374,7 @@ class Exchange:
         watching = loop.create_task(self._watch_disconnect())
         timer = loop.call_later(stream_after, self._open_in_time) if stream_after is not None else None
         try:
-            while self.state == _UNDECIDED:
+            while self.state == UNDECIDED:
                 await self._wait(None)
             if self.state == ANSWERED:
                 await self.respond()
@@ -468,10 +461,10 @@ class Exchange:
         """Send a part of the stream. A client that reads nothing for too long is disconnected."""
         sending = self.asgi_send(message)
         if iscoroutine(sending):
-            is_sent, awaited = run_to_first_wait(sending)
-            if is_sent:
+            try:
+                sending = resume(sending, sending.send(None))
+            except StopIteration:  # usually there is room, and no timer is needed
                 return
-            sending = resume(sending, awaited)
         await within(READ_TIMEOUT, sending)
 
     async def _wait(self, seconds: float | None) -> None:

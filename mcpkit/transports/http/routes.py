@@ -39,7 +39,7 @@ from .request import (
     path_below,
     principal_of,
 )
-from .response import Exchange, Receive, RefusedError, Scope, Send, refuse
+from .response import Exchange, Receive, RefusedError, Scope, Send, headers_of, refuse
 from .service import Service
 from .sessions.loop_state import LoopState
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -47,7 +47,7 @@ from .stateless import is_stateless, serve_stateless, unknown_revision
 if TYPE_CHECKING:
     from ...engine.engine import Engine
     from ...identity.revocation import Revocation
-    from .protected_resource import Protection, PublicUrls
+    from .protected_resource import Protection, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Router:
         mounts: Mounted apps with their paths. Both lists can grow.
         settings: Options of the app.
         guard: Check of hosts and origins.
-        urls: Public URLs of the app; None if it needs no access tokens.
+        resources: Public endpoints of the app; None if it needs no access tokens.
 
     Attributes:
         site: App for all paths that do not belong to the protocol.
@@ -86,21 +86,19 @@ class Router:
         mounts: Sequence[tuple[str, ASGIApp]],
         settings: Settings,
         guard: Guard,
-        urls: PublicUrls | None,
+        resources: Sequence[Resource] | None,
     ) -> None:
-        self._engine = engine
-        self._settings = settings
-        self._guard = guard
+        self._engine, self._settings, self._guard = engine, settings, guard
         # Again, because gunicorn may have loaded the app before there were any.
         warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._revocation_listeners: dict[asyncio.AbstractEventLoop, Callable[[], None]] = {}
         self._routes, self._mounts = routes, mounts
         self._protection: Protection | None = None
-        if urls is not None and engine.auth is not None:
+        if resources is not None and engine.auth is not None:
             from .protected_resource import Protection
 
-            self._protection = Protection(engine, engine.auth, urls)
+            self._protection = Protection(engine, engine.auth, resources)
         self.site = SiteRoutes(routes, mounts, guard, settings, self._protection, self._unready_reason)
         self._with_cors = Cors(self._serve_page, guard) if settings.http.cors else self._serve_page
         endpoints: dict[str, _Endpoint] = {settings.path.rstrip("/"): self._mcp}
@@ -119,11 +117,10 @@ class Router:
         headers = headers_by_name(scope)
         if type(headers) is not dict and (name := _repeated_header(headers)) is not None:
             _, send = drop_unread_body(scope, headers, receive, send)
-            text = _REPEATED.format(name)
-            protection = self._protection if name == "authorization" else None
-            return refuse(
-                send, 400, text, () if protection is None else protection.mcp.malformed(text).headers
-            )
+            text, fields = _REPEATED.format(name), headers_of(None)
+            if name == "authorization" and self._protection is not None:
+                fields = tuple(self._protection.mcp.malformed(text).headers)
+            return refuse(send, 400, text, fields)
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if (host, origin) not in self._guard.passed and (refusal := self._guard.refuse(host, origin)):
             _, send = drop_unread_body(scope, headers, receive, send)
@@ -168,11 +165,10 @@ class Router:
                 _, send = drop_unread_body(scope, headers, receive, send)
             await refuse(send, error.status, error.text, error.headers)
         except BusyError as error:
-            await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
+            await refuse(send, 503, error.message, headers_of(error))
         except OSError:  # of the channel: the client has disconnected
-            logger.debug(
-                "the client closed the connection before it received the whole response", exc_info=True
-            )
+            text = "the client closed the connection before it received the whole response"
+            logger.debug(text, exc_info=True)
 
     # Endpoints
 
@@ -211,14 +207,10 @@ class Router:
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} is not supported at this URL", ((b"allow", allowed),))
-        if method == "DELETE":
-            await serve_delete(service, exchange)
-        elif accepts_events(headers):
-            await serve_get(service, exchange)
-        else:
-            raise RefusedError(
-                406, "a GET request opens an event stream. Send the header Accept: text/event-stream"
-            )
+        if method == "GET" and not accepts_events(headers):
+            text = "a GET request opens an event stream. Send the header Accept: text/event-stream"
+            raise RefusedError(406, text)
+        await (serve_get if method == "GET" else serve_delete)(service, exchange)
 
     async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "GET":
@@ -320,10 +312,9 @@ class Router:
 
 def _repeated_header(headers: Mapping[bytes, bytes]) -> str | None:
     """Return a significant header that occurs more than once, so that its value is ambiguous."""
-    if isinstance(headers, JoinedHeaders):
-        for name in sorted(headers.ambiguous):
-            if name in _SINGLE_HEADERS or name.startswith(b"mcp-param-"):
-                return name.decode("latin-1")
+    for name in sorted(headers.ambiguous) if isinstance(headers, JoinedHeaders) else ():
+        if name in _SINGLE_HEADERS or name.startswith(b"mcp-param-"):
+            return name.decode("latin-1")
     return None
 
 
@@ -391,8 +382,8 @@ class SiteRoutes:
         self._probes = [Route(path, function) for path, function in probes if path is not None]
         self._probe_paths = {route.path.rstrip("/") for route in self._probes}
         self._mounts: list[Mount] = []
-        self._documents = {} if protection is None else dict(protection.documents)
-        self._documents_at_root = {} if protection is None else protection.documents_at_root
+        self._documents = dict(protection.documents) if protection else {}
+        self._documents_at_root = protection.documents_at_root if protection else {}
         self._root_routes: list[Route] = []
         self._paths_for_any_origin: set[str] = set()
         self._served = -1, -1
@@ -425,8 +416,7 @@ class SiteRoutes:
             origin = None if is_for_any_origin else headers.get(b"origin")
             is_probe = scope["method"] in {"GET", "HEAD"} and plain_path in self._probe_paths
             if not is_probe and (refusal := self._guard.refuse(headers.get(b"host"), origin)):
-                status, text = refusal
-                await PlainTextResponse(text, status)(scope, receive, send)
+                await PlainTextResponse(refusal[1], refusal[0])(scope, receive, send)
                 return
             if is_for_any_origin:  # with CORS of its own
                 await self._starlette(scope, receive, send)
@@ -440,12 +430,11 @@ class SiteRoutes:
             scope: An ASGI scope of any type.
         """
         self.update()
-        if scope["type"] != "http":
-            return False
-        path = path_below(scope)
-        if path in self._documents_at_root:
-            return True
-        return bool(self._root_routes) and _matches_one(self._root_routes, self._starlette_scope(scope, path))
+        path = path_below(scope) if scope["type"] == "http" else ""
+        return path in self._documents_at_root or (
+            bool(path and self._root_routes)
+            and _matches_one(self._root_routes, self._starlette_scope(scope, path))
+        )
 
     def root_routes(self) -> list[Route]:
         """Return the routes to serve at the root of the site, for an app around this one."""
@@ -471,20 +460,13 @@ class SiteRoutes:
                 from .protected_resource import ProtectedRoute
 
                 middleware = [Middleware(ProtectedRoute, endpoint=protection.mcp, scopes=each.scopes)]
-            kind = _RootRoute if each.is_outside_mount else Route
-            routes.append(
-                kind(each.path, each.function, methods=each.methods, name=each.name, middleware=middleware)
-            )
-        verifier_routes = () if protection is None else protection.routes
-        routes += [
-            _RootRoute(each.path, each.endpoint, methods=each.methods, name=each.name)
-            for each in verifier_routes
-        ]
-        self._paths_for_any_origin = {
-            each.path for each in verifier_routes if getattr(each.endpoint, "is_for_any_origin", False)
-        }
-        all_routes: list[BaseRoute] = [*self._probes, *routes]
-        self._starlette.router.routes = all_routes
+            kind, name, methods = _RootRoute if each.is_outside_mount else Route, each.name, each.methods
+            routes.append(kind(each.path, each.function, methods=methods, name=name, middleware=middleware))
+        for own in protection.routes if protection else ():
+            routes.append(_RootRoute(own.path, own.endpoint, methods=own.methods, name=own.name))
+            if getattr(own.endpoint, "is_for_any_origin", False):
+                self._paths_for_any_origin.add(own.path)
+        self._starlette.router.routes[:] = [*self._probes, *routes]
         self._root_routes = [route for route in routes if isinstance(route, _RootRoute)]
         apps = self._mounted_apps[: served[1]]
         self._mounts = [Mount(*each) for each in apps]
@@ -514,9 +496,8 @@ class SiteRoutes:
 
     async def _readiness(self, request: Request) -> JSONResponse:
         reason = await self._unready_reason("shared" not in request.query_params.getlist("exclude"))
-        if reason is None:
-            return JSONResponse({"status": "ready"}, headers=_NO_STORE)
-        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503, headers=_NO_STORE)
+        found = {"status": "ready"} if reason is None else {"status": "not ready", "reason": reason}
+        return JSONResponse(found, 200 if reason is None else 503, _NO_STORE)
 
 
 async def _liveness(_request: Request) -> JSONResponse:

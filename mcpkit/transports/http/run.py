@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from .app_options import Settings
     from .service import Service
 
-logger = logging.getLogger(
-    "uvicorn.error"
-)  # uvicorn logs its address there, in the form that its user has chosen
+# uvicorn logs its address there, in the form that its user has chosen.
+logger = logging.getLogger("uvicorn.error")
 
 _RELOADER = "MCPKIT_RELOAD_PARENT"  # environment variable with the id of the process that reloads this one
 
@@ -156,9 +155,7 @@ def reload_program(watched: Mapping[str, Any]) -> bool:
     from uvicorn.supervisors import ChangeReload
 
     config = uvicorn.Config("", reload=True, **watched)
-    watcher = ChangeReload(
-        config, target=lambda _: None, sockets=[]
-    )  # it watches; the program is started here
+    watcher = ChangeReload(config, target=lambda _: None, sockets=[])  # the program is started here
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watcher.signal_handler)
     command, environment = [sys.executable, *sys.orig_argv[1:]], {**os.environ, _RELOADER: str(os.getpid())}
@@ -213,12 +210,8 @@ def run_app(
             "write `app = server.asgi()` in a module, and run `uvicorn module:app`",
             wanted,
         )
-    with (
-        SafeOutput(),
-        suppress(KeyboardInterrupt),
-    ):  # uvicorn raises it once more when it has ended because of it
-        sockets = None if listening is None else [listening]
-        server.run(sockets)
+    with SafeOutput(), suppress(KeyboardInterrupt):  # uvicorn raises it again at its end
+        server.run(None if listening is None else [listening])
 
 
 def defaults(settings: Settings) -> Json:

@@ -83,12 +83,10 @@ class Service(Source):
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(self.settings.limits, self.settings.timeouts)
-        self._storage_check = (
-            StorageCheck(state.storage, self.engine.runtime.name) if state.is_shared else None
-        )
+        name = self.engine.runtime.name
+        self._storage_check = StorageCheck(state.storage, name) if state.is_shared else None
         self.stage: int = _STARTING
-        self.is_open = False
-        self.shutdown_begun = False
+        self.is_open = self.shutdown_begun = False
         self._on_end = on_end
         self._sending: set[asyncio.Task[object]] = set()
         self._started: asyncio.Future[None] = loop.create_future()

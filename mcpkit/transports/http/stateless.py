@@ -240,8 +240,7 @@ class Listener(Source):
         self._state = state = service.loop_state
         state.check_stream_room(exchange.caller)
         self._listeners = service.listeners
-        self._listen = listen
-        self._exchange = exchange
+        self._listen, self._exchange = listen, exchange
         self._changes = ChangeQueue()
         self._is_acknowledged = False
         exchange.attach(self)

@@ -34,9 +34,7 @@ Event = tuple[int, bytes]
 _WRITE_DELAY = 0.02  # seconds for which events are collected, so that a short response is one write
 _RETRY_DELAY = 1.0
 _MAX_TRIES = 3
-_PART_SIZE = (
-    16 * 1024
-)  # bytes of messages from which on they are a record of their own, and not written again
+_PART_SIZE = 16 * 1024  # bytes of messages that are a record of their own, and not written again
 
 _POLL_INTERVAL = 2.0  # seconds between two reads without a message from the other process
 _FIRST_WRITE_TIMEOUT = 3.0  # seconds for another process to write a stream that is not in the store
@@ -95,8 +93,7 @@ class StoredStream(ABC):
     version: str | None = None
 
     def __init__(self, session_id: str, name: str) -> None:
-        self.session_id = session_id
-        self.name = name
+        self.session_id, self.name = session_id, name
         self.parts: dict[tuple[int, int], str] = {}
 
     @abstractmethod
@@ -139,10 +136,7 @@ class EventStore:
 
     def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float, max_age: float) -> None:
         self._records = EncryptedRecords(storage, keys, "events", is_encrypted=storage.is_persistent)
-        self.storage = storage
-        self.bus = bus
-        self._ttl = ttl
-        self._max_age = max_age
+        self.storage, self.bus, self._ttl, self._max_age = storage, bus, ttl, max_age
         self._changed: dict[StoredStream, None] = {}
         self._removed: list[StoredStream] = []
         self._task: asyncio.Task[None] | None = None
@@ -368,8 +362,7 @@ class RemoteStream(Source):
         # A stream of this process was dropped to make room.
         self._is_own = is_own = last_event.process == store.bus.process
         self._is_gone: Callable[[], bool] = lambda: is_own or is_gone(last_event.process)
-        self._store = store
-        self._session_id = session_id
+        self._store, self._session_id = store, session_id
         self._number = last_event.number
         self._streams = streams
         self._exchange: Exchange | None = None

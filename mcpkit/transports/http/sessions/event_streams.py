@@ -6,7 +6,7 @@ its number in it, so only events of that stream are sent again.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -49,7 +49,6 @@ def stream_not_stored() -> ProtocolError:
 class BufferedEvent(NamedTuple):
     """An event that is kept for a client that resumes its stream."""
 
-    serial: int
     stream: EventStream
     number: int
     message: bytes
@@ -69,29 +68,25 @@ class EventBuffer:
     Attributes:
         session_limit: Maximum number of bytes of one session. A larger event is not kept.
         size: Number of bytes.
-        events: The events by serial number, the oldest first.
+        events: The events, the oldest first.
     """
 
     def __init__(self, limit: int) -> None:
         self.session_limit = limit // SESSION_SHARE
         self.size = 0
-        self.events: OrderedDict[int, BufferedEvent] = OrderedDict()
+        self.events: dict[BufferedEvent, None] = {}
         self._limit = limit
-        self._serial = 0
 
-    def add(self, stream: EventStream, number: int, message: bytes) -> BufferedEvent:
+    def add(self, added: BufferedEvent) -> None:
         """Add an event, and drop the oldest events of all sessions to make room."""
-        self._serial += 1
-        added = BufferedEvent(self._serial, stream, number, message)
         self.size += added.size
         while self.size > self._limit:
-            next(iter(self.events.values())).stream.streams.drop_oldest()
-        self.events[added.serial] = added
-        return added
+            next(iter(self.events)).stream.streams.drop_oldest()
+        self.events[added] = None
 
     def remove(self, removed: BufferedEvent) -> None:
         """Remove an event that its session has dropped."""
-        del self.events[removed.serial]
+        del self.events[removed]
         self.size -= removed.size
 
 
@@ -112,8 +107,7 @@ class EventStreams:
     """
 
     def __init__(self, buffer: EventBuffer, state: LoopState, session_id: str, *, has_ids: bool) -> None:
-        self.session_id = session_id
-        self.has_ids = has_ids
+        self.session_id, self.has_ids = session_id, has_ids
         self.by_name: dict[str, EventStream] = {}
         self.events: deque[BufferedEvent] = deque()
         self.max_message = max(0, buffer.session_limit - _EVENT_OVERHEAD)
@@ -179,7 +173,8 @@ class EventStreams:
         """
         if len(message) > self.max_message:
             return False
-        added = self._buffer.add(stream, number, message)
+        added = BufferedEvent(stream, number, message)
+        self._buffer.add(added)
         self.events.append(added)
         self._bytes += added.size
         while len(self.events) > MAX_EVENTS or self._bytes > self._buffer.session_limit:
@@ -262,6 +257,11 @@ class EventStream(StoredStream, Source):
         if self.exchange is not None:
             self.exchange.push(chunk)
 
+    async def ready(self) -> None:
+        """Wait until the client keeps up, if it is connected."""
+        if self.exchange is not None:
+            await self.exchange.ready()
+
     def first_event(self) -> bytes:
         """Return the first event, with which a client can resume the stream; a comment for clients without ids."""
         if not self.streams.has_ids:
@@ -342,6 +342,7 @@ class StandaloneStreams:
 
     Attributes:
         streams: The streams, the newest one last.
+        attending: Functions that are called when a stream is opened, in any process.
         questions: Open requests to the client.
         has_ended: Whether the session has ended.
     """
@@ -358,12 +359,9 @@ class StandaloneStreams:
         self.streams: list[StandaloneStream] = []
         self.questions: OpenQuestions | None = questions
         self.has_ended = False
-        self._state = state
-        self._session = session
-        self._negotiated = negotiated
-        self._record = record
-        self._save_later = save_later
-        self._attending = Listeners[[]]()
+        self._state, self._session, self._negotiated = state, session, negotiated
+        self._record, self._save_later = record, save_later
+        self.attending = Listeners[[]]()
         self._pending = ChangeQueue()
         self._overflow: dict[Change, None] = {}
         self._notifier: str | None = None
@@ -385,7 +383,7 @@ class StandaloneStreams:
         was_open = self.is_open
         self._notifier = fields.get(RecordField.NOTIFIER)
         if self.is_open and not was_open:
-            self._attending.notify()
+            self.attending.notify()
         if self.streams:
             if self.has_other_notifier:
                 self._pending.take()
@@ -413,7 +411,7 @@ class StandaloneStreams:
         self._state.stream_shares.take(exchange.caller)
         stream.release_token = self._state.end_with_token(exchange, stream.detach)
         self._become_notifier()
-        self._attending.notify()
+        self.attending.notify()
 
     def remove(self, stream: StandaloneStream, caller: str | None) -> None:
         """Send messages on another stream, if there is one."""
@@ -432,19 +430,14 @@ class StandaloneStreams:
         """True if there is a stream in any process, as far as this one knows."""
         return bool(self.streams) or self.has_other_notifier
 
-    @property
-    def is_attended(self) -> bool:
-        """True if a function is registered with `attend`."""
-        return bool(self._attending)
-
     def attend(self, changed: Callable[[], None]) -> Callable[[], object]:
         """Call a function when a stream is opened, in any process. Return a function that ends it."""
-        return self._attending.add(changed)
+        return self.attending.add(changed)
 
     def send(self, message: bytes) -> None:
         """Send a message on the newest stream, in any process; it is lost if no stream is open."""
         if self.has_other_notifier:
-            self._state.start_task(self._record.try_publish(MessageKind.STANDALONE_MESSAGE, message.decode()))
+            self._state.start_task(self._record.publish(MessageKind.STANDALONE_MESSAGE, message.decode()))
         else:
             self.send_here(message)
 
@@ -455,8 +448,8 @@ class StandaloneStreams:
 
     async def ready(self) -> None:
         """Wait until the client keeps up, if its stream is in this process."""
-        if self.streams and (exchange := self.streams[-1].exchange) is not None:
-            await exchange.ready()
+        if self.streams:
+            await self.streams[-1].ready()
 
     # Notifications of changes
 

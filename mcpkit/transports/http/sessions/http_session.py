@@ -98,24 +98,20 @@ class HttpSession(BaseSession):
         )
         super().__init__(state.engine, Calls(), questions)
         self.session = self.negotiated = Handshake(token.revision, token.client, self._subscribed)
-        self.id = id_
-        self.record = record
+        self.id, self.record = id_, record
         self.principal: Principal = client.principal
         self.owner = owner_of(client.principal)
         self.caller: str | None = client.caller
         self.used = state.loop.time()
         self.streams = EventStreams(buffer, state, token.id, has_ids=token.revision in RESUMABLE)
         self.standalone = StandaloneStreams(state, self, self.negotiated, record, questions, self.save_later)
-        self._state = state
-        self._forget = forget
-        self._leave = leave
+        self._state, self._forget, self._leave = state, forget, leave
         self._adopted_by = record.fields.get(RecordField.OWNER)
         self._level = self.negotiated.log_level
         self._remote_streams: dict[str, RemoteStream] = {}
         self._unpublished: list[tuple[str, str]] = []  # messages to other processes
-        self._has_ended = False
+        self._has_ended = self._must_refresh = False
         self._retrying: asyncio.Task[None] | None = None
-        self._must_refresh = False
         for name in token.lists:
             state.hub.subscribe(self, Change(name))
         self._load()
@@ -183,15 +179,10 @@ class HttpSession(BaseSession):
                 await self.record.announce(MessageKind.CHANGED)
         self._retrying = None
 
-    async def save_or_log(self) -> None:
-        """Save changes when no request can report a failure, which is only logged."""
-        with suppress(BusyError):
-            await self.save()
-
     def save_later(self) -> None:
         """Save changes in the background."""
         if not self._has_ended:
-            self._state.start_task(self.save_or_log())
+            self._state.start_task(self.save())
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
         self.record.changes[RecordField.URI + uri] = "1" if is_subscribed else None
@@ -207,7 +198,7 @@ class HttpSession(BaseSession):
             self.record.is_stale = True
             if kind == MessageKind.CONFIRM and self.standalone.is_notifier:
                 self._state.start_task(self._refresh(confirmation=text))
-            elif not self._must_refresh and (self.is_busy or self.questions or self.standalone.is_attended):
+            elif not self._must_refresh and (self.is_busy or self.questions or self.standalone.attending):
                 self._must_refresh = True  # until the task begins to read
                 self._state.start_task(self._refresh())
         elif kind == MessageKind.ENDED:
@@ -232,14 +223,12 @@ class HttpSession(BaseSession):
         self._must_refresh = False
         try:
             is_open = await self.record.read()
-            if self._has_ended:
-                return
-            if not is_open:
+            if not (self._has_ended or is_open):
                 self._forget(self)
-                return
-            self.load_changes()
-            if confirmation is not None:
-                await self.record.publish(MessageKind.CONFIRMED, confirmation)
+            elif not self._has_ended:
+                self.load_changes()
+                if confirmation is not None:
+                    await self.record.publish(MessageKind.CONFIRMED, confirmation)
         except (OSError, BusyError):
             logger.exception(
                 "the shared store does not answer: changes of a session by other processes take effect late"
@@ -333,7 +322,7 @@ class HttpSession(BaseSession):
                 exchange.answer(None, 405, _NO_STREAM)
                 return None
             if stream.is_detached and self._state.is_shared:  # another process may send its events
-                self._state.start_task(self.record.try_publish(MessageKind.STREAM_RESUMED, stream.name))
+                self._state.start_task(self.record.publish(MessageKind.STREAM_RESUMED, stream.name))
             stream.detach()  # the client has lost the connection, or leaves it
             self._attach(stream, exchange, missed)
         elif event_id.stream and self.streams.has_ids and self._state.event_store is not None:
@@ -411,9 +400,8 @@ class HttpSession(BaseSession):
     async def leave(self) -> None:
         """Leave an anonymous session after its adoption, once the requests that have begun are answered."""
         self._stop()
-        self.questions.close(
-            "The client cannot receive requests in this session any more, as it has authenticated"
-        )
+        reason = "The client cannot receive requests in this session any more, as it has authenticated"
+        self.questions.close(reason)
         try:
             await self.drain()
         finally:
@@ -458,19 +446,14 @@ class PostResponse(EventStream):
 
     def __init__(self, session: HttpSession, exchange: Exchange, message: Any) -> None:
         # As `super()` does, without its cost for each request: most are answered without a stream.
-        self.streams, self.session_id, self.name, self.parts = (
-            session.streams,
-            session.streams.session_id,
-            "",
-            {},
-        )
+        streams = session.streams
+        self.streams, self.session_id, self.name, self.parts = streams, streams.session_id, "", {}
         self.caller = session.caller
         self.standalone: StandaloneChannel = session.standalone
         self.questions: OpenQuestions | None = session.questions if exchange.may_stream else None
         self.request_headers = exchange.request_headers
         self.principal = exchange.principal
-        self._post = exchange
-        self._message = message
+        self._post, self._message = exchange, message
         exchange.attach(self)
 
     def opened(self) -> None:
@@ -485,11 +468,6 @@ class PostResponse(EventStream):
         if is_response or (self._post.may_stream and not self._is_over):
             self.opened()
             super().send(message, is_response=is_response)
-
-    async def ready(self) -> None:
-        """Wait until the client keeps up, if it is connected."""
-        if self.exchange is not None:
-            await self.exchange.ready()
 
     async def close(self) -> None:
         """End the connection, if the client can resume the stream for the rest (SEP-1699)."""

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...._utils.exceptions import BusyError
 from ....engine.engine import Engine
 from ....requests.timeouts_and_concurrency import Shares
 from ..app_options import SHARING_ADVICE, Settings
@@ -47,8 +49,7 @@ class LoopState:
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         runtime = engine.runtime
-        self.engine = engine
-        self.settings = settings
+        self.engine, self.settings = engine, settings
         self.loop = asyncio.get_running_loop()
         self.hub = engine.hubs.here()
         self.stream_shares = Shares()
@@ -103,8 +104,13 @@ class LoopState:
         return self.stream_expiry.add(exchange, end)
 
     def start_task(self, work: Coroutine[object, object, None]) -> None:
-        """Run a coroutine in the background. The end of the server waits for it."""
-        task = self.loop.create_task(work)
+        """Run a coroutine in the background. The end of the server waits for it. A BusyError has been logged."""
+
+        async def run() -> None:
+            with suppress(BusyError):
+                await work
+
+        task = self.loop.create_task(run())
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

@@ -16,12 +16,11 @@ import logging
 import math
 import os
 import time
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...._utils.exceptions import BusyError, ChallengeError, ProtocolError
-from ....execution.coroutines import resume, run_to_first_wait, within
+from ....execution.coroutines import within
 from ....identity.principals_and_scopes import LIST_NAMES, owner_of
 from ....protocol.revisions import Handshake
 from ....requests.timeouts_and_concurrency import Shares
@@ -51,9 +50,8 @@ UNUSED_TIMEOUT = 60.0
 """Seconds, or a session's idle timeout, that a session lives without a request after `initialize`, and for which any
 other session must have been idle before it makes room: clients that only open sessions cannot lock others out."""
 
-_MAX_EXAMINED = (
-    64  # sessions that are examined, from the one that has been idle longest, for one to make room
-)
+# Sessions that are examined, from the one that has been idle longest, for one to make room.
+_MAX_EXAMINED = 64
 
 _MAX_AGE = 1.0  # seconds for which changes of other processes to a session may be unknown here
 _READ_TIMEOUT = 2.0
@@ -69,11 +67,8 @@ class SessionManager:
     """
 
     def __init__(self, state: LoopState, keys: Keys) -> None:
-        timeouts = state.settings.timeouts
-        storage = state.storage
-        self._state = state
-        self._loop = state.loop
-        self._timeouts = timeouts
+        timeouts, storage = state.settings.timeouts, state.storage
+        self._state, self._loop, self._timeouts = state, state.loop, timeouts
         self._limit = state.settings.limits.max_sessions
         self._extend_interval = min(timeouts.session_idle / 10, _EXTEND_INTERVAL)
         self._unused_timeout = min(timeouts.session_idle, UNUSED_TIMEOUT)
@@ -132,13 +127,11 @@ class SessionManager:
         Raises:
             BusyError: There are too many sessions, or the storage does not answer.
         """
-        caller = client.caller
-        self._make_room(caller)
-        self._shares.take(caller)
+        self._take_place(client.caller)
         try:
             record = await self._store.open(new_id, self._unused_timeout)
         except BaseException:
-            self._shares.release(caller)
+            self._shares.release(client.caller)
             raise
         session = self._unused[new_id.id] = self._add(new_id.id, record, client)
         return session
@@ -198,16 +191,14 @@ class SessionManager:
         return now - record.read_at < _MAX_AGE and not (record.is_stale or self._has_fast_reads)
 
     async def _read(self, record: SessionRecord) -> bool:
-        """Read a record with a timeout; return False if the session has ended. A local read finishes at once.
+        """Read a record with a timeout; return False if the session has ended.
 
         Raises:
             OSError: The storage does not answer.
         """
         if self._retry_at:  # other requests do not wait for a storage that may still not answer
             self._retry_at = self._loop.time() + _READ_TIMEOUT
-        reading = record.read()
-        is_over, found = run_to_first_wait(reading)
-        is_open: bool = found if is_over else await within(_READ_TIMEOUT, resume(reading, found))
+        is_open = await within(_READ_TIMEOUT, record.read())
         self._retry_at = 0.0
         return is_open
 
@@ -247,8 +238,7 @@ class SessionManager:
         await record.extend(self._loop.time())
         if id_ in self._by_id:  # another request has been faster
             return await self.find(id_, client)
-        self._make_room(client.caller)
-        self._shares.take(client.caller)
+        self._take_place(client.caller)
         session = self._add(id_, record, client)
         session.negotiated.is_initialized = True  # in another process, or before
         return session
@@ -299,6 +289,10 @@ class SessionManager:
 
     # Limits
 
+    def _take_place(self, caller: str | None) -> None:
+        self._make_room(caller)
+        self._shares.take(caller)
+
     def _make_room(self, caller: str | None) -> None:
         """Drop a session if there are too many, in total or of one client: the one with the least need of its place.
 
@@ -310,15 +304,13 @@ class SessionManager:
         """
         if self._is_closed:
             raise BusyError("The server is shutting down. Try again later")
-        limit = self._limit
+        limit, now, left = self._limit, self._loop.time(), 1.0
         if self._shares.has_room(limit, caller):
             return
         for session in islice(self._unused.values(), _MAX_EXAMINED):
             if self._shares.may_yield(limit, caller, session.caller):
                 self._drop(session)
                 return
-        left = 1.0
-        now = self._loop.time()
         for session in tuple(islice(self._by_id.values(), _MAX_EXAMINED)):
             if session.is_busy:
                 self._use(session, now)
@@ -404,10 +396,9 @@ class SessionManager:
             self._sweep_later()
 
     async def _extend_all(self, sessions: list[HttpSession], now: float) -> None:
-        with suppress(BusyError):  # it has been logged
-            for session in sessions:
-                await session.record.extend(now)
-                await self.read_record(session)
+        for session in sessions:
+            await session.record.extend(now)
+            await self.read_record(session)
 
     # Ends
 
@@ -430,11 +421,7 @@ class SessionManager:
         for session in tuple(self._by_id.values()):
             if revocation.means(session.principal) and self._opened(session.record) <= revocation.at:
                 self._end(session, problem)
-                self._state.start_task(self._end_record(session.record))
-
-    async def _end_record(self, record: SessionRecord) -> None:
-        with suppress(BusyError):  # it has been logged
-            await record.end()
+                self._state.start_task(session.record.end())
 
     def end_streams(self) -> None:
         """End all standalone streams."""

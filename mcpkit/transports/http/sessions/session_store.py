@@ -45,9 +45,8 @@ MAX_LENGTH = 1024
 _PURPOSE = "session id 1"  # the number is raised with the format
 _MAC_SIZE = 32  # bytes of the signature
 _MAX_PAYLOAD = MAX_LENGTH // 4 * 3 - _MAC_SIZE
-_MAX_HEAD = (
-    400  # bytes of all but the client, so that it does not depend on the client whether a principal fits
-)
+# Bytes of all but the client, so that it does not depend on the client whether a principal fits.
+_MAX_HEAD = 400
 
 _TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
@@ -192,9 +191,8 @@ def _json_length(text: str) -> int:
 
 # Messages between processes
 
-_ECHO_TIMEOUT = (
-    1.0  # seconds until the client is answered although other processes may not know of its action yet
-)
+# Seconds until the client is answered although other processes may not know of its action yet.
+_ECHO_TIMEOUT = 1.0
 _CONFIRM_TIMEOUT = 5.0
 
 
@@ -238,8 +236,7 @@ class SessionBus:
 
     def __init__(self, storage: Storage, name: str, process: str) -> None:
         self.process = process
-        self._storage = storage
-        self._topic = f"{name}/sessions"
+        self._storage, self._topic = storage, f"{name}/sessions"
         self._loop = asyncio.get_running_loop()
         self._receivers: dict[str, Callable[[str, str], None]] = {}
         self._confirmations: dict[int, asyncio.Future[None]] = {}
@@ -291,9 +288,8 @@ class SessionBus:
                 timeout = _CONFIRM_TIMEOUT if kind == MessageKind.CONFIRM else _ECHO_TIMEOUT
                 await asyncio.wait([confirmed], timeout=timeout)
                 if not confirmed.done():
-                    logger.debug(
-                        "other processes did not confirm a change of a session in time, so they may apply it late"
-                    )
+                    text = "other processes did not confirm a change of a session in time, so they may apply it late"
+                    logger.debug(text)
         finally:
             del self._confirmations[number]
 
@@ -354,9 +350,7 @@ class SessionStore:
     """
 
     def __init__(self, storage: Storage, keys: Keys, bus: SessionBus, ttl: float) -> None:
-        self.storage = storage
-        self.bus = bus
-        self.ttl = ttl
+        self.storage, self.bus, self.ttl = storage, bus, ttl
         self._keys = keys
 
     def new_id(self, token: SessionToken) -> NewSessionId:
@@ -438,8 +432,7 @@ class SessionRecord:
         self.fields: Mapping[str, str] = {}
         self.changes: dict[str, str | None] = {}
         self.extended = self.read_at = -math.inf
-        self.is_stale = False
-        self.writes = 0
+        self.is_stale, self.writes = False, 0
         self._store = store
         self._recent: dict[str, str | None] = {}  # saved changes that a read in progress may lack
 
@@ -478,13 +471,11 @@ class SessionRecord:
         token = self.token
         if token.expires <= time.time():
             return False
-        if stored is self.fields or (stored and stored == self.fields):
-            return True
-        if RecordField.ENDED in stored or (
-            RecordField.OPEN not in stored and token.home == self._store.storage.store_id
-        ):
-            return False
-        self.fields = stored
+        if not (stored is self.fields or (stored and stored == self.fields)):
+            must_be_stored = token.home == self._store.storage.store_id
+            if RecordField.ENDED in stored or (must_be_stored and RecordField.OPEN not in stored):
+                return False
+            self.fields = stored
         return True
 
     async def save(self, announcement: str = MessageKind.CHANGED) -> None:
@@ -528,11 +519,6 @@ class SessionRecord:
     async def publish(self, kind: str, text: str = "") -> None:
         """Send a message about the session to other processes."""
         await busy_without_storage(self._store.bus.publish(self.token.id, kind, text))
-
-    async def try_publish(self, kind: str, text: str) -> None:
-        """Send a message about the session to other processes; a failure is only logged."""
-        with suppress(BusyError):
-            await self.publish(kind, text)
 
     async def announce(self, kind: str) -> None:
         """Notify other processes of a change, and wait until they know it. A failure is only logged."""
