@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .client.authorization.checking.check import check_authorization
-    from .client.authorization.checking.finding import Finding
+    from .cli.auth_check.auth_findings import Finding
+    from .cli.auth_check.check_authorization import check_authorization
 else:
     from ._utils.package import late_names
 
     __getattr__ = late_names(
         globals(),
         {
-            ".client.authorization.checking.check": "check_authorization",
-            ".client.authorization.checking.finding": "Finding",
+            ".cli.auth_check.check_authorization": "check_authorization",
+            ".cli.auth_check.auth_findings": "Finding",
         },
     )
 

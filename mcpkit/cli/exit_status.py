@@ -65,7 +65,7 @@ def message_and_status(error: Exception, *, is_debug: bool = False) -> tuple[str
     """
     # Imported after an error alone, as they take time.
     from .._utils.exceptions import AuthorizationError
-    from ..client.authorization.errors import AuthorizationFailedError
+    from ..client.auth.authorization_server_client import AuthorizationFailedError
     from ..client.call_results import InvalidResultError
 
     message = str(error) or type(error).__name__

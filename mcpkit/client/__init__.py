@@ -8,14 +8,12 @@ if TYPE_CHECKING:
     from .asking.forms import FormChoice, FormField, FormRequest
     from .asking.sampling import SampleRequest, SamplingHandler
     from .asking.visits import UrlRequest
-    from .authorization.client_credentials import ClientCredentials
-    from .authorization.file_tokens import FileTokens
-    from .authorization.id_jag import EnterpriseManaged
-    from .authorization.keyring_tokens import KeyringTokens
-    from .authorization.loopback import LocalCallbackServer
-    from .authorization.oauth import OAuth
-    from .authorization.storage import MemoryTokens, TokenStorage
-    from .authorization.workload_identity import WorkloadIdentity
+    from .auth.file_tokens import FileTokens
+    from .auth.grants_without_login import ClientCredentials, EnterpriseManaged, WorkloadIdentity
+    from .auth.keyring_tokens import KeyringTokens
+    from .auth.login_callback import LocalCallbackServer
+    from .auth.oauth import OAuth
+    from .auth.token_storage import MemoryTokens, TokenStorage
     from .call_results import CallResult
     from .changes.changes import Change, Subscription
     from .client import Client
@@ -36,14 +34,12 @@ else:
             ".asking.forms": "FormChoice FormField FormRequest",
             ".asking.sampling": "SampleRequest SamplingHandler",
             ".asking.visits": "UrlRequest",
-            ".authorization.client_credentials": "ClientCredentials",
-            ".authorization.file_tokens": "FileTokens",
-            ".authorization.id_jag": "EnterpriseManaged",
-            ".authorization.keyring_tokens": "KeyringTokens",
-            ".authorization.loopback": "LocalCallbackServer",
-            ".authorization.oauth": "OAuth",
-            ".authorization.storage": "MemoryTokens TokenStorage",
-            ".authorization.workload_identity": "WorkloadIdentity",
+            ".auth.file_tokens": "FileTokens",
+            ".auth.grants_without_login": "ClientCredentials EnterpriseManaged WorkloadIdentity",
+            ".auth.keyring_tokens": "KeyringTokens",
+            ".auth.login_callback": "LocalCallbackServer",
+            ".auth.oauth": "OAuth",
+            ".auth.token_storage": "MemoryTokens TokenStorage",
             ".changes.changes": "Change Subscription",
             ".client": "Client",
             ".group": "ClientGroup",

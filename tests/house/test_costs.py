@@ -250,5 +250,5 @@ print(json.dumps(sorted(sys.modules)))
 
 def test_http_without_auth_does_not_import_authorization():
     http = ("mcpkit.transports.http.bearer_auth", "mcpkit.transports.http.protected_resource")
-    of_authorization = ("joserfc", "cryptography", "mcpkit.auth", "mcpkit.client.authorization", *http)
+    of_authorization = ("joserfc", "cryptography", "mcpkit.auth", "mcpkit.client.auth", *http)
     assert [name for name in json.loads(run(OPEN)) if name.startswith(of_authorization)] == []

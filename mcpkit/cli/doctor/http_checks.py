@@ -15,9 +15,9 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from ...auth.urls import is_loopback
-from ...client.authorization.checking.check import check_authorization
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import LATEST, LATEST_HANDSHAKE
+from ..auth_check.check_authorization import check_authorization
 from ..exit_status import Status
 from .findings import CheckResult, Finding, quoted
 from .http_probe import ACCEPTED, EVENTS, HttpConnection, HttpProbe, HttpReply, SseConnection

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...auth.discovery import AuthorizationServerMetadata
 from ...auth.http_client import create_client
-from ...client.authorization.client_authentication import by_method, method_for
-from ...client.authorization.errors import AuthorizationFailedError
-from ...client.authorization.file_tokens import FileTokens
-from ...client.authorization.keyring_tokens import default_storage
-from ...client.authorization.oauth import OAuth
-from ...client.authorization.roles import Browser, RedirectReceiver, TokenRequest
-from ...client.authorization.storage import MemoryTokens, TokenStorage
-from ...client.authorization.tokens import Tokens
+from ...client.auth.authorization_server_client import AuthorizationFailedError
+from ...client.auth.client_authentication import TokenRequest, by_method, method_for
+from ...client.auth.file_tokens import FileTokens
+from ...client.auth.keyring_tokens import default_storage
+from ...client.auth.login_callback import Browser, RedirectReceiver
+from ...client.auth.oauth import OAuth
+from ...client.auth.token_storage import MemoryTokens, Tokens, TokenStorage
 from ...protocol.jsonrpc import Json
 from .known import Login, folder, login_at, note
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ...auth.urls import MetadataError, canonical
-from ...client.authorization.locked import locked
+from ...client.auth.file_tokens import locked
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ..exit_status import CommandError
 

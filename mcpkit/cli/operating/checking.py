@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from ...client.authorization.checking.check import check_authorization
-from ...client.authorization.checking.hosts import hosts_at
+from ..auth_check.check_authorization import check_authorization, hosts_at
 from ..console import write_json
 from ..exit_status import Status
 

@@ -10,11 +10,13 @@ import click
 from ...auth.discovery import protected_resource_urls
 from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical
-from ...client.authorization.browser import in_words, open_browser
-from ...client.authorization.errors import AuthorizationFailedError
-from ...client.authorization.loopback import LocalCallbackServer
-from ...client.authorization.oauth import OAuth
-from ...client.authorization.web import NotThereError, Web
+from ...client.auth.authorization_server_client import (
+    AuthorizationFailedError,
+    AuthorizationServerClient,
+    DocumentMissingError,
+)
+from ...client.auth.login_callback import LocalCallbackServer, login_instructions, open_browser
+from ...client.auth.oauth import OAuth
 from ...client.client import Client
 from ...client.http.request_authorization import Challenge
 from ..exit_status import CommandError, Status
@@ -83,7 +85,7 @@ def login(
 
 
 def _say(url: str) -> None:
-    sys.stderr.write(f"{in_words(url)}\n")
+    sys.stderr.write(f"{login_instructions(url)}\n")
     sys.stderr.flush()
 
 
@@ -108,8 +110,8 @@ async def _asked_for(auth: OAuth, url: str) -> None:
     """Log in at a server that has asked for nothing yet, as it does for some tools alone; else do nothing."""
     http = create_client(url)
     async with http:
-        web = Web(http, url, {})
-        if not [place for place in protected_resource_urls(url) if await _is_there(web, place)]:
+        server_client = AuthorizationServerClient(http, url, {})
+        if not [place for place in protected_resource_urls(url) if await _is_there(server_client, place)]:
             return
         try:
             await auth.authorizer(url).renew(Sender(http), None, Challenge("Bearer", {}))
@@ -117,9 +119,9 @@ async def _asked_for(auth: OAuth, url: str) -> None:
             raise CommandError(str(error), Status.NOT_AUTHORIZED) from None
 
 
-async def _is_there(web: Web, place: str) -> bool:
+async def _is_there(server_client: AuthorizationServerClient, place: str) -> bool:
     try:
-        await web.document(place, "the metadata of the server")
-    except (NotThereError, AuthorizationFailedError):
+        await server_client.document(place, "the metadata of the server")
+    except (DocumentMissingError, AuthorizationFailedError):
         return False
     return True

@@ -8,9 +8,8 @@ import click
 
 from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical
-from ...client.authorization.errors import AuthorizationFailedError
-from ...client.authorization.revoking import revoke
-from ...client.authorization.web import Web
+from ...client.auth.authorization_server_client import AuthorizationFailedError, AuthorizationServerClient
+from ...client.auth.authorizer import revoke
 from ..exit_status import CommandError, Status
 from ..logins.authorization import authorized, forget_secret
 from ..logins.known import Login, forget, known
@@ -42,7 +41,8 @@ async def _logged_out(login: Login) -> None:
         http = create_client(login.url)
         async with http:
             try:
-                has_ended = await revoke(auth, Web(http, login.url, {}), tokens)
+                server_client = AuthorizationServerClient(http, login.url, {})
+                has_ended = await revoke(auth, server_client, tokens)
                 told = (
                     f"{tokens.issuer} revoked the tokens"
                     if has_ended

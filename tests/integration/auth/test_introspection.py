@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from mcpkit.auth import AccessToken, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
-from mcpkit.client.authorization.metadata import authorization_server
-from mcpkit.client.authorization.web import Web
+from mcpkit.client.auth.authorization_server_client import AuthorizationServerClient
+from mcpkit.client.auth.server_discovery import authorization_server_metadata
 from tests.helpers.fake_idp import INTROSPECTION, KEYS, METADATA, OLD, OPENID, KeyIssuer, is_verified
 from tests.helpers.signed_tokens import AUDIENCE, NOW
 from tests.helpers.tables import each_row
@@ -194,5 +194,7 @@ async def test_metadata_is_combined_from_both_documents(issuer, documents, found
                 else:
                     with pytest.raises(VerifierUnavailableError):
                         await verifier.verify(token, AUDIENCE)
-        read = await authorization_server(Web(http, f"{issuer.url}/mcp", {}), issuer.url, "the metadata")
+        read = await authorization_server_metadata(
+            AuthorizationServerClient(http, f"{issuer.url}/mcp", {}), issuer.url, "the metadata"
+        )
         assert {name for name in ENDPOINTS if read.has(name)} == found

@@ -1,0 +1,1 @@
+"""OAuth for clients: `Client(url, auth=...)`. Internal: the public names are exported by `mcpkit.client`."""

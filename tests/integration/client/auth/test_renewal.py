@@ -1,0 +1,278 @@
+"""Tokens that end, are refused or do not suffice: the client obtains others once, and sends secrets nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from mcpkit import Client, Retries
+from mcpkit._utils.exceptions import TokenStorageError
+from mcpkit.client import MemoryTokens, OAuth
+from mcpkit.client.auth.authorizer import ResourceAuthorizer
+from mcpkit.exceptions import AuthorizationError, TransportError
+from tests.helpers.authorization_server import RESOURCE_METADATA, Clicks, Granting, clicking
+from tests.helpers.waiting import until
+
+
+async def test_two_clients_of_one_storage_use_a_refresh_token_once(server: Granting) -> None:
+    storage, browser = MemoryTokens(), Clicks()
+    one, two = (OAuth(browser=browser, storage=storage) for _ in range(2))
+    async with Client(server.url, auth=one) as first, Client(server.url, auth=two) as second:
+        await first.call_tool("whoami")
+        await second.call_tool("whoami")
+        server.live.clear()
+        await asyncio.gather(*(client.call_tool("whoami") for client in (first, second) for _ in range(5)))
+    assert server.grants == ["authorization_code", "refresh_token"]
+    assert len(browser.visits) == 1
+
+
+async def test_authorization_server_down_does_not_ask_the_user(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser), retries=Retries(attempts=1)) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        server.answers["token"] = [Response("busy", 503)]
+        with pytest.raises(TransportError, match="HTTP 503") as failed:
+            await client.call_tool("whoami")
+        assert not isinstance(failed.value, AuthorizationError)
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert len(browser.visits) == 1
+
+
+async def test_new_token_that_is_refused_is_not_replaced_again(server: Granting) -> None:
+    refused = Response(status_code=401, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    server.answers["/mcp"] = [refused]
+    with pytest.raises(AuthorizationError, match="just issued") as failed:
+        async with Client(server.url, auth=clicking()):
+            pass
+    assert len(server.authorizations) == 2
+    assert failed.value.status == 401
+
+
+async def test_refresh_token_is_sent_to_no_other_authorization_server(server: Granting) -> None:
+    server.metadata = {"client_id_metadata_document_supported": True}
+    auth = clicking(client_metadata_url="https://notebook.example.com/client.json")
+    async with Client(server.url, auth=auth) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        described = {"resource": server.url, "authorization_servers": [f"{server.origin}/other"]}
+        server.answers[RESOURCE_METADATA] = [JSONResponse(described)]
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert server.grants == ["authorization_code", "authorization_code"]
+
+
+async def test_concurrent_step_ups_end_with_all_scopes(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        await client.call_tool("whoami")
+        results = await asyncio.gather(
+            *(client.call_tool("add_note", {"text": "a"}) for _ in range(5)),
+            *(client.call_tool("clear") for _ in range(5)),
+        )
+    assert {result.text for result in results} == {"added a", "cleared"}
+    assert 2 <= len(browser.visits) <= 3
+    assert set(browser.visits[-1]["scope"].split()) >= {"notes:read", "notes:admin"}
+
+
+async def test_scope_not_granted_is_requested_twice_only(server: Granting) -> None:
+    server.granted = {"notes:read"}
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        for _ in range(5):
+            with pytest.raises(AuthorizationError, match="'notes:write'") as refused:
+                await client.call_tool("add_note", {"text": "a"})
+        assert (await client.call_tool("whoami")).text == "ada: notes:read"
+    assert refused.value.status == 403
+    assert len(browser.visits) == 3  # the login, and twice for more
+
+
+async def test_challenged_scopes_are_added_to_chosen_ones(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser, scopes=["notes:write"])) as client:
+        await client.call_tool("add_note", {"text": "a"})
+        await client.call_tool("clear")
+    assert [page["scope"] for page in browser.visits] == [
+        "notes:write notes:read",
+        "notes:write notes:read notes:admin",
+    ]
+
+
+async def test_cached_list_is_not_used_under_another_token(server: Granting) -> None:
+    async with Client(server.url, auth=clicking(), protocol_version="2026-07-28") as client:
+        tools = await client.list_tools()
+        server.authorizations.clear()
+        assert await client.list_tools() == tools
+        assert server.authorizations == [], "the list should be cached, or this test shows nothing"
+        await client.call_tool("add_note", {"text": "a"})  # steps up
+        before = len(server.authorizations)
+        await client.list_tools()
+        assert len(server.authorizations) > before
+
+
+class WaitingBrowser(Clicks):
+    """A browser with a user who answers when `may` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown, self.may, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def authorize(self, url: str, state: str) -> Mapping[str, str]:
+        self.shown.set()
+        try:
+            await self.may.wait()
+            return await super().authorize(url, state)
+        finally:
+            self.ended.set()
+
+
+async def test_cancelled_login_ends(server: Granting) -> None:
+    browser = WaitingBrowser()
+
+    async def log_in() -> None:
+        async with Client(server.url, auth=clicking(browser)):
+            pass
+
+    task = asyncio.ensure_future(log_in())
+    await asyncio.wait_for(browser.shown.wait(), 10)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(browser.ended.wait(), 10)
+
+
+async def test_second_caller_gets_tokens_after_first_caller_left(
+    server: Granting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[ResourceAuthorizer] = []
+
+    def renew(self: ResourceAuthorizer, *args: Any) -> Coroutine[Any, Any, None]:
+        joined.append(self)
+        return original(self, *args)
+
+    original = ResourceAuthorizer.renew
+    monkeypatch.setattr(ResourceAuthorizer, "renew", renew)
+    browser = WaitingBrowser()
+    browser.may.set()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        browser.may.clear()
+        browser.shown.clear()
+        first = asyncio.ensure_future(client.call_tool("add_note", {"text": "first"}))
+        await asyncio.wait_for(browser.shown.wait(), 10)
+        joined.clear()
+        second = asyncio.ensure_future(client.call_tool("add_note", {"text": "second"}))
+        await until(lambda: joined)  # it is challenged, and joins the login in the same turn of the loop
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            await first
+        browser.may.set()
+        assert (await second).text == "added second"
+    assert len(browser.visits) == 2
+
+
+class Repeats(Response):
+    """Repeats a secret of the newest request for a token, as an error and as its description."""
+
+    def __init__(self, server: Granting, secret: str) -> None:
+        super().__init__()
+        self._server, self._secret = server, secret
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        value = self._server.of("token")[-1][self._secret]
+        content = {"error": f"{value}\nforged", "error_description": f"{value} was used before"}
+        await JSONResponse(content, 400)(scope, receive, send)
+
+
+async def test_secret_repeated_by_token_endpoint_is_in_no_error_and_no_log(
+    server: Granting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcpkit")
+    server.answers["token"] = [Repeats(server, "code_verifier")]
+    with pytest.raises(AuthorizationError, match=r"\.\.\. was used before") as refused:
+        async with Client(server.url, auth=clicking()):
+            pass
+    async with Client(server.url, auth=clicking()) as client:
+        await client.call_tool("whoami")
+        server.live.clear()
+        server.answers["token"] = [Repeats(server, "refresh_token")]
+        await client.call_tool("whoami")
+    secrets = [
+        form[name]
+        for form in server.of("token")
+        for name in ("code_verifier", "refresh_token")
+        if name in form
+    ]
+    assert len(secrets) >= 3
+    assert "could not be refreshed" in caplog.text
+    assert "\nforged" not in caplog.text
+    assert [each for each in secrets if each in f"{caplog.text} {refused.value}"] == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+async def test_token_repeated_by_server_is_in_no_error(server: Granting, status: int) -> None:
+    async def repeat(scope: Any, receive: Any, send: Any) -> None:
+        token = dict(scope["headers"]).get(b"authorization", b"").decode()
+        headers = {"WWW-Authenticate": f'Bearer error="invalid_token", error_description="{token} is bad"'}
+        await Response(f"what is {token}?", status, headers)(scope, receive, send)
+
+    async with Client(server.url, auth=clicking(), retries=Retries(attempts=1)) as client:
+        await client.call_tool("whoami")
+        server.answers["/mcp"] = [repeat]
+        with pytest.raises(TransportError) as failed:
+            await client.call_tool("whoami")
+    tokens = {str(each).removeprefix("Bearer ") for each in server.authorizations if each}
+    text = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
+    assert "..." in text
+    assert [token for token in tokens if token in text] == []
+
+
+async def test_storage_open_to_others_stops_login(server: Granting) -> None:
+    class OpenStorage(MemoryTokens):
+        @asynccontextmanager
+        async def lock(self, name: str) -> AsyncGenerator[None]:
+            raise TokenStorageError("/tmp/locks is open to other users: remove it")
+            yield
+
+    with pytest.raises(AuthorizationError, match="is open to other users: remove it"):
+        async with Client(server.url, auth=clicking(storage=OpenStorage())):
+            pass
+    assert server.of("authorize") == []
+
+
+async def test_closing_session_uses_newest_token_and_asks_no_user(server: Granting) -> None:
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser), protocol_version="2025-11-25") as client:
+        await client.call_tool("add_note", {"text": "a"})
+        newest = list(server.live)[-1]
+        server.authorizations.clear()
+    assert server.authorizations == [f"Bearer {newest}"]
+    server.may_refresh = False
+    async with Client(server.url, auth=clicking(browser), protocol_version="2025-11-25") as client:
+        await client.call_tool("whoami")
+        visits = len(browser.visits)
+        server.live.clear()
+    assert len(browser.visits) == visits
+
+
+async def test_challenge_without_metadata_url_uses_metadata_found_before(server: Granting) -> None:
+    described = {"resource": server.url, "authorization_servers": [server.origin]}
+    gone = [Response(status_code=404)]
+    first = f'Bearer resource_metadata="{server.origin}/described", scope="notes:read"'
+    more = 'Bearer error="insufficient_scope", scope="notes:write"'
+    server.answers = {
+        "/described": [JSONResponse(described)],
+        RESOURCE_METADATA: gone,
+        RESOURCE_METADATA.removesuffix("/mcp"): gone,
+        "/mcp": [Response(status_code=401, headers={"WWW-Authenticate": first}), None],
+    }
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        await client.call_tool("whoami")
+        server.answers["/mcp"] = [Response(status_code=403, headers={"WWW-Authenticate": more}), None]
+        assert (await client.call_tool("add_note", {"text": "a"})).text == "added a"
+    assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
