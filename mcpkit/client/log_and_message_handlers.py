@@ -28,7 +28,7 @@ class ServerLog:
     """Requests the log level from a server, once in a session or with each request in 2026-07-28.
 
     Args:
-        link: The session with the server.
+        session: The session with the server.
         log: Called with each log message; None for no handler.
 
     Attributes:
@@ -38,14 +38,14 @@ class ServerLog:
         TypeError: `log` is not a function.
     """
 
-    def __init__(self, link: ClientSession, log: LogHandler | None) -> None:
-        self._link = link
+    def __init__(self, session: ClientSession, log: LogHandler | None) -> None:
+        self._session = session
         check_function("log_handler", log, "level, data and the logger's name")
         self.level: str | None = None
-        link.renewals.append(self._renew)
+        session.renewals.append(self._renew)
         if log is None:
             return
-        calls = _serial_calls(link)
+        calls = _serial_calls(session)
 
         def receive(method: str, params: Json | None) -> None:
             if method == "notifications/message" and params is not None:
@@ -53,7 +53,7 @@ class ServerLog:
                 level = level if isinstance(level, str) else "info"
                 calls.call(log, level, params.get("data"), name if isinstance(name, str) else None)
 
-        link.listeners.add(receive)
+        session.listeners.add(receive)
 
     def params(self, params: Mapping[str, Any] | None, level: str | None = None) -> Mapping[str, Any] | None:
         """Return the params of a request, with the log level if the protocol version has it there.
@@ -63,7 +63,7 @@ class ServerLog:
             level: The level for this request; None for the level of the client.
         """
         level = level or self.level
-        if level is None or self._link.wire.revision not in STATELESS:
+        if level is None or self._session.wire.revision not in STATELESS:
             return params
         params = {} if params is None else params
         return {**params, "_meta": {LOG_LEVEL: level, **params.get("_meta", {})}}
@@ -75,29 +75,29 @@ class ServerLog:
             ProtocolError: There is no such level.
         """
         self.level = check_log_level(level)
-        return self._link.is_open and self._link.wire.revision not in STATELESS
+        return self._session.is_open and self._session.wire.revision not in STATELESS
 
     async def _renew(self) -> None:
         """Set the level in a new session."""
-        link = self._link
-        if self.level is None or link.wire.revision in STATELESS or link.negotiated is None:
+        session = self._session
+        if self.level is None or session.wire.revision in STATELESS or session.negotiated is None:
             return
-        if "logging" in link.negotiated.capabilities:
-            await link.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
+        if "logging" in session.negotiated.capabilities:
+            await session.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
 
 
-def add_message_handler(link: ClientSession, handler: MessageHandler) -> None:
+def add_message_handler(session: ClientSession, handler: MessageHandler) -> None:
     """Call a handler with each notification that belongs to no request. Its errors are logged.
 
     Args:
-        link: The session with the server.
+        session: The session with the server.
         handler: The handler.
 
     Raises:
         TypeError: The handler is not a function.
     """
     check_function("message_handler", handler, "method and params")
-    calls = _serial_calls(link)
+    calls = _serial_calls(session)
 
     def receive(method: str, params: Json | None) -> None:
         try:
@@ -105,13 +105,13 @@ def add_message_handler(link: ClientSession, handler: MessageHandler) -> None:
         except Exception as error:  # noqa: BLE001 - any error of the handler
             _log_error(error)
 
-    link.listeners.add(receive)
+    session.listeners.add(receive)
 
 
-def _serial_calls(link: ClientSession) -> SerialCallbacks:
+def _serial_calls(session: ClientSession) -> SerialCallbacks:
     """Return a queue of handler calls that stops when the session is closed."""
     calls = SerialCallbacks(_log_error)
-    link.losses.add(lambda _: calls.stop() if link.is_closed else None)
+    session.losses.add(lambda _: calls.stop() if session.is_closed else None)
     return calls
 
 

@@ -28,7 +28,7 @@ _ARROWS: Final = {"sent": "-->", "received": "<--"}
 
 
 def trace_and_record(
-    link: ClientSession,
+    session: ClientSession,
     trace: Trace | bool,
     record: str | os.PathLike[str] | None,
     options: Mapping[str, object],
@@ -36,7 +36,7 @@ def trace_and_record(
     """Trace and record the messages of a session.
 
     Args:
-        link: The session with the server.
+        session: The session with the server.
         trace: The function to call; True for standard error, False for none.
         record: The file to write to, or None.
         options: The options of the client for its server, which may contain secrets.
@@ -55,14 +55,14 @@ def trace_and_record(
             or_else="or True",
             may_be_async=False,
         )
-    mask = Mask.of(options, lambda: secrets_of(link.transport))
+    mask = Mask.of(options, lambda: secrets_of(session.transport))
     if trace:
         show = _print_message if trace is True else trace
-        link.frames.append(lambda direction, line: show(direction, mask.masked(line)))
+        session.frames.append(lambda direction, line: show(direction, mask.masked(line)))
     if record is None:
         return None
     recorder = Recorder(record, mask)
-    link.frames.append(recorder)
+    session.frames.append(recorder)
     return recorder
 
 
@@ -83,7 +83,7 @@ _SECRET: Final = re.compile(
 )
 """Parts of the names of secrets."""
 
-_OPEN: Final = frozenset({"progressToken", "maxTokens"})
+_NOT_SECRET: Final = frozenset({"progressToken", "maxTokens"})
 """Names in the specification that look like those of secrets but are not."""
 
 _SHAPES: Final = re.compile(
@@ -154,7 +154,7 @@ class Mask:
 
 
 def _is_secret(name: str) -> bool:
-    return name not in _OPEN and _SECRET.search(name) is not None
+    return name not in _NOT_SECRET and _SECRET.search(name) is not None
 
 
 # Recording and replaying

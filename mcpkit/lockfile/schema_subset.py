@@ -77,17 +77,16 @@ class _Comparison:
             self._assumed.discard(pair)
 
     def _parts_within(self, narrow: object, wide: object, path: str) -> list[Obstacle]:
-        wanted = list(_parts(wide, self._wide))
-        if len(wanted) != 1:
-            return [found for part in wanted for found in self.within(narrow, part, path)]
-        given = list(_parts(narrow, self._narrow))
-        if len(given) > 1 and (joined := _merge(given)) is not None:
-            given = [joined]
-        if len(given) > 1:
-            return min((self._single_within(part, wanted[0], path) for part in given), key=len)
-        return self._single_within(given[0] if given else {}, wanted[0], path)
+        wide_parts = list(_parts(wide, self._wide))
+        if len(wide_parts) != 1:
+            return [found for part in wide_parts for found in self.within(narrow, part, path)]
+        narrow_parts = list(_parts(narrow, self._narrow))
+        if len(narrow_parts) > 1 and (merged := _merge(narrow_parts)) is not None:
+            narrow_parts = [merged]
+        # A value fits all parts, so one part that is included is enough.
+        return min((self._part_within(part, wide_parts[0], path) for part in narrow_parts or [{}]), key=len)
 
-    def _single_within(self, narrow: object, wide: object, path: str) -> list[Obstacle]:
+    def _part_within(self, narrow: object, wide: object, path: str) -> list[Obstacle]:
         if wide is False:
             return [Obstacle(path, "no value is allowed")]
         if narrow is True:
@@ -102,34 +101,31 @@ class _Comparison:
                 return [found for branch in each for found in self.within(branch, wide, path)]
         choices = _choices_of(narrow)
         if choices is not None:
-            return list(self._choices_within(choices, narrow, wide, path))
+            in_narrow, in_wide = SchemaCheck(narrow, self._narrow), SchemaCheck(wide, self._wide)
+            return [
+                Obstacle(path, f"{shown(choice)} is not allowed")
+                for choice in choices
+                if not in_narrow.rejects(choice) and not in_wide.accepts(choice)
+            ]
         kinds = kinds_of(narrow)
         if len(kinds) > 1:
             each = [{**narrow, "type": kind} for kind in kinds]
             return [found for part in each for found in self.within(part, wide, path)]
         return self._kind_within(kinds[0] if kinds else "", narrow, wide, path)
 
-    def _choices_within(
-        self, choices: list[object], narrow: Json, wide: Json, path: str
-    ) -> Iterator[Obstacle]:
-        given, wanted = SchemaCheck(narrow, self._narrow), SchemaCheck(wide, self._wide)
-        for choice in choices:
-            if not given.rejects(choice) and not wanted.accepts(choice):
-                yield Obstacle(path, f"{shown(choice)} is not allowed")
-
     def _kind_within(self, kind: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
         for keyword in _SEPARATE:
             if keyword in wide:
                 return self._separate_within(keyword, narrow, wide, path)
         allowed = kinds_of(wide)
-        taken = {kind, "number"} if kind == "integer" else {kind}
+        kinds = {kind, "number"} if kind == "integer" else {kind}
         if kind == "number" and _is_integral(narrow):
-            taken.add("integer")
-        if taken.isdisjoint(allowed):
+            kinds.add("integer")
+        if kinds.isdisjoint(allowed):
             return [Obstacle(path, f"{_a(kind)} is not allowed, only {' or '.join(map(_a, allowed))}")]
-        named = _choices_of({key: wide[key] for key in ("enum", "const") if key in wide})
-        if named is not None:
-            return [Obstacle(path, f"only {', '.join(map(shown, named[:5]))} is allowed")]
+        choices = _choices_of({key: wide[key] for key in ("enum", "const") if key in wide})
+        if choices is not None:
+            return [Obstacle(path, f"only {', '.join(map(shown, choices[:5]))} is allowed")]
         found = [Obstacle(path, why) for why in _rejections(kind, narrow, wide)]
         if kind == "array":
             found += self._array_within(narrow, wide, path)
@@ -140,14 +136,11 @@ class _Comparison:
     def _separate_within(self, keyword: str, narrow: Json, wide: Json, path: str) -> list[Obstacle]:
         schemas: object = wide[keyword]
         if keyword == "anyOf" and is_array(schemas):
-            tried = [self.within(narrow, each, path) for each in schemas]
-            if any(not found for found in tried):
+            by_branch = [self.within(narrow, each, path) for each in schemas]
+            if [] in by_branch:
                 return []
-            return (
-                min(tried, key=len)
-                if len(tried) == 1
-                else [Obstacle(path, "it does not match any alternative of `anyOf`")]
-            )
+            no_match = [Obstacle(path, "it does not match any alternative of `anyOf`")]
+            return by_branch[0] if len(by_branch) == 1 else no_match
         if keyword == "oneOf" and is_array(schemas):
             for index, each in enumerate(schemas):
                 others = [*schemas[:index], *schemas[index + 1 :]]
@@ -162,60 +155,62 @@ class _Comparison:
 
     def _is_apart(self, narrow: Json, other: object) -> bool:
         """Return whether certainly no value fits both schemas: by types, values, or a required property."""
-        parts = [part for part in _parts(other, self._wide) if is_object(part)]
         if other is False:
             return True
-        kinds = set(map(_widest, kinds_of(narrow)))
-        for part in parts:
-            if kinds.isdisjoint(map(_widest, kinds_of(part))):
+        kinds = _json_kinds(narrow)
+        for part in filter(is_object, _parts(other, self._wide)):
+            if kinds.isdisjoint(_json_kinds(part)):
                 return True
             choices = _choices_of(narrow)
             if choices is not None and all(map(SchemaCheck(part, self._wide).rejects, choices)):
                 return True
-            if _required(narrow) & _required(part) and kinds == {"object"}:
-                mine, theirs = _properties(narrow), _properties(part)
-                for name in _required(narrow) & _required(part) & mine.keys() & theirs.keys():
-                    inner = _single(mine[name], self._narrow)
-                    if inner is not None and self._is_apart(inner, theirs[name]):
+            if kinds == {"object"}:
+                properties, others = _properties(narrow), _properties(part)
+                for name in _required(narrow) & _required(part) & properties.keys() & others.keys():
+                    inner = _single(properties[name], self._narrow)
+                    if inner is not None and self._is_apart(inner, others[name]):
                         return True
         return False
 
     # Arrays and objects
 
     def _array_within(self, narrow: Json, wide: Json, path: str) -> Iterator[Obstacle]:
-        given, given_rest = _items(narrow)
-        wanted, wanted_rest = _items(wide)
-        most: object = narrow.get("maxItems")
-        longest = max(len(given), len(wanted)) + 1
-        for index in range(min(longest, most) if isinstance(most, int) else longest):
-            mine = given[index] if index < len(given) else given_rest
-            theirs = wanted[index] if index < len(wanted) else wanted_rest
-            if mine is False:
+        narrow_items, narrow_rest = _items(narrow)
+        wide_items, wide_rest = _items(wide)
+        length = max(len(narrow_items), len(wide_items)) + 1
+        if isinstance(max_items := narrow.get("maxItems"), int):
+            length = min(length, max_items)
+        for index in range(length):
+            item = narrow_items[index] if index < len(narrow_items) else narrow_rest
+            if item is False:
                 return
-            place = f"{path}[{index}]" if index < len(wanted) else f"{path}[]"
-            yield from self.within(mine, theirs, place)
+            if index < len(wide_items):
+                yield from self.within(item, wide_items[index], f"{path}[{index}]")
+            else:
+                yield from self.within(item, wide_rest, f"{path}[]")
 
     def _object_within(self, narrow: Json, wide: Json, path: str) -> Iterator[Obstacle]:
-        mine, theirs = _properties(narrow), _properties(wide)
-        rest, other = narrow.get("additionalProperties", True), wide.get("additionalProperties", True)
+        narrow_properties, wide_properties = _properties(narrow), _properties(wide)
+        narrow_rest = narrow.get("additionalProperties", True)
+        wide_rest = wide.get("additionalProperties", True)
         dot = f"{path}." if path else ""
         for name in sorted(_required(wide) - _required(narrow)):
             yield Obstacle(f"{dot}{name}", "it is required")
         if narrow.get("patternProperties") != wide.get("patternProperties"):
             yield Obstacle(path, "`patternProperties` cannot be compared")
-        for name, schema in mine.items():
-            wanted = theirs.get(name, other)
-            if wanted is False and schema is not False:
+        for name, schema in narrow_properties.items():
+            allowed = wide_properties.get(name, wide_rest)
+            if allowed is False and schema is not False:
                 yield Obstacle(f"{dot}{name}", "the property was removed")
             else:
-                yield from self.within(schema, wanted, f"{dot}{name}")
-        if rest is not False:
-            for name in theirs.keys() - mine.keys():
-                yield from self.within(rest, theirs[name], f"{dot}{name}")
-            if other is False:
+                yield from self.within(schema, allowed, f"{dot}{name}")
+        if narrow_rest is not False:
+            for name in wide_properties.keys() - narrow_properties.keys():
+                yield from self.within(narrow_rest, wide_properties[name], f"{dot}{name}")
+            if wide_rest is False:
                 yield Obstacle(path, "additional properties are not allowed")
             else:
-                yield from self.within(rest, other, f"{dot}*")
+                yield from self.within(narrow_rest, wide_rest, f"{dot}*")
 
 
 def _parts(schema: object, root: object, depth: int = 0) -> Iterator[object]:
@@ -230,8 +225,8 @@ def _parts(schema: object, root: object, depth: int = 0) -> Iterator[object]:
             yield {"if": {}}  # cannot be compared
         else:
             yield from _parts(target, root, depth + 1)
-    together: object = rest.pop("allOf", None)
-    for each in together if is_array(together) else ():
+    all_of: object = rest.pop("allOf", None)
+    for each in all_of if is_array(all_of) else ():
         yield from _parts(each, root, depth + 1)
     for keyword in _SEPARATE:
         if keyword in rest:
@@ -298,8 +293,8 @@ def _required(schema: Json) -> set[str]:
     return {str(name) for name in required} if is_array(required) else set()
 
 
-def _widest(kind: str) -> str:
-    return "number" if kind == "integer" else kind
+def _json_kinds(schema: Json) -> set[str]:
+    return {"number" if kind == "integer" else kind for kind in kinds_of(schema)}
 
 
 def _a(kind: str) -> str:
@@ -354,14 +349,14 @@ def shown(value: object) -> str:
 
 def _number_rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
     low, high = _bound(kind, wide, 1), _bound(kind, wide, -1)
-    mine_low, mine_high = _bound(kind, narrow, 1), _bound(kind, narrow, -1)
-    if low is not None and (mine_low is None or mine_low < low):
+    narrow_low, narrow_high = _bound(kind, narrow, 1), _bound(kind, narrow, -1)
+    if low is not None and (narrow_low is None or narrow_low < low):
         yield f"it must be {'greater than' if low[1] else 'at least'} {_format(low[0])}"
-    if high is not None and (mine_high is None or mine_high < high):
+    if high is not None and (narrow_high is None or narrow_high < high):
         yield f"it must be {'less than' if high[1] else 'at most'} {_format(-high[0])}"
     step = _number(wide, "multipleOf", 0)
-    given = max(_number(narrow, "multipleOf", 0), Fraction(kind == "integer"))
-    if step > 0 and (given == 0 or given % step != 0):
+    narrow_step = max(_number(narrow, "multipleOf", 0), Fraction(kind == "integer"))
+    if step > 0 and (narrow_step == 0 or narrow_step % step != 0):
         yield f"it must be a multiple of {_format(step)}"
 
 
@@ -384,19 +379,14 @@ def _count_rejections(kind: str, narrow: Json, wide: Json) -> Iterator[str]:
     what = {"string": "characters", "array": "items", "object": "properties"}[kind]
     fewest, many = max(Fraction(0), _number(narrow, least, 0)), _number(narrow, most, -1)
     if kind == "object":
-        fewest = max(fewest, Fraction(len(_named(narrow, "required"))))
+        fewest = max(fewest, Fraction(len(_required(narrow))))
         if many < 0 and narrow.get("additionalProperties") is False and "patternProperties" not in narrow:
-            many = Fraction(len(_named(narrow, "properties")))
+            many = Fraction(len(_properties(narrow)))
     if fewest < _number(wide, least, 0):
         yield f"it must have at least {wide[least]} {what}"
     limit = _number(wide, most, -1)
     if limit >= 0 and not 0 <= many <= limit:
         yield f"it must have at most {wide[most]} {what}"
-
-
-def _named(schema: Json, keyword: str) -> set[str]:
-    names: object = schema.get(keyword)
-    return {str(name) for name in names} if is_array(names) or is_object(names) else set()
 
 
 def _number(schema: Json, keyword: str, otherwise: int) -> Fraction:

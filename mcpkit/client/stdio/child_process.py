@@ -308,13 +308,14 @@ _running: set[ChildProcess] = set()
 
 def _end_all() -> None:
     """End all children together, as `ChildProcess.stop` does for each. An interrupt skips the waiting."""
+    grace = max((child.grace for child in list(_running)), default=0)
     try:
-        for child in list(_running):  # a loop in another thread may still run
+        for child in list(_running):  # a loop in another thread may still change it
             child.close_input()
-        _release_exited(max((child.grace for child in list(_running)), default=0))
+        _release_exited(grace)
         for child in list(_running):
             child.signal(signal.SIGTERM)
-        _release_exited(max((child.grace for child in list(_running)), default=0))
+        _release_exited(grace)
     finally:
         for child in list(_running):
             child.signal(_KILL)
