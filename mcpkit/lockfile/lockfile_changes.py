@@ -132,11 +132,15 @@ def _output_changes(where: str, old: object, new: object) -> Iterator[Change]:
         )
 
 
-def _schema_changes(where: str, one: str, many: str, example: str, verdict: Verdict) -> Iterator[Change]:
+def _schema_changes(
+    where: str, singular: str, plural: str, example: str, verdict: Verdict
+) -> Iterator[Change]:
     if verdict.effect is Effect.COMPATIBLE:
-        yield Change(where, f"the schema of its {many} changed", Effect.COMPATIBLE)
+        yield Change(where, f"the schema of its {plural} changed", Effect.COMPATIBLE)
         return
-    parts = [f"{one} {found.path}: {found.why}" if found.path else found.why for found in verdict.obstacles]
+    parts = [
+        f"{singular} {found.path}: {found.why}" if found.path else found.why for found in verdict.obstacles
+    ]
     what = "; ".join(dict.fromkeys(parts[:5])) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
     if verdict.example is None:
         what += " (this may break clients)"
@@ -270,7 +274,7 @@ def _compare_schemas(narrow: object, wide: object) -> Verdict:
 
 
 def closed(schema: object) -> object:
-    """Return a schema whose objects have only the named properties, unless it allows others explicitly.
+    """Return a schema without additional properties, unless it allows them explicitly.
 
     JSON Schema allows further properties by default, but clients and servers send those that are declared. A schema
     that composes one object of several is returned unchanged.

@@ -56,7 +56,7 @@ class EventParser:
     """Parses server-sent events, and keeps the position for resuming the stream.
 
     Args:
-        most: The most bytes of an event.
+        max_size: The most bytes of an event.
 
     Attributes:
         last_id: The id of the last complete event; None if the stream cannot be resumed.
@@ -64,11 +64,11 @@ class EventParser:
         has_event: Whether an event was complete since `begin`.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_size: int) -> None:
         self.last_id: bytes | None = None
         self.retry: float | None = None
         self.has_event = False
-        self._most = most
+        self._max_size = max_size
         self._is_first_line = True
         self._ends_with_return = False
         self._unfinished: list[bytes] = []
@@ -136,8 +136,8 @@ class EventParser:
         self._check_size()
 
     def _check_size(self) -> None:
-        if self._size + self._unfinished_size > self._most:
-            raise TooLargeEventError(f"an event has more than {self._most:,} bytes")
+        if self._size + self._unfinished_size > self._max_size:
+            raise TooLargeEventError(f"an event has more than {self._max_size:,} bytes")
 
     def _complete(self) -> Event | None:
         self._is_first_line = False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -182,7 +181,7 @@ class HttpEndpoint:
         self._cert = cert
         self._proxy = proxy
         self._trust_env = trust_env
-        self._given = http_client
+        self._user_client = http_client
         self._timeouts = {"connect": connect_timeout, "pool": connect_timeout, "read": None, "write": None}
         self._client: httpx2.AsyncClient | None = None
         self._client_for_others: httpx2.AsyncClient | None = None
@@ -214,10 +213,10 @@ class HttpEndpoint:
             self._target = httpx2.URL(self._url)
         except httpx2.InvalidURL:
             raise ValueError(_NO_URL) from None
-        if self._given is not None:
-            if self._given.is_closed:
+        if self._user_client is not None:
+            if self._user_client.is_closed:
                 raise TransportError("the http_client is closed. Pass an open one", may_have_begun=False)
-            self._client = self._given
+            self._client = self._user_client
         elif self._app is not None:
             from .asgi_transport import AsgiTransport
 
@@ -226,7 +225,7 @@ class HttpEndpoint:
             # Without TLS no certificate authorities are needed, whose loading takes 20 ms.
             self._client = self._new_client(is_encrypted=self._target.scheme == "https")
         self._default_headers: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
-        if self._client is not self._given:
+        if self._client is not self._user_client:
             own = {name.lower() for name, _ in self._headers}
             defaults = {
                 b"Host": self._target.netloc,
@@ -254,7 +253,7 @@ class HttpEndpoint:
             TransportError: The endpoint is not open.
         """
         client = self._open_client()
-        if client is self._given or (self._app is None and self._target.scheme == "https"):
+        if client is self._user_client or (self._app is None and self._target.scheme == "https"):
             return client
         if self._client_for_others is None:
             from .asgi_transport import AsgiTransport
@@ -278,13 +277,13 @@ class HttpEndpoint:
 
     async def close(self) -> None:
         """Close the connections, except those of a given `http_client`. Closing it again does nothing."""
-        clients = {self._client, self._client_for_others} - {self._given, None}
+        clients = (self._client, self._client_for_others)
         self._client = self._client_for_others = self.authorizer = None
         if self._remove_listener is not None:
             self._remove_listener()
         for client in clients:
-            assert client is not None
-            await client.aclose()
+            if client is not None and client is not self._user_client:
+                await client.aclose()
 
     async def request(
         self,
@@ -308,27 +307,23 @@ class HttpEndpoint:
             TransportError: There was no response.
         """
         client = self._open_client()
-        if url is None:
-            url = self._target
+        target = self._target if url is None else url
         if self._token is not None:
             token = self._token()
             headers = [*headers, bearer_header(token if isinstance(token, str) else await token)]
         if self.authorizer is None:
-            return await self._follow_redirects(client, method, url, content, headers)
-        send = partial(self._follow_redirects, client, method, url, content, headers)
-        authorization = self.authorizer.attempt(self, may_ask=may_ask)
-        return await send_authorized(authorization, send, method, str(url), content)
+            return await self._follow_redirects(client, method, target, headers, content)
+        return await send_authorized(
+            self.authorizer.attempt(self, may_ask=may_ask),
+            lambda more: self._follow_redirects(client, method, target, [*headers, *more], content),
+            method,
+            str(target),
+            content,
+        )
 
     async def _follow_redirects(
-        self,
-        client: httpx2.AsyncClient,
-        method: str,
-        url: httpx2.URL,
-        content: bytes,
-        headers: Pairs,
-        more: Sequence[tuple[bytes, bytes]] = (),
+        self, client: httpx2.AsyncClient, method: str, url: httpx2.URL, headers: Pairs, content: bytes
     ) -> httpx2.Response:
-        headers = [*headers, *more]
         for _ in range(_MOST_REDIRECTS):
             response = await self._send(client, method, url, headers, content)
             if response.status_code not in {307, 308}:
@@ -354,7 +349,7 @@ class HttpEndpoint:
         httpx2 = self._httpx2
         extensions = {"timeout": self._timeouts}
         headers = [*self._default_headers, *headers]
-        if client is self._given:  # with its current headers and cookies
+        if client is self._user_client:  # with its current headers and cookies
             request = client.build_request(
                 method, url, headers=headers, content=content or None, extensions=extensions
             )
@@ -376,7 +371,7 @@ class HttpEndpoint:
             raise
         except self.errors as error:
             raise self.error_for(error) from error
-        if client is not self._given and len(client.cookies) > _MOST_COOKIES:
+        if client is not self._user_client and len(client.cookies) > _MOST_COOKIES:
             client.cookies.clear()  # the server sets another one each time
         return response
 
@@ -395,7 +390,7 @@ class HttpEndpoint:
 
     def _by_proxy(self) -> str:
         """Return the proxy in use, in words; empty if there is none, or the given `http_client` sets it."""
-        if self._given is not None or self._app is not None:
+        if self._user_client is not None or self._app is not None:
             return ""
         if self._proxy is not None:
             return " through the proxy given as proxy="
@@ -446,7 +441,7 @@ class HttpEndpoint:
             raise self.too_large()
         return body
 
-    async def read_beginning(self, response: httpx2.Response, most: int = _MOST_ERROR_BYTES) -> bytes:
+    async def read_beginning(self, response: httpx2.Response, max_size: int = _MOST_ERROR_BYTES) -> bytes:
         """Return the first bytes of a body.
 
         Raises:
@@ -460,11 +455,11 @@ class HttpEndpoint:
                 async for piece in pieces:
                     parts.append(piece)
                     size += len(piece)
-                    if size >= most:
+                    if size >= max_size:
                         break
         except self.errors as error:
             raise self.error_for(error) from error
-        return b"".join(parts)[:most]
+        return b"".join(parts)[:max_size]
 
     def too_large(self) -> TransportError:
         """Return the error for a message that is too large."""

@@ -287,7 +287,7 @@ class _RunningServer:
             self._set_disconnected("closed its standard output")
 
     def _reject_too_long(self, receiver: TransportListener, error: TooLongError) -> None:
-        """Fail the request whose response is too long; if its id is unknown, end the connection."""
+        """Fail the request of a response that is too long; if its id is unknown, end the connection."""
         if is_call(error.beginning):
             logger.warning(
                 "ignored a message of the server (%s) with more than %d bytes, the limit. Raise "

@@ -221,7 +221,7 @@ def _configured_servers(
 
 
 class _InvalidEntry:
-    """The transport to a server with an invalid entry, whose opening fails. Other servers of the file can be used.
+    """The transport to a server with an invalid entry: opening it fails. Other servers of the file can be used.
 
     Args:
         error: The error in the entry.

@@ -29,7 +29,7 @@ _MOST_ALTERNATIVES: Final = 1_000
 """The most schemas against which one value is validated."""
 _DEEPEST: Final = 100
 _MOST_CACHED: Final = 64 * 1024
-"""The most bytes of an output schema whose validator is cached."""
+"""Maximum size in bytes of a cached output schema."""
 
 _LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _ASSERTED: Final = frozenset(
@@ -358,7 +358,7 @@ def _size(
 
 
 _UNBOUNDED: Final = object()
-"""In place of a subschema whose size is unknown."""
+"""In place of a subschema of unknown size."""
 
 
 def _inner(schema: Json, root: object) -> Iterator[object]:
