@@ -1,7 +1,5 @@
 """Options of a server and of its decorators: groups of options, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
@@ -35,46 +33,43 @@ def of_run(**options: Any) -> Any:
     return lambda: Server("s").run(**options)
 
 
-@each_row(
-    ("make", "error", "message"),
-    [
-        (lambda: Limits(max_session=3), TypeError, "no option 'max_session'. Did you mean 'max_sessions'?"),
-        (lambda: Limits(nonsense=3), TypeError, "Its options are worker_threads,"),
-        (lambda: Limits(page_size=0), ValueError, "must be at least 1, or None for one page"),
-        (lambda: Limits(max_request_body_size="4m"), TypeError, "must be an integer of bytes"),
-        (lambda: Limits(worker_processes=True), TypeError, "or None for one per processor, got True"),
-        (lambda: Limits(replay_buffer_bytes=-1), ValueError, "must be at least 0, got -1"),
-        (lambda: Timeouts(client_request=None), TypeError, "must be a number of seconds above 0, got None"),
-        (lambda: Timeouts(request_body=float("nan")), ValueError, "Timeouts(request_body=...) must be"),
-        (lambda: Timeouts(shutdown=-1), ValueError, "seconds of at least 0, or None, got -1"),
-        (lambda: HttpOptions(readiness_path=1), TypeError, "must be a path such as '/mcp', got 1"),
-        (lambda: HttpOptions(sse="yes"), TypeError, "HttpOptions(sse=...) must be True or False, got 'yes'"),
-        (lambda: HttpOptions(principal=3), TypeError, "must be a function of the ASGI scope"),
-        (lambda: HttpOptions(sse_ping_interval=0), ValueError, "must be a number of seconds above 0, got 0"),
-        (lambda: ServerOptions(capabilities="logging"), TypeError, "must be a set such as {'logging'}"),
-        (lambda: ServerOptions(capabilities=["toolz"]), ValueError, "'toolz'; expected one of tools,"),
-        (lambda: ServerOptions(cache={"tools/call": None}), ValueError, "unknown value 'tools/call'"),
-        (lambda: ServerOptions(on_duplicate="drop"), ValueError, "expected one of error, replace"),
-        (lambda: ResultOptions(text="xml"), ValueError, 'must be "json", "none" or a function'),
-        (lambda: Access(visible="all"), RegistrationError, "must be a function of the principal"),
-        (lambda: Access(scopes="a", allow_anonymous=True), RegistrationError, "Remove one of the two"),
-        (of_tool(titel="x"), TypeError, "tool 'f' has no option 'titel'. Did you mean 'title'?"),
-        (of_tool(scopes="a", access=Access()), TypeError, "Write Access(scopes=...) alone"),
-        (of_tool(access="a"), TypeError, "access must be Access(...), got 'a'"),
-        (of_tool(run_in="fiber"), RegistrationError, 'run_in must be "thread", "process" or "loop"'),
-        (of_server(options={}), TypeError, "options must be ServerOptions(...), got {}"),
-        (of_server(timeouts="1 s"), TypeError, "Timeouts(call=...) must be a number of seconds above 0, or None"),
-        (of_server(lifespan=3), TypeError, "lifespan must be a function of the server"),
-        (of_server(tasks="workers"), ValueError, 'Pass a shared storage, for example storage=Sqlite("tasks.db")'),
-        (of_server(tasks=TaskOptions(slots=0)), ValueError, "TaskOptions("),
-        (of_server(naem="x"), TypeError, "Server() has no option 'naem'."),
-        (of_server(mask_error=True), TypeError, "Did you mean 'mask_error_details'?"),
-        (of_server(max_sessions=3), TypeError, "Write limits=Limits(max_sessions=...)"),
-        (of_server(storage=Memory), TypeError, "storage must be a storage such as"),
-        (of_run(port=9000), TypeError, 'To serve clients at a port, write run("http", port=...)'),
-        (of_run(http=HttpOptions(principal=lambda scope: None)), TypeError, "over stdio there is one user"),
-    ],
-)  # fmt: skip
+@each_row(("make", "error", "message"), [
+    (lambda: Limits(max_session=3), TypeError, "no option 'max_session'. Did you mean 'max_sessions'?"),
+    (lambda: Limits(nonsense=3), TypeError, "Its options are worker_threads,"),
+    (lambda: Limits(page_size=0), ValueError, "must be at least 1, or None for one page"),
+    (lambda: Limits(max_request_body_size="4m"), TypeError, "must be an integer of bytes"),
+    (lambda: Limits(worker_processes=True), TypeError, "or None for one per processor, got True"),
+    (lambda: Limits(replay_buffer_bytes=-1), ValueError, "must be at least 0, got -1"),
+    (lambda: Timeouts(client_request=None), TypeError, "must be a number of seconds above 0, got None"),
+    (lambda: Timeouts(request_body=float("nan")), ValueError, "Timeouts(request_body=...) must be"),
+    (lambda: Timeouts(shutdown=-1), ValueError, "seconds of at least 0, or None, got -1"),
+    (lambda: HttpOptions(readiness_path=1), TypeError, "must be a path such as '/mcp', got 1"),
+    (lambda: HttpOptions(sse="yes"), TypeError, "HttpOptions(sse=...) must be True or False, got 'yes'"),
+    (lambda: HttpOptions(principal=3), TypeError, "must be a function of the ASGI scope"),
+    (lambda: HttpOptions(sse_ping_interval=0), ValueError, "must be a number of seconds above 0, got 0"),
+    (lambda: ServerOptions(capabilities="logging"), TypeError, "must be a set such as {'logging'}"),
+    (lambda: ServerOptions(capabilities=["toolz"]), ValueError, "'toolz'; expected one of tools,"),
+    (lambda: ServerOptions(cache={"tools/call": None}), ValueError, "unknown value 'tools/call'"),
+    (lambda: ServerOptions(on_duplicate="drop"), ValueError, "expected one of error, replace"),
+    (lambda: ResultOptions(text="xml"), ValueError, 'must be "json", "none" or a function'),
+    (lambda: Access(visible="all"), RegistrationError, "must be a function of the principal"),
+    (lambda: Access(scopes="a", allow_anonymous=True), RegistrationError, "Remove one of the two"),
+    (of_tool(titel="x"), TypeError, "tool 'f' has no option 'titel'. Did you mean 'title'?"),
+    (of_tool(scopes="a", access=Access()), TypeError, "Write Access(scopes=...) alone"),
+    (of_tool(access="a"), TypeError, "access must be Access(...), got 'a'"),
+    (of_tool(run_in="fiber"), RegistrationError, 'run_in must be "thread", "process" or "loop"'),
+    (of_server(options={}), TypeError, "options must be ServerOptions(...), got {}"),
+    (of_server(timeouts="1 s"), TypeError, "Timeouts(call=...) must be a number of seconds above 0, or None"),
+    (of_server(lifespan=3), TypeError, "lifespan must be a function of the server"),
+    (of_server(tasks="workers"), ValueError, 'Pass a shared storage, for example storage=Sqlite("tasks.db")'),
+    (of_server(tasks=TaskOptions(slots=0)), ValueError, "TaskOptions("),
+    (of_server(naem="x"), TypeError, "Server() has no option 'naem'."),
+    (of_server(mask_error=True), TypeError, "Did you mean 'mask_error_details'?"),
+    (of_server(max_sessions=3), TypeError, "Write limits=Limits(max_sessions=...)"),
+    (of_server(storage=Memory), TypeError, "storage must be a storage such as"),
+    (of_run(port=9000), TypeError, 'To serve clients at a port, write run("http", port=...)'),
+    (of_run(http=HttpOptions(principal=lambda scope: None)), TypeError, "over stdio there is one user"),
+])  # fmt: skip
 def test_option_that_is_invalid_is_refused(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         make()

@@ -160,16 +160,13 @@ async def test_token_verifier_learns_its_site() -> None:
 TENANT, POOL = "00000000-0000-0000-0000-000000000000", "eu-west-1_abcdefghi"
 
 
-@pytest.mark.parametrize(
-    ("verifier", "issuer"),
-    [
-        (lambda: Auth0("example.eu.auth0.com"), "https://example.eu.auth0.com/"),
-        (lambda: Cognito(POOL, client_ids=["a"]), f"https://cognito-idp.eu-west-1.amazonaws.com/{POOL}"),
-        (lambda: Entra(TENANT, TENANT), f"https://login.microsoftonline.com/{TENANT}/v2.0"),
-        (lambda: Keycloak("https://id.example.com/realms/a"), "https://id.example.com/realms/a"),
-        (lambda: Okta("https://example.okta.com/oauth2/default"), "https://example.okta.com/oauth2/default"),
-    ],
-)
+@pytest.mark.parametrize(("verifier", "issuer"), [
+    (lambda: Auth0("example.eu.auth0.com"), "https://example.eu.auth0.com/"),
+    (lambda: Cognito(POOL, client_ids=["a"]), f"https://cognito-idp.eu-west-1.amazonaws.com/{POOL}"),
+    (lambda: Entra(TENANT, TENANT), f"https://login.microsoftonline.com/{TENANT}/v2.0"),
+    (lambda: Keycloak("https://id.example.com/realms/a"), "https://id.example.com/realms/a"),
+    (lambda: Okta("https://example.okta.com/oauth2/default"), "https://example.okta.com/oauth2/default"),
+])  # fmt: skip
 def test_preset_knows_its_issuer(verifier: Any, issuer: str) -> None:
     assert verifier().issuers == (issuer,)
 

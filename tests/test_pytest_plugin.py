@@ -1,7 +1,5 @@
 """The fixture for pytest, as the tests of an author's project use it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The in-memory client that authors test their servers with."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

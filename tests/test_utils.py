@@ -1,7 +1,5 @@
 """Installation of mcpkit again, for every place that installers record (PEP 610), and pickling of exceptions."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys
@@ -66,9 +64,7 @@ def test_installation_requirement_names_recorded_place(dist_info: Path, tmp_path
 @pytest.mark.parametrize(
     "recorded", [None, {"url": "file:///no/such/folder", "dir_info": {"editable": True}}]
 )
-def test_installation_requirement_without_place_is_name(
-    recorded: dict[str, Any] | None, dist_info: Path
-) -> None:
+def test_installation_requirement_without_place_is_name(recorded, dist_info) -> None:
     if recorded is not None:
         (dist_info / "direct_url.json").write_text(json.dumps(recorded))
     assert requirement() == "mcpkit"

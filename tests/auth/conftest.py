@@ -1,7 +1,5 @@
 """Fixtures: an authorization server or an OAuthProxy in process, and the steps of a login."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

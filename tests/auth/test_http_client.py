@@ -1,7 +1,5 @@
 """The HTTP client for authorization servers: bounds, repetition, and one request for concurrent callers."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextlib import aclosing
@@ -98,19 +96,16 @@ async def test_closed_client_of_the_author_is_an_error():
 NOW = "Sun, 29 Nov 2026 12:00:00 GMT"
 
 
-@each_row(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"cache-control": "max-age=60"}, 60.0),
-        ({"cache-control": 'public, MAX-AGE="60"', "age": "20"}, 40.0),
-        ({"cache-control": "max-age=60", "age": "100"}, 0.0),
-        *(({"cache-control": f"max-age=60, {directive}"}, 0.0) for directive in ("no-store", "no-cache")),
-        *(({"cache-control": f"max-age={value}"}, None) for value in ("soon", "-1", "9" * 12)),
-        ({"expires": "Sun, 29 Nov 2026 12:01:00 GMT", "date": NOW}, 60.0),
-        ({"expires": "0", "date": NOW}, 0.0),
-    ],
-)
+@each_row(("headers", "seconds"), [
+    ({}, None),
+    ({"cache-control": "max-age=60"}, 60.0),
+    ({"cache-control": 'public, MAX-AGE="60"', "age": "20"}, 40.0),
+    ({"cache-control": "max-age=60", "age": "100"}, 0.0),
+    *(({"cache-control": f"max-age=60, {directive}"}, 0.0) for directive in ("no-store", "no-cache")),
+    *(({"cache-control": f"max-age={value}"}, None) for value in ("soon", "-1", "9" * 12)),
+    ({"expires": "Sun, 29 Nov 2026 12:01:00 GMT", "date": NOW}, 60.0),
+    ({"expires": "0", "date": NOW}, 0.0),
+])  # fmt: skip
 def test_max_age_is_read_from_headers(headers, seconds):
     assert max_age_of(headers) == seconds
 

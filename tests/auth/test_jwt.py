@@ -1,7 +1,5 @@
 """Verification of access tokens that are JWTs."""
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback
@@ -49,16 +47,13 @@ async def test_jwt_each_algorithm_returns_principal_and_times(algorithm):
 
 
 @pytest.mark.limit("keys of an issuer")
-@each_row(
-    ("keys", "problem"),
-    [
-        ({"keys": []}, "no key that can verify"), ([], "contains no key"), ("text", "not a PEM public key"),
-        (ES.key.as_pem(private=True), "private key"),
-        ({"keys": [{**ES.key.as_dict(private=True)}]}, "private or secret key"),
-        ({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0"}, "private or secret key"),
-        ({"keys": [ES.public()] * 101}, "more than 100 keys"),
-    ],
-)  # fmt: skip
+@each_row(("keys", "problem"), [
+    ({"keys": []}, "no key that can verify"), ([], "contains no key"), ("text", "not a PEM public key"),
+    (ES.key.as_pem(private=True), "private key"),
+    ({"keys": [{**ES.key.as_dict(private=True)}]}, "private or secret key"),
+    ({"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0"}, "private or secret key"),
+    ({"keys": [ES.public()] * 101}, "more than 100 keys"),
+])  # fmt: skip
 def test_jwt_keys_missing_or_private_raise_value_error(keys, problem):
     with pytest.raises(ValueError, match=problem):
         verifier(keys=keys)
@@ -102,25 +97,22 @@ NO_SUBJECT = "neither sub nor client_id"
 
 
 @pytest.mark.limit("names and lists in an access token")
-@each_row(
-    ("changes", "problem"),
-    [
-        ({"exp": NOW - 5}, "has expired"),
-        *(({"exp": value}, TIMES) for value in (None, "soon", True, 10**400, -5)),
-        ({"nbf": NOW + 6}, "not valid yet"),
-        ({"iat": NOW + 6}, "not valid yet"),
-        ({"nbf": []}, TIMES),
-        *(({"iss": value}, "another issuer") for value in (ISSUER + "/", ISSUER.upper(), [ISSUER], None)),
-        *(
-            ({"aud": value}, "another audience")
-            for value in (None, [], [AUDIENCE, 7], [[AUDIENCE]], {"url": AUDIENCE}, [AUDIENCE] * 101)
-        ),
-        ({"sub": None, "client_id": None}, NO_SUBJECT),
-        *(({"sub": value}, NO_SUBJECT) for value in ("", 7, "x" * 1001)),
-        ({"client_id": ["editor"]}, NO_SUBJECT),
-        *(({"scope": value}, "scopes of the token") for value in (7, ["a", 7], ["a"] * 1001)),
-    ],
-)
+@each_row(("changes", "problem"), [
+    ({"exp": NOW - 5}, "has expired"),
+    *(({"exp": value}, TIMES) for value in (None, "soon", True, 10**400, -5)),
+    ({"nbf": NOW + 6}, "not valid yet"),
+    ({"iat": NOW + 6}, "not valid yet"),
+    ({"nbf": []}, TIMES),
+    *(({"iss": value}, "another issuer") for value in (ISSUER + "/", ISSUER.upper(), [ISSUER], None)),
+    *(
+        ({"aud": value}, "another audience")
+        for value in (None, [], [AUDIENCE, 7], [[AUDIENCE]], {"url": AUDIENCE}, [AUDIENCE] * 101)
+    ),
+    ({"sub": None, "client_id": None}, NO_SUBJECT),
+    *(({"sub": value}, NO_SUBJECT) for value in ("", 7, "x" * 1001)),
+    ({"client_id": ["editor"]}, NO_SUBJECT),
+    *(({"scope": value}, "scopes of the token") for value in (7, ["a", 7], ["a"] * 1001)),
+])  # fmt: skip
 async def test_jwt_claims_invalid_are_rejected(changes, problem):
     assert problem in await rejection(ES.token(**changes))
 
@@ -132,29 +124,23 @@ async def test_jwt_times_allow_leeway():
     assert await verify(ES.token(exp=NOW - 100), leeway=120)
 
 
-@each_row(
-    "audience",
-    [
-        AUDIENCE, [AUDIENCE, "https://other.example.com"], "HTTPS://MCP.Example.COM/mcp",
-        "https://mcp.example.com:443/mcp", "https://mcp.example.com/mcp/",
-    ],
-)  # fmt: skip
+@each_row("audience", [
+    AUDIENCE, [AUDIENCE, "https://other.example.com"], "HTTPS://MCP.Example.COM/mcp",
+    "https://mcp.example.com:443/mcp", "https://mcp.example.com/mcp/",
+])  # fmt: skip
 async def test_jwt_audience_accepts_equivalent_urls(audience):
     assert await verify(ES.token(aud=audience))
 
 
-@each_row(
-    "audience",
-    [
-        "https://mcp.example.com", "https://mcp.example.com/", "https://mcp.example.com/MCP",
-        "https://mcp.example.com/mcp/more", "https://mcp.example.com/mcp?x=1",
-        "https://mcp.example.com/mcp#x", "https://evil@mcp.example.com/mcp",
-        "https://mcp.example.com@evil.example/mcp", "https://mcp.example.com:8443/mcp",
-        "http://mcp.example.com/mcp", "https://mcp.example.com/%6dcp", "mcp.example.com/mcp",
-        "//mcp.example.com/mcp", "https://mcp.example.com\\mcp", "https://mcp.example.com.evil.example/mcp",
-        " https://mcp.example.com/mcp",
-    ],
-)  # fmt: skip
+@each_row("audience", [
+    "https://mcp.example.com", "https://mcp.example.com/", "https://mcp.example.com/MCP",
+    "https://mcp.example.com/mcp/more", "https://mcp.example.com/mcp?x=1",
+    "https://mcp.example.com/mcp#x", "https://evil@mcp.example.com/mcp",
+    "https://mcp.example.com@evil.example/mcp", "https://mcp.example.com:8443/mcp",
+    "http://mcp.example.com/mcp", "https://mcp.example.com/%6dcp", "mcp.example.com/mcp",
+    "//mcp.example.com/mcp", "https://mcp.example.com\\mcp", "https://mcp.example.com.evil.example/mcp",
+    " https://mcp.example.com/mcp",
+])  # fmt: skip
 async def test_jwt_audience_of_another_url_is_rejected(audience):
     assert "another audience" in await rejection(ES.token(aud=audience))
 
@@ -170,14 +156,11 @@ async def test_jwt_audience_is_endpoint_or_option():
         assert await verify(ES.token(aud=audience), accept_tokens_for_any_audience=True)
 
 
-@each_row(
-    "changes",
-    [
-        *({name: "x"} for name in ("nonce", "at_hash", "c_hash")),
-        *({"aud": value} for value in ("editor", ["editor"])),
-        {"aud": "web", "client_id": None, "azp": "web"},
-    ],
-)
+@each_row("changes", [
+    *({name: "x"} for name in ("nonce", "at_hash", "c_hash")),
+    *({"aud": value} for value in ("editor", ["editor"])),
+    {"aud": "web", "client_id": None, "azp": "web"},
+])  # fmt: skip
 async def test_jwt_id_token_is_rejected(changes):
     token = ES.token(header={"typ": "JWT"}, **changes)
     assert "ID token" in await rejection(token, accept_tokens_for_any_audience=True)
@@ -201,15 +184,12 @@ async def test_jwt_typ_of_other_tokens_is_rejected(type_):
     assert "the type of the token" in await rejection(ES.token(header={"typ": type_}))
 
 
-@each_row(
-    "claims",
-    [
-        {"sub": None},
-        {"sub": "editor"},
-        {"sub": None, "client_id": None, "azp": "editor"},
-        {"sub": "editor", "client_id": None, "cid": "editor"},
-    ],
-)
+@each_row("claims", [
+    {"sub": None},
+    {"sub": "editor"},
+    {"sub": None, "client_id": None, "azp": "editor"},
+    {"sub": "editor", "client_id": None, "cid": "editor"},
+])  # fmt: skip
 async def test_jwt_without_user_returns_client_principal(claims):
     principal = (await verify(ES.token(**claims))).principal
     assert principal.id == "https://id.example.com#client=editor"
@@ -222,32 +202,26 @@ async def test_jwt_user_named_like_client_has_another_id():
     assert user.id != client.id
 
 
-@each_row(
-    ("claims", "scopes"),
-    [
-        ({"scope": "a b"}, {"a", "b"}), ({"scope": ["a", "b"]}, {"a", "b"}),
-        ({"scope": None, "scp": ["a"]}, {"a"}), ({"scope": "a", "scp": "b"}, {"a", "b"}),
-        *(({"scope": value}, set()) for value in ("", None)), ({"scope": " a  b "}, {"a", "b"}),
-        ({"scope": "a\nb"}, {"a\nb"}),
-    ],
-)  # fmt: skip
+@each_row(("claims", "scopes"), [
+    ({"scope": "a b"}, {"a", "b"}), ({"scope": ["a", "b"]}, {"a", "b"}),
+    ({"scope": None, "scp": ["a"]}, {"a"}), ({"scope": "a", "scp": "b"}, {"a", "b"}),
+    *(({"scope": value}, set()) for value in ("", None)), ({"scope": " a  b "}, {"a", "b"}),
+    ({"scope": "a\nb"}, {"a\nb"}),
+])  # fmt: skip
 async def test_jwt_scope_claims_are_read(claims, scopes):
     assert (await verify(ES.token(**claims))).principal.scopes == scopes
 
 
-@each_row(
-    ("required", "is_met"),
-    [
-        *((required, True) for required in (
-            ["org_id"], {"org_id": "acme"}, {"org_id": ["other", "acme"]}, {"groups": "staff"},
-            {"level": 1}, {"verified": True},
-        )),
-        *((required, False) for required in (
-            ["email"], {"org_id": "other"}, {"groups": "admins"}, {"level": True}, {"verified": 1},
-            {"org_id": "acme", "level": 2},
-        )),
-    ],
-)  # fmt: skip
+@each_row(("required", "is_met"), [
+    *((required, True) for required in (
+        ["org_id"], {"org_id": "acme"}, {"org_id": ["other", "acme"]}, {"groups": "staff"},
+        {"level": 1}, {"verified": True},
+    )),
+    *((required, False) for required in (
+        ["email"], {"org_id": "other"}, {"groups": "admins"}, {"level": True}, {"verified": 1},
+        {"org_id": "acme", "level": 2},
+    )),
+])  # fmt: skip
 async def test_jwt_required_claims_are_checked(required, is_met):
     token = ES.token(org_id="acme", groups=["staff", "all"], level=1, verified=True)
     if is_met:
@@ -271,26 +245,23 @@ async def test_jwt_too_long_is_rejected():
         assert "too long" in await rejection(token)
 
 
-@each_row(
-    ("options", "error", "problem"),
-    [
-        *(({"algorithms": [name]}, ValueError, f"'{name}' is not supported") for name in ("HS256", "none")),
-        ({"algorithms": []}, ValueError, "among RS256"),
-        ({"algorithms": "RS256"}, TypeError, "must be a list"),
-        *(({"audience": value}, ValueError, "must not be empty") for value in ("", [])),
-        ({"audience": 7}, TypeError, "audience must be"),
-        ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
-        *(({name: -1}, ValueError, name) for name in ("leeway", "cooldown")),
-        ({"jwks_uri": "https://id.example.com/keys"}, ValueError, "Pass one of them"),
-        ({"required": "org_id"}, TypeError, "required must be a mapping"),
-        ({"required": ['"']}, ValueError, "visible ASCII"),
-        ({"required": [7]}, TypeError, "required must be a mapping"),
-        ({"types": "JWT"}, TypeError, "types must be"),
-        ({"scope_claims": [7]}, TypeError, "scope_claims must be"),
-        ({"keys": 7}, TypeError, "keys= must be"),
-        ({"keys": None, "jwks_uri": "http://id.example.com/keys"}, ValueError, "not encrypted"),
-    ],
-)
+@each_row(("options", "error", "problem"), [
+    *(({"algorithms": [name]}, ValueError, f"'{name}' is not supported") for name in ("HS256", "none")),
+    ({"algorithms": []}, ValueError, "among RS256"),
+    ({"algorithms": "RS256"}, TypeError, "must be a list"),
+    *(({"audience": value}, ValueError, "must not be empty") for value in ("", [])),
+    ({"audience": 7}, TypeError, "audience must be"),
+    ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
+    *(({name: -1}, ValueError, name) for name in ("leeway", "cooldown")),
+    ({"jwks_uri": "https://id.example.com/keys"}, ValueError, "Pass one of them"),
+    ({"required": "org_id"}, TypeError, "required must be a mapping"),
+    ({"required": ['"']}, ValueError, "visible ASCII"),
+    ({"required": [7]}, TypeError, "required must be a mapping"),
+    ({"types": "JWT"}, TypeError, "types must be"),
+    ({"scope_claims": [7]}, TypeError, "scope_claims must be"),
+    ({"keys": 7}, TypeError, "keys= must be"),
+    ({"keys": None, "jwks_uri": "http://id.example.com/keys"}, ValueError, "not encrypted"),
+])  # fmt: skip
 def test_jwt_options_invalid_raise(options, error, problem):
     with pytest.raises(error, match=problem):
         verifier(**options)

@@ -1,7 +1,5 @@
 """Access tokens of Entra, Cognito, Keycloak, Auth0 and Okta, as their documentation shows them."""
 
-from __future__ import annotations
-
 import logging
 from functools import partial
 from typing import Any

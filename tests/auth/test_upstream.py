@@ -1,7 +1,5 @@
 """Upstream presets: what each provider is asked, options and errors."""
 
-from __future__ import annotations
-
 import json
 import time
 from functools import partial
@@ -142,39 +140,36 @@ github_with = partial(UpstreamProvider.github, "id", "secret")
 NO_TENANT = "the GUID of one Entra tenant"
 
 
-@each_row(
-    ("make", "error", "problem"),
-    [
-        (lambda: UpstreamProvider.entra("common", *CREDENTIALS), ValueError, NO_TENANT),
-        (lambda: UpstreamProvider.entra("organizations", *CREDENTIALS), ValueError, NO_TENANT),
-        (lambda: UpstreamProvider.entra(TENANT, *CREDENTIALS, authority="http://login.example.com"),
-            ValueError, "not encrypted"),
-        (lambda: UpstreamProvider.cognito("abc", *CREDENTIALS), ValueError, "the ID of a Cognito user pool"),
-        (lambda: UpstreamProvider.auth0("https://example.auth0.com", *CREDENTIALS),
-            ValueError, "domain must be"),
-        (lambda: UpstreamProvider.okta("http://example.okta.com", *CREDENTIALS), ValueError, "not encrypted"),
-        (lambda: UpstreamProvider.google("id", ""), TypeError, "client_secret must be a non-empty string"),
-        (lambda: UpstreamProvider.google("", "secret"), TypeError, "client_id must be a non-empty string"),
-        (lambda: UpstreamProvider.openid("id.example.com", *CREDENTIALS),
-            ValueError, "not a valid https URL"),
-        (lambda: openid_with(scopes="openid"), TypeError, "scopes must be"),
-        (lambda: openid_with(scopes=["a b"]), ValueError, "visible ASCII"),
-        (lambda: openid_with(parameters={"state": "a"}), ValueError, "must not contain state"),
-        (lambda: openid_with(parameters={"a": 1}), TypeError, "strings to strings"),
-        (lambda: openid_with(authentication="none"), ValueError, "authentication must be"),
-        (lambda: openid_with(timeout=0), ValueError, "timeout"),
-        (lambda: openid_with(leeway=-1), ValueError, "leeway"),
-        (lambda: openid_with(name=""), ValueError, "name must have 1 to"),
-        (lambda: openid_with(title=7), TypeError, "title must be a string"),
-        *(
-            (partial(github_with, **{option: "repo"}), TypeError, f"GitHub has no option {option}=; {hint}")
-            for option, hint in (
-                ("scope", "did you mean scopes"), ("titel", "did you mean title"), ("audience", "its options"),
-            )
-        ),
-        (lambda: openid_with(claims="email"), TypeError, "claims must be"),
-    ],
-)  # fmt: skip
+@each_row(("make", "error", "problem"), [
+    (lambda: UpstreamProvider.entra("common", *CREDENTIALS), ValueError, NO_TENANT),
+    (lambda: UpstreamProvider.entra("organizations", *CREDENTIALS), ValueError, NO_TENANT),
+    (lambda: UpstreamProvider.entra(TENANT, *CREDENTIALS, authority="http://login.example.com"),
+        ValueError, "not encrypted"),
+    (lambda: UpstreamProvider.cognito("abc", *CREDENTIALS), ValueError, "the ID of a Cognito user pool"),
+    (lambda: UpstreamProvider.auth0("https://example.auth0.com", *CREDENTIALS),
+        ValueError, "domain must be"),
+    (lambda: UpstreamProvider.okta("http://example.okta.com", *CREDENTIALS), ValueError, "not encrypted"),
+    (lambda: UpstreamProvider.google("id", ""), TypeError, "client_secret must be a non-empty string"),
+    (lambda: UpstreamProvider.google("", "secret"), TypeError, "client_id must be a non-empty string"),
+    (lambda: UpstreamProvider.openid("id.example.com", *CREDENTIALS),
+        ValueError, "not a valid https URL"),
+    (lambda: openid_with(scopes="openid"), TypeError, "scopes must be"),
+    (lambda: openid_with(scopes=["a b"]), ValueError, "visible ASCII"),
+    (lambda: openid_with(parameters={"state": "a"}), ValueError, "must not contain state"),
+    (lambda: openid_with(parameters={"a": 1}), TypeError, "strings to strings"),
+    (lambda: openid_with(authentication="none"), ValueError, "authentication must be"),
+    (lambda: openid_with(timeout=0), ValueError, "timeout"),
+    (lambda: openid_with(leeway=-1), ValueError, "leeway"),
+    (lambda: openid_with(name=""), ValueError, "name must have 1 to"),
+    (lambda: openid_with(title=7), TypeError, "title must be a string"),
+    *(
+        (partial(github_with, **{option: "repo"}), TypeError, f"GitHub has no option {option}=; {hint}")
+        for option, hint in (
+            ("scope", "did you mean scopes"), ("titel", "did you mean title"), ("audience", "its options"),
+        )
+    ),
+    (lambda: openid_with(claims="email"), TypeError, "claims must be"),
+])  # fmt: skip
 def test_upstream_options_invalid_raise(make, error, problem):
     with pytest.raises(error, match=problem):
         make()
@@ -184,14 +179,11 @@ def openid_with(**options: Any) -> UpstreamProvider:
     return UpstreamProvider.openid("https://id.example.com", "id", "secret", **options)
 
 
-@each_row(
-    ("url", "site", "api"),
-    [
-        ("https://github.com", "https://github.com", "https://api.github.com/user"),
-        ("https://octo.ghe.com/", "https://octo.ghe.com", "https://api.octo.ghe.com/user"),
-        ("https://git.example.com", "https://git.example.com", "https://git.example.com/api/v3/user"),
-    ],
-)
+@each_row(("url", "site", "api"), [
+    ("https://github.com", "https://github.com", "https://api.github.com/user"),
+    ("https://octo.ghe.com/", "https://octo.ghe.com", "https://api.octo.ghe.com/user"),
+    ("https://git.example.com", "https://git.example.com", "https://git.example.com/api/v3/user"),
+])  # fmt: skip
 async def test_github_urls(url, site, api):
     requests: list[httpx2.Request] = []
 

@@ -18,14 +18,11 @@ from tests.helpers.waiting import Clock
 TOKEN, HASH = StaticTokens.make()
 
 
-@each_row(
-    ("value", "principal"),
-    [
-        ("backup", Principal("backup")),
-        (("backup", ["notes:read"]), Principal("backup", {"notes:read"})),
-        (Principal("backup", {"a"}, client_id="c"), Principal("backup", {"a"}, client_id="c")),
-    ],
-)
+@each_row(("value", "principal"), [
+    ("backup", Principal("backup")),
+    (("backup", ["notes:read"]), Principal("backup", {"notes:read"})),
+    (Principal("backup", {"a"}, client_id="c"), Principal("backup", {"a"}, client_id="c")),
+])  # fmt: skip
 async def test_static_tokens_return_configured_principal(value, principal):
     for key in (TOKEN, HASH):
         tokens = StaticTokens({StaticTokens.make()[0]: "other", key: value})
@@ -43,25 +40,22 @@ async def test_static_tokens_unknown_are_rejected(sent):
 WEAK, FORBIDDEN = "fewer than 128 random bits", "a bearer token cannot have"
 
 
-@each_row(
-    ("tokens", "error", "problem"),
-    [
-        ({}, ValueError, "has no token"),
-        *(({token: "a"}, ValueError, WEAK) for token in (
-            "secret", "a" * 64, "0123456789abcdef0123456789abcde", "01234567890123456789012345678901234567",
-            TOKEN[:21],
-        )),
-        *(({token: "a"}, ValueError, FORBIDDEN) for token in ("", TOKEN + "\n", TOKEN + " x", HASH.upper())),
-        ({HASH[:-1]: "a"}, ValueError, "64 lower-case hexadecimal digits"),
-        ({TOKEN: "a", HASH: "b"}, ValueError, "occurs twice"),
-        ({TOKEN: Principal(None)}, ValueError, "has no id"),
-        ({TOKEN: ""}, ValueError, "must not be empty"),
-        ({TOKEN: 7}, TypeError, "must be a Principal, an id"),
-        ({TOKEN: ("a", "b")}, TypeError, "must be a list of strings"),
-        ({7: "a"}, TypeError, "must be a string"),
-        ([TOKEN], TypeError, "must be a mapping"),
-    ],
-)  # fmt: skip
+@each_row(("tokens", "error", "problem"), [
+    ({}, ValueError, "has no token"),
+    *(({token: "a"}, ValueError, WEAK) for token in (
+        "secret", "a" * 64, "0123456789abcdef0123456789abcde", "01234567890123456789012345678901234567",
+        TOKEN[:21],
+    )),
+    *(({token: "a"}, ValueError, FORBIDDEN) for token in ("", TOKEN + "\n", TOKEN + " x", HASH.upper())),
+    ({HASH[:-1]: "a"}, ValueError, "64 lower-case hexadecimal digits"),
+    ({TOKEN: "a", HASH: "b"}, ValueError, "occurs twice"),
+    ({TOKEN: Principal(None)}, ValueError, "has no id"),
+    ({TOKEN: ""}, ValueError, "must not be empty"),
+    ({TOKEN: 7}, TypeError, "must be a Principal, an id"),
+    ({TOKEN: ("a", "b")}, TypeError, "must be a list of strings"),
+    ({7: "a"}, TypeError, "must be a string"),
+    ([TOKEN], TypeError, "must be a mapping"),
+])  # fmt: skip
 def test_static_tokens_weak_or_invalid_raise(tokens, error, problem):
     with pytest.raises(error, match=problem) as caught:
         StaticTokens(tokens)
@@ -146,14 +140,11 @@ async def test_issuers_send_static_token_to_no_other_verifier():
 UNKNOWN = "is not trusted by this server"
 
 
-@each_row(
-    ("token", "problem"),
-    [
-        (SIGNERS[ONE].token(iss=TWO), "no key of the issuer verifies"),
-        (SIGNERS[ONE].token(iss="https://three.example.com"), UNKNOWN),
-        (SIGNERS[ONE].token(iss=[ONE]), UNKNOWN),
-        *((token, UNKNOWN) for token in ("opaque", "a.b.c", "\ud800.\u00e9.x")),
-    ],
-)
+@each_row(("token", "problem"), [
+    (SIGNERS[ONE].token(iss=TWO), "no key of the issuer verifies"),
+    (SIGNERS[ONE].token(iss="https://three.example.com"), UNKNOWN),
+    (SIGNERS[ONE].token(iss=[ONE]), UNKNOWN),
+    *((token, UNKNOWN) for token in ("opaque", "a.b.c", "\ud800.\u00e9.x")),
+])  # fmt: skip
 async def test_issuers_unknown_issuer_is_rejected(token, problem):
     assert problem in await principal_or_error(Issuers([jwt_for(ONE), jwt_for(TWO)]), token)

@@ -1,7 +1,5 @@
 """A scripted server with random faults: its answers, and a transport that connects it to a client in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

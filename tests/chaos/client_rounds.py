@@ -1,7 +1,5 @@
 """Rounds of random calls: a client and a server with faults, each result compared with what the server did."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import random

@@ -1,7 +1,5 @@
 """Clients in raw JSON-RPC over HTTP, for 2026-07-28 and for sessions of 2025-11-25, that do not use mcpkit."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable

@@ -4,8 +4,6 @@ python tests/chaos/run.py cluster [seed] [scenario ...]     half an hour, seed 1
 python tests/chaos/run.py clients [rounds] [first seed]     10,000 rounds from seed 0 by default
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

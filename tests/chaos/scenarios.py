@@ -1,7 +1,5 @@
 """Scenarios of the cluster: each returns figures, or raises FaultError with what the ledgers show."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter, defaultdict

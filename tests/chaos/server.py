@@ -7,8 +7,6 @@ Environment variables:
     LEASE: The lease of tasks in seconds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """Rounds of random calls; `make chaos-clients` runs many more. A failed round names its seed."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Each scenario of `make chaos` once and small; a failure names its seed and the folder of its ledgers."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Commands that run in this process, and a home and a project for each test of `mcpkit install`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

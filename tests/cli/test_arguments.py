@@ -1,7 +1,5 @@
 """Targets and arguments of commands, and the files that they save."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -32,28 +30,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("https://example.com/mcp", "https://example.com/mcp"), ("shop/server.py", [*RUN, "shop/server.py"]),
-        ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]), ("shop.server:tea", [*RUN, "shop.server:tea"]),
-        ("my server.py", [*RUN, "my server.py"]), ("shop", [*RUN, "shop/server.py"]), ("other", "other"),
-        ("server.mjs", "server.mjs"), ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("word", "expected"), [
+    ("https://example.com/mcp", "https://example.com/mcp"), ("shop/server.py", [*RUN, "shop/server.py"]),
+    ("shop/server.py:tea", [*RUN, "shop/server.py:tea"]), ("shop.server:tea", [*RUN, "shop.server:tea"]),
+    ("my server.py", [*RUN, "my server.py"]), ("shop", [*RUN, "shop/server.py"]), ("other", "other"),
+    ("server.mjs", "server.mjs"), ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
+])  # fmt: skip
 def test_target_of_word_returns_url_file_or_command(word: str, expected: object) -> None:
     found = target_of(word)
     assert found == expected or [str(Path(each)) for each in found] == expected
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("", "the target is empty"),
-        ("npx 'a", "the command cannot be split into words"),
-        ("nothing", "nothing is not a file, a URL"),
-    ],
-)
+@pytest.mark.parametrize(("word", "message"), [
+    ("", "the target is empty"),
+    ("npx 'a", "the command cannot be split into words"),
+    ("nothing", "nothing is not a file, a URL"),
+])  # fmt: skip
 def test_target_of_invalid_word_raises(word: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
         target_of(word)
@@ -114,24 +106,21 @@ def test_argument_is_parsed_by_the_type_of_its_schema(words: str, expected: str)
     assert " ".join(json.dumps(each, separators=(",", ":")) for each in found) == expected
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["count=five"], 'count: expected integer, got "five"'),
-        (["count=1.5"], 'count: expected integer, got "1.5"'),
-        (["size=nan"], 'size: expected number, got "nan"'),
-        (["is-on=perhaps"], 'is-on: expected boolean, got "perhaps"'),
-        (["kind=water"], 'kind: expected tea, coffee, 3 or null, got "water"'),
-        (["counts=a"], 'counts: expected array of integer or null, got "a"'),
-        (["tags=[1"], 'tags: expected array of string, got "[1"'),
-        (["point=1"], 'point: expected object, got "1"'),
-        (["text=a", "text=b"], "text: given 2 times, expected one string"),
-        (["tags=a", 'tags:=["b"]'], "tags: given more than once. Write an array as key:=[...]"),
-        (["text:=a"], "text: invalid JSON: "),
-        (["size:=NaN"], "size: invalid JSON: NaN is not valid in JSON"),
-        (["txt=a"], "txt: no such argument; did you mean text?"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "message"), [
+    (["count=five"], 'count: expected integer, got "five"'),
+    (["count=1.5"], 'count: expected integer, got "1.5"'),
+    (["size=nan"], 'size: expected number, got "nan"'),
+    (["is-on=perhaps"], 'is-on: expected boolean, got "perhaps"'),
+    (["kind=water"], 'kind: expected tea, coffee, 3 or null, got "water"'),
+    (["counts=a"], 'counts: expected array of integer or null, got "a"'),
+    (["tags=[1"], 'tags: expected array of string, got "[1"'),
+    (["point=1"], 'point: expected object, got "1"'),
+    (["text=a", "text=b"], "text: given 2 times, expected one string"),
+    (["tags=a", 'tags:=["b"]'], "tags: given more than once. Write an array as key:=[...]"),
+    (["text:=a"], "text: invalid JSON: "),
+    (["size:=NaN"], "size: invalid JSON: NaN is not valid in JSON"),
+    (["txt=a"], "txt: no such argument; did you mean text?"),
+])  # fmt: skip
 def test_argument_mismatch_raises_with_expected_type(texts: list[str], message: str) -> None:
     with pytest.raises(CommandError) as caught:
         parse(*texts)
@@ -171,18 +160,15 @@ def test_args_option_is_sent_unchanged_with_overrides(tmp_path: Path) -> None:
         assert caught.value.status == Status.USAGE
 
 
-@each_row(
-    ("name", "mime_type", "expected"),
-    [
-        ("chart", "image/png", "chart.png"), ("chart.svg", "image/svg+xml", "chart.svg"),
-        ("photo", "image/jpeg; q=1", "photo.jpg"), ("notes", None, "notes.bin"),
-        ("make.order", "image/png", "make.order"), ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
-        ("C:\\windows\\x", "image/png", "C__windows_x.png"), ("..", None, "content.bin"),
-        ("", "audio/wav", "content.wav"), ("CON", "image/png", "_CON.png"), ("nul.txt", None, "_nul.txt"),
-        ("a" * 300, "image/png", "a" * 80 + ".png"), ("snow ☃", "image/png", "snow__.png"),
-        ("x", "no/such-type", "x.bin"),
-    ],
-)  # fmt: skip
+@each_row(("name", "mime_type", "expected"), [
+    ("chart", "image/png", "chart.png"), ("chart.svg", "image/svg+xml", "chart.svg"),
+    ("photo", "image/jpeg; q=1", "photo.jpg"), ("notes", None, "notes.bin"),
+    ("make.order", "image/png", "make.order"), ("../../etc/passwd", "text/plain", "_.._etc_passwd.txt"),
+    ("C:\\windows\\x", "image/png", "C__windows_x.png"), ("..", None, "content.bin"),
+    ("", "audio/wav", "content.wav"), ("CON", "image/png", "_CON.png"), ("nul.txt", None, "_nul.txt"),
+    ("a" * 300, "image/png", "a" * 80 + ".png"), ("snow ☃", "image/png", "snow__.png"),
+    ("x", "no/such-type", "x.bin"),
+])  # fmt: skip
 def test_saved_file_has_a_safe_name_in_its_folder(name, mime_type, expected, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("saved")
     path = create_file(b"content", folder, name, mime_type)

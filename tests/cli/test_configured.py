@@ -1,7 +1,5 @@
 """Servers in the configuration of hosts as targets of commands, and variables in their values."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -76,16 +74,13 @@ def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
             target_of(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("shob", "shob is not a file, a URL, .* of a host; did you mean shop"),
-        ("cursor:shob", "Cursor has no server shob; did you mean shop"),
-        ("mcp.json:shob", "mcp.json has no server shob; did you mean shop"),
-        ("broken.json:x", "broken.json is not valid JSON"),
-        ("empty.toml:x", "empty.toml has no server x$"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("shob", "shob is not a file, a URL, .* of a host; did you mean shop"),
+    ("cursor:shob", "Cursor has no server shob; did you mean shop"),
+    ("mcp.json:shob", "mcp.json has no server shob; did you mean shop"),
+    ("broken.json:x", "broken.json is not valid JSON"),
+    ("empty.toml:x", "empty.toml has no server x$"),
+])  # fmt: skip
 def test_target_of_unknown_name_raises_with_suggestion(home, project, name, message):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
     write(project / "mcp.json", {"mcpServers": {"shop": NPX}})
@@ -124,22 +119,19 @@ def test_hosts_lists_files_and_servers(mcpkit, home, project, monkeypatch):
 VALUE = "value of $SET"
 
 
-@each_row(
-    ("name", "text", "expected"),
-    [
-        ("claude-desktop", "${SET}$SET${env:SET}", "${SET}$SET${env:SET}"),
-        ("claude-code", "a${SET}${UNSET:-x}", f"a{VALUE}x"),
-        ("claude-code", "$SET ${env:SET} ${} $", "$SET ${env:SET} ${} $"), ("claude-code", "${UNSET}", None),
-        ("cursor", "${env:SET} ${workspaceFolderBasename}${/}", f"{VALUE} project/"),
-        ("cursor", "$SET ${SET} ${$} %SET%", "$SET ${SET} ${$} %SET%"),
-        ("vscode", "${env:SET}${env:SET}", VALUE * 2), ("vscode", "${input:key}", None),
-        ("windsurf", "${env:SET}", VALUE), ("windsurf", "${userHome} ${SET:-x}", "${userHome} ${SET:-x}"),
-        ("windsurf", "${file:/x}", None), ("gemini-cli", "$SET ${SET}", f"{VALUE} {VALUE}"),
-        ("gemini-cli", "$$ ${", "$$ ${"), ("gemini-cli", "${userHome}", None), ("qwen-code", "$SET", VALUE),
-        ("codex", "$SET ${env:SET}", "$SET ${env:SET}"), ("zed", "${SET}", "${SET}"),
-        ("goose", "$SET ${userHome}", "$SET ${userHome}"), ("qodercli", "${SET}$$", "${SET}$$"),
-    ],
-)  # fmt: skip
+@each_row(("name", "text", "expected"), [
+    ("claude-desktop", "${SET}$SET${env:SET}", "${SET}$SET${env:SET}"),
+    ("claude-code", "a${SET}${UNSET:-x}", f"a{VALUE}x"),
+    ("claude-code", "$SET ${env:SET} ${} $", "$SET ${env:SET} ${} $"), ("claude-code", "${UNSET}", None),
+    ("cursor", "${env:SET} ${workspaceFolderBasename}${/}", f"{VALUE} project/"),
+    ("cursor", "$SET ${SET} ${$} %SET%", "$SET ${SET} ${$} %SET%"),
+    ("vscode", "${env:SET}${env:SET}", VALUE * 2), ("vscode", "${input:key}", None),
+    ("windsurf", "${env:SET}", VALUE), ("windsurf", "${userHome} ${SET:-x}", "${userHome} ${SET:-x}"),
+    ("windsurf", "${file:/x}", None), ("gemini-cli", "$SET ${SET}", f"{VALUE} {VALUE}"),
+    ("gemini-cli", "$$ ${", "$$ ${"), ("gemini-cli", "${userHome}", None), ("qwen-code", "$SET", VALUE),
+    ("codex", "$SET ${env:SET}", "$SET ${env:SET}"), ("zed", "${SET}", "${SET}"),
+    ("goose", "$SET ${userHome}", "$SET ${userHome}"), ("qodercli", "${SET}$$", "${SET}$$"),
+])  # fmt: skip
 def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monkeypatch) -> None:
     monkeypatch.setenv("SET", VALUE)
     monkeypatch.delenv("UNSET", raising=False)
@@ -183,15 +175,12 @@ async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog)
         ClientGroup(file)
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["install", "c"], ["claude-desktop", "claude-code", "cursor", "codex"]),
-        (["uninstall", "cursor", "s"], ["shop", "shoe"]),
-        (["uninstall", "qwen-code", "s"], []),
-        (["hosts", "z"], ["zed"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "offered"), [
+    (["install", "c"], ["claude-desktop", "claude-code", "cursor", "codex"]),
+    (["uninstall", "cursor", "s"], ["shop", "shoe"]),
+    (["uninstall", "qwen-code", "s"], []),
+    (["hosts", "z"], ["zed"]),
+])  # fmt: skip
 def test_shell_completion_offers_hosts_and_their_servers(home, words, offered):
     write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX, "shoe": NPX, "other": NPX}})
     write(home / ".qwen/settings.json", "{")

@@ -1,7 +1,5 @@
 """`mcpkit install` and `mcpkit uninstall`: entries in the files of hosts, and content that stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -96,20 +94,17 @@ def test_install_follows_links_and_keeps_modes(mcpkit, file, tmp_path):
     assert stat.S_IMODE(kept.stat().st_mode) == 0o640
 
 
-@pytest.mark.parametrize(
-    ("host", "text", "message"),
-    [
-        ("cursor", b'{\n  "mcpServers": {,}\n}', "is not valid JSON: Expecting property name"),
-        ("cursor", b'{\n  "a": 1\n  "b": 2\n}', "line 3 column 3"),
-        ("cursor", b"[]", "its top level must be an object"),
-        ("cursor", b'{"mcpServers": []}', "mcpServers must be an object with the servers by name"),
-        ("cursor", b"\xff\xfe{\x00}\x00", "is not UTF-8"),
-        ("codex", b"[mcp_servers\n", "is not valid TOML"),
-        ("codex", b"a = 1\nb = = 2\n", "line 2"),
-        ("goose", b"a: 1\nb: [1\nc: 2\n", "is not valid YAML"),
-        ("goose", b"a: 1\n b: 2\n", "line 2 column"),
-    ],
-)
+@pytest.mark.parametrize(("host", "text", "message"), [
+    ("cursor", b'{\n  "mcpServers": {,}\n}', "is not valid JSON: Expecting property name"),
+    ("cursor", b'{\n  "a": 1\n  "b": 2\n}', "line 3 column 3"),
+    ("cursor", b"[]", "its top level must be an object"),
+    ("cursor", b'{"mcpServers": []}', "mcpServers must be an object with the servers by name"),
+    ("cursor", b"\xff\xfe{\x00}\x00", "is not UTF-8"),
+    ("codex", b"[mcp_servers\n", "is not valid TOML"),
+    ("codex", b"a = 1\nb = = 2\n", "line 2"),
+    ("goose", b"a: 1\nb: [1\nc: 2\n", "is not valid YAML"),
+    ("goose", b"a: 1\n b: 2\n", "line 2 column"),
+])  # fmt: skip
 def test_install_broken_file_is_rejected_with_position_and_unchanged(mcpkit, host, text, message):
     path = config_files.user_file(HOSTS[host].user)
     path.parent.mkdir(parents=True)
@@ -131,39 +126,36 @@ def test_install_dry_run_prints_diff_and_writes_nothing(mcpkit, file):
     assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "message"),
-    [
-        ("install curser server.py", 2, "unknown host curser; did you mean cursor?"),
-        ("install cursor absent.py", 2, "absent.py does not exist"),
-        ("install cursor server.py --cwd /", 1, "Cursor has no setting for the working directory"),
-        ("install cursor server.py -H A:b", 1, "--header needs a URL"),
-        (f"install cursor {URL} -e A=b", 1, "-e and --env-file cannot be used with the URL"),
-        ("install cursor 'npx server' --uv --name n", 1, "--uv needs a server in a Python file"),
-        ("install cursor server.py --uv", 1, "uv is not on the PATH"),
-        ("install cursor 'npx server' --reload --name n", 1, "--reload needs a server in a Python file"),
-        (f"install cursor {URL} --reload", 1, "--reload cannot be used with the URL"),
-        ("install cursor server.py -e secret", 1, "--env NAME=VALUE"),
-        ("install windsurf server.py --scope project", 1, "has no scope project. Use one of user"),
-        ("install claude-code server.py --name 'my shop'", 1, "Add --name my-shop"),
-        (f"install claude-desktop {URL} --name n", 1, "does not support URLs"),
-        (
-            "install codex https://x.example/sse --name n",
-            1,
-            "does not support the HTTP+SSE transport of 2024",
-        ),
-        ("install cursor http://127.0.0.1:1/mcp", 4, "or add --name"),
-        ("uninstall cursor shop", 2, "Cursor has no server shop"),
-        ("install gemini-cli 'npx s' --name s -e 'A=a$word'", 1, "replaces variables such as $NAME in env.A"),
-        ("install claude-code 'npx s' --name s -e 'A=a${word}c'", 1, "variables such as ${NAME} in env.A"),
-        ("install vscode 'npx s' --name s -e 'A=${env:word}'", 1, "pass the value in a file with --env-file"),
-        (
-            "install gemini-cli 'npx s' --name s --cwd 'a$b'",
-            1,
-            "in cwd, and has no escape for them. Add --exp",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("words", "status", "message"), [
+    ("install curser server.py", 2, "unknown host curser; did you mean cursor?"),
+    ("install cursor absent.py", 2, "absent.py does not exist"),
+    ("install cursor server.py --cwd /", 1, "Cursor has no setting for the working directory"),
+    ("install cursor server.py -H A:b", 1, "--header needs a URL"),
+    (f"install cursor {URL} -e A=b", 1, "-e and --env-file cannot be used with the URL"),
+    ("install cursor 'npx server' --uv --name n", 1, "--uv needs a server in a Python file"),
+    ("install cursor server.py --uv", 1, "uv is not on the PATH"),
+    ("install cursor 'npx server' --reload --name n", 1, "--reload needs a server in a Python file"),
+    (f"install cursor {URL} --reload", 1, "--reload cannot be used with the URL"),
+    ("install cursor server.py -e secret", 1, "--env NAME=VALUE"),
+    ("install windsurf server.py --scope project", 1, "has no scope project. Use one of user"),
+    ("install claude-code server.py --name 'my shop'", 1, "Add --name my-shop"),
+    (f"install claude-desktop {URL} --name n", 1, "does not support URLs"),
+    (
+        "install codex https://x.example/sse --name n",
+        1,
+        "does not support the HTTP+SSE transport of 2024",
+    ),
+    ("install cursor http://127.0.0.1:1/mcp", 4, "or add --name"),
+    ("uninstall cursor shop", 2, "Cursor has no server shop"),
+    ("install gemini-cli 'npx s' --name s -e 'A=a$word'", 1, "replaces variables such as $NAME in env.A"),
+    ("install claude-code 'npx s' --name s -e 'A=a${word}c'", 1, "variables such as ${NAME} in env.A"),
+    ("install vscode 'npx s' --name s -e 'A=${env:word}'", 1, "pass the value in a file with --env-file"),
+    (
+        "install gemini-cli 'npx s' --name s --cwd 'a$b'",
+        1,
+        "in cwd, and has no escape for them. Add --exp",
+    ),
+])  # fmt: skip
 def test_install_invalid_options_exit_with_message(mcpkit, home, monkeypatch, words, status, message):
     monkeypatch.setattr("shutil.which", lambda _: None)
     ended, out, err = mcpkit(*shlex.split(words))
@@ -254,23 +246,20 @@ def test_install_writes_new_file_in_the_documented_format(mcpkit, home, name):
     assert list(home.rglob("*.*")) == [home / ".local", home / ".local/state/mcpkit/installed.json"]
 
 
-@each_row(
-    ("name", "platform", "variable", "path"),
-    [
-        ("vscode", "linux", "", ".config/Code/User/mcp.json"),
-        ("vscode", "darwin", "", "Library/Application Support/Code/User/mcp.json"),
-        ("vscode", "win32", "", "AppData/Roaming/Code/User/mcp.json"),
-        ("zed", "darwin", "", ".config/zed/settings.json"),
-        ("goose", "win32", "", "AppData/Roaming/Block/goose/config/config.yaml"),
-        ("vscode", "linux", "XDG_CONFIG_HOME", "own/Code/User/mcp.json"),
-        ("claude-code", "linux", "CLAUDE_CONFIG_DIR", "own/.claude.json"),
-        ("gemini-cli", "win32", "GEMINI_CLI_HOME", "own/.gemini/settings.json"),
-        ("qwen-code", "linux", "QWEN_HOME", "own/settings.json"),
-        ("codex", "win32", "CODEX_HOME", "own/config.toml"),
-        ("goose", "linux", "GOOSE_PATH_ROOT", "own/config/config.yaml"),
-        ("qodercli", "linux", "QODER_CONFIG_DIR", "own/settings.json"),
-    ],
-)
+@each_row(("name", "platform", "variable", "path"), [
+    ("vscode", "linux", "", ".config/Code/User/mcp.json"),
+    ("vscode", "darwin", "", "Library/Application Support/Code/User/mcp.json"),
+    ("vscode", "win32", "", "AppData/Roaming/Code/User/mcp.json"),
+    ("zed", "darwin", "", ".config/zed/settings.json"),
+    ("goose", "win32", "", "AppData/Roaming/Block/goose/config/config.yaml"),
+    ("vscode", "linux", "XDG_CONFIG_HOME", "own/Code/User/mcp.json"),
+    ("claude-code", "linux", "CLAUDE_CONFIG_DIR", "own/.claude.json"),
+    ("gemini-cli", "win32", "GEMINI_CLI_HOME", "own/.gemini/settings.json"),
+    ("qwen-code", "linux", "QWEN_HOME", "own/settings.json"),
+    ("codex", "win32", "CODEX_HOME", "own/config.toml"),
+    ("goose", "linux", "GOOSE_PATH_ROOT", "own/config/config.yaml"),
+    ("qodercli", "linux", "QODER_CONFIG_DIR", "own/settings.json"),
+])  # fmt: skip
 def test_user_file_is_at_the_documented_path(home, name, platform, variable, path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(variable or "UNUSED", str(home / "own"))
@@ -365,13 +354,10 @@ def test_install_keeps_comments_in_toml_and_yaml(mcpkit, home, name, text, newli
     assert rest == [*kept, "# later"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("extensions: {}\n", "extensions:\n", "extensions: # none\nA: 1\n", "A: 1", ""),
-        "extensions: {a: {type: builtin}}\n",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    *("extensions: {}\n", "extensions:\n", "extensions: # none\nA: 1\n", "A: 1", ""),
+    "extensions: {a: {type: builtin}}\n",
+])  # fmt: skip
 def test_install_adds_yaml_entry_without_block_of_extensions(mcpkit, home, text):
     path = home / USER["goose"]
     path.parent.mkdir(parents=True)

@@ -102,15 +102,12 @@ def test_undeclared_finds_required_imports_only(tmp_path: Path) -> None:
             assert found == ({(module.partition(".")[0], MISSING[module])} if is_missing else set()), text
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("helper", "import helper\n"), ("helper", "from helper import *\n"),
-        ("helper", "def f():\n    import helper\n"), ("shop__parts__helper", "from .parts import helper\n"),
-        ("shop__parts__helper", "from shop.parts.helper import x\n"),
-        ("shop__parts__helper", "import shop.parts.helper\n"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text"), [
+    ("helper", "import helper\n"), ("helper", "from helper import *\n"),
+    ("helper", "def f():\n    import helper\n"), ("shop__parts__helper", "from .parts import helper\n"),
+    ("shop__parts__helper", "from shop.parts.helper import x\n"),
+    ("shop__parts__helper", "import shop.parts.helper\n"),
+])  # fmt: skip
 def test_undeclared_follows_imports_within_the_project(tmp_path: Path, name: str, text: str) -> None:
     entry = "server" if name == "helper" else "shop__server"
     texts = {name: "import redis\n", "unused": "import hypothesis\n"}
@@ -185,16 +182,13 @@ def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.Mon
 # Dependencies that a script declares
 
 
-@each_row(
-    ("block", "problem"),
-    [
-        ("dependencies = [", "invalid `# /// script` block: "), ("dependencies = 5", "a list of strings"),
-        ("dependencies = [5]", "a list of strings"), ('dependencies = ["a b"]', "invalid `# /// script` block: "),
-        ("requires-python = 3", "requires-python must be a string"),
-        ('requires-python = "three"', "invalid `# /// script` block: "),
-        ("# ///\n# /// script", "has 2 `# /// script`"),
-    ],
-)  # fmt: skip
+@each_row(("block", "problem"), [
+    ("dependencies = [", "invalid `# /// script` block: "), ("dependencies = 5", "a list of strings"),
+    ("dependencies = [5]", "a list of strings"), ('dependencies = ["a b"]', "invalid `# /// script` block: "),
+    ("requires-python = 3", "requires-python must be a string"),
+    ('requires-python = "three"', "invalid `# /// script` block: "),
+    ("# ///\n# /// script", "has 2 `# /// script`"),
+])  # fmt: skip
 def test_script_block_invalid_is_refused(block: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "tea.py").write_text(f"# /// script\n# {block}\n# ///\n")
     with pytest.raises(CommandError, match=problem):

@@ -1,7 +1,5 @@
 """Opening a client and its calls: negotiation, timeouts, progress, malformed answers, closing, and SyncClient."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable
@@ -115,9 +113,7 @@ async def test_initialize_unknown_counter_offer_is_refused(agreed: Any) -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["no answer", "late answer"])
-async def test_discover_ignored_falls_back_unless_answer_is_late(
-    is_late: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_discover_ignored_falls_back_unless_answer_is_late(is_late, monkeypatch) -> None:
     monkeypatch.setattr(version_negotiation, "DISCOVER_TIMEOUT", 0.01)
 
     def initialize(transport: ScriptedTransport, message: Message) -> list[Message]:
@@ -265,9 +261,7 @@ async def test_client_exit_cancels_pending_calls() -> None:
     ({"arguments": {"name": object()}}, ValueError,
      r"the params of tools/call cannot be converted to JSON: .*Pass plain JSON values"),
 ])  # fmt: skip
-async def test_call_invalid_options_are_refused(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+async def test_call_invalid_options_are_refused(options, error, message) -> None:
     async with Client(bakery) as client:
         with pytest.raises(error, match=message):
             await client.call_tool("bake", **options)
@@ -296,6 +290,51 @@ def test_sync_client_has_operations_of_client(revision: str) -> None:
         with pytest.raises(ProtocolError):
             client.call_tool("unknown")
     assert steps == [1]
+
+
+def test_sync_client_roots_can_be_changed_and_tools_called_by_name() -> None:
+    server = Server("places")
+
+    @server.tool
+    async def where(ctx: Context) -> list[str]:
+        return [root.uri for root in await ctx.list_roots()]
+
+    client = SyncClient(server)
+    client.roots = ["file:///before"]
+    with client:
+        assert client.tools()["where"]() == ["file:///before"]
+        client.roots = ["file:///after"]
+        assert client.tools()["where"]() == ["file:///after"]
+    assert client.roots == ["file:///after"]
+
+
+def test_sync_client_of_several_servers_has_a_client_of_each() -> None:
+    changing, failing = Server("changing"), {"command": "/no/such/program"}
+    changing.tool(lambda: "rye", name="rye")
+    servers = {"bakery": bakery, "changing": changing, "failing": failing}
+    with SyncClient({"mcpServers": servers}) as client:
+        assert list(client.failures) == ["failing"]
+        with client.servers["bakery"] as one:
+            assert one.call_tool("bake").text == "bread"
+        assert client.call_tool("bakery_bake").text == "bread"
+        with client.listen(tools_list_changed=True) as changes:
+            changing.tool(lambda: "oats", name="oats")
+            assert next(changes) == Change("tools")
+            client.close()
+            assert list(changes) == []
+
+
+def test_sync_client_in_its_own_callback_raises() -> None:
+    with SyncClient(bakery) as client:
+        raised: list[str] = []
+
+        def progress(*_: object) -> None:
+            with pytest.raises(RuntimeError) as error:
+                client.ping()
+            raised.append(str(error.value))
+
+        client.call_tool("bake", progress=progress)
+    assert "a callback of SyncClient must not use the client" in raised[0]
 
 
 def test_sync_client_has_all_coroutine_methods() -> None:

@@ -1,7 +1,5 @@
 """The client without I/O: ids, pending requests, progress, cancellation, malformed input; types of what it receives."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -44,13 +42,10 @@ def test_cancel_removes_pending_request_and_ignores_late_answer() -> None:
     assert opening.id not in client.pending
 
 
-@each_row(
-    ("method", "params"),
-    [
-        ("notifications/progress", None), ("notifications/progress", {"progressToken": 9, "progress": 1}),
-        ("notifications/message", {"progressToken": 1, "progress": 1}),
-    ],
-)  # fmt: skip
+@each_row(("method", "params"), [
+    ("notifications/progress", None), ("notifications/progress", {"progressToken": 9, "progress": 1}),
+    ("notifications/message", {"progressToken": 1, "progress": 1}),
+])  # fmt: skip
 def test_receive_notification_without_progress_of_a_request_is_plain(method: str, params: Any) -> None:
     client = wire()
     client.request("ping", reports_progress=True)
@@ -58,16 +53,13 @@ def test_receive_notification_without_progress_of_a_request_is_plain(method: str
     assert event == NotificationReceived(method, params)
 
 
-@each_row(
-    ("text", "problem"),
-    [
-        (b"", "EOF"), (b"ready", "expected"), (b"[1]", "got 1"), (b"null", "got null"),
-        (b'{"level": "error", "error": "no"}', "expected a request, a response or a notification"),
-        (line(nothing=True), "expected a request, a response or a notification"),
-        (line(id=[], method="roots/list"), "id: "), (line(method=5), "method: "),
-        (line(method="notifications/progress", params={"progressToken": 1, "progress": "a"}), "params.progress: "),
-    ],
-)  # fmt: skip
+@each_row(("text", "problem"), [
+    (b"", "EOF"), (b"ready", "expected"), (b"[1]", "got 1"), (b"null", "got null"),
+    (b'{"level": "error", "error": "no"}', "expected a request, a response or a notification"),
+    (line(nothing=True), "expected a request, a response or a notification"),
+    (line(id=[], method="roots/list"), "id: "), (line(method=5), "method: "),
+    (line(method="notifications/progress", params={"progressToken": 1, "progress": "a"}), "params.progress: "),
+])  # fmt: skip
 def test_receive_message_without_request_is_unreadable(text: bytes, problem: str) -> None:
     client = wire()
     pending = client.request("ping", reports_progress=True)
@@ -77,15 +69,12 @@ def test_receive_message_without_request_is_unreadable(text: bytes, problem: str
     assert pending.id in client.pending
 
 
-@each_row(
-    ("message", "code", "problem"),
-    [
-        (line(id="q", method=5), -32600, "method: "),
-        (line(id="q", method="roots/list", params=["a"]), -32600, "params: "),
-        (line(id="q", method="roots/list").replace(b"2.0", b"1.0"), -32600, "jsonrpc: "),
-        (b'{"jsonrpc": "2.0", "id": "q", "method": "roots/list", "params": {"a": NaN}}', -32700, ""),
-    ],
-)  # fmt: skip
+@each_row(("message", "code", "problem"), [
+    (line(id="q", method=5), -32600, "method: "),
+    (line(id="q", method="roots/list", params=["a"]), -32600, "params: "),
+    (line(id="q", method="roots/list").replace(b"2.0", b"1.0"), -32600, "jsonrpc: "),
+    (b'{"jsonrpc": "2.0", "id": "q", "method": "roots/list", "params": {"a": NaN}}', -32700, ""),
+])  # fmt: skip
 def test_server_request_malformed_is_refused_with_its_id(message: bytes, code: int, problem: str) -> None:
     (event,) = wire().receive(message)
     assert isinstance(event, InvalidRequestReceived)
@@ -93,18 +82,15 @@ def test_server_request_malformed_is_refused_with_its_id(message: bytes, code: i
     assert problem in event.message
 
 
-@each_row(
-    ("outcome", "code", "message"),
-    [
-        ({"result": []}, -32603, "result: expected an object"),
-        ({"error": None}, -32603, "expected a result or an error"), ({}, -32603, "expected a result or an error"),
-        ({"result": {}, "error": {"code": 1, "message": "no"}}, -32603, "got both"),
-        ({"error": {"code": "1", "message": "no"}}, 1, "no"),
-        ({"error": {"code": "broken", "message": "no"}}, -32603, "no"),
-        ({"error": {"code": 1}}, 1, 'error: {"code":1}'), ({"error": "cursor_invalid"}, -32603, "cursor_invalid"),
-        ({"result": {}, "jsonrpc": "1.0"}, -32603, "jsonrpc: "),
-    ],
-)  # fmt: skip
+@each_row(("outcome", "code", "message"), [
+    ({"result": []}, -32603, "result: expected an object"),
+    ({"error": None}, -32603, "expected a result or an error"), ({}, -32603, "expected a result or an error"),
+    ({"result": {}, "error": {"code": 1, "message": "no"}}, -32603, "got both"),
+    ({"error": {"code": "1", "message": "no"}}, 1, "no"),
+    ({"error": {"code": "broken", "message": "no"}}, -32603, "no"),
+    ({"error": {"code": 1}}, 1, 'error: {"code":1}'), ({"error": "cursor_invalid"}, -32603, "cursor_invalid"),
+    ({"result": {}, "jsonrpc": "1.0"}, -32603, "jsonrpc: "),
+])  # fmt: skip
 def test_answer_malformed_refuses_its_request(outcome: dict[str, Any], code: int, message: str) -> None:
     client = wire("ping")
     (event,) = client.receive(line(id=1, **outcome))

@@ -1,7 +1,5 @@
 """Requests of a server to its client: forms, pages, sampling and roots, in both eras, and malformed requests."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
@@ -128,9 +126,7 @@ async def test_elicit_handler_return_values_become_answers(answer: object, repor
     (LookupError("no display"), LookupError, "no display"),
     ("Rome", TypeError, r"elicitation_handler must return a dict of the form's fields \(city, days, pace, guide\)"),
 ])  # fmt: skip
-async def test_elicit_answer_not_fitting_form_is_not_sent(
-    answer: object, error: type[Exception], problem: str
-) -> None:
+async def test_elicit_answer_not_fitting_form_is_not_sent(answer, error, problem) -> None:
     def respond(form: FormRequest) -> object:
         if isinstance(answer, Exception):
             raise answer
@@ -219,9 +215,7 @@ FORMS: Handlers = {"elicitation_handler": FormRequest.cancel}
      {"sampling": {"tools": {}, "context": {}}}, {"sampling": {}}),
     ({"roots": []}, ROOTS, ROOTS),
 ])  # fmt: skip
-async def test_capabilities_follow_from_handlers(
-    handlers: Handlers, expected: Message, expected_of_old: Message
-) -> None:
+async def test_capabilities_follow_from_handlers(handlers, expected, expected_of_old) -> None:
     for revision in ("2025-06-18", *REVISIONS):
         transport = scripted(revision=revision)
         async with Client(transport, protocol_version=revision, **handlers):

@@ -1,7 +1,5 @@
 """The HTTP+SSE transport of 2024-11-05, the transport to ASGI apps, and parsers of event streams and challenges."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -89,9 +89,7 @@ UNAUTHORIZED = raises(AuthorizationError("it wants a token", 401, "Bearer"))
     ("bake", refuses(session_is_gone=True), 2, None), ("bake", answers(404), 1, StatusError),
     ("bake", refuses(may_pass=False), 1, TransportError),
 ])  # fmt: skip
-async def test_request_is_retried_unless_it_may_have_begun_or_error_is_permanent(
-    tool: str | None, fault: Fault, times: int, raised: type[Exception] | None
-) -> None:
+async def test_request_is_retried_unless_it_may_have_begun_or_error_is_permanent(tool, fault, times, raised):
     """A list is requested where the name of the tool is None."""
     server = UnstableServer("tools/call" if tool else "tools/list", fault)
     async with Client(server) as client:

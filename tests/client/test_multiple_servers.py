@@ -1,7 +1,5 @@
 """A client of several servers: names, resources, failures of some servers."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any, Literal
@@ -63,9 +61,7 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Client]:
     return lambda target, **options: ClientGroup(target, protocol_version=request.param, **options)
 
 
-async def test_tools_are_prefixed_by_server_and_resources_keep_their_uris(
-    make: Callable[..., Client],
-) -> None:
+async def test_tools_are_prefixed_by_server_and_resources_keep_their_uris(make) -> None:
     async with make(two_servers()) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["weather_forecast", "maps_find"]
         assert (await client.call_tool("weather_forecast", {"city": "Oslo"})).text == "sunny in Oslo"

@@ -1,7 +1,5 @@
 """Callbacks, notifications, traces, recordings and telemetry of a client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from itertools import count

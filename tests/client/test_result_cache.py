@@ -1,7 +1,5 @@
 """Cached results and lists of several pages: how long they hold, what invalidates them, and their limits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, Literal
@@ -76,9 +74,7 @@ async def test_input_required_rounds_bypass_cache() -> None:
 
 
 @each_row(("scope", "numbers"), [("public", [1, 1]), ("private", [1, 2]), ("PUBLIC", [1, 2]), (None, [1, 2])])
-async def test_private_results_are_not_cached_under_several_authorizations(
-    scope: Any, numbers: list[int]
-) -> None:
+async def test_private_results_are_not_cached_under_several_authorizations(scope, numbers) -> None:
     server = CountingServer(ResultCache(keeps_private=False), cacheScope=scope)
     assert [await server.get() for _ in range(2)] == numbers
 
@@ -233,9 +229,7 @@ async def test_client_without_cache_sends_every_request(options: dict[str, Any])
     ({}, 1), ({"token": "one"}, 1), ({"auth": ("user", "password")}, 1),
     ({"token": lambda: "of the current user"}, 2), ({"auth": lambda request: request}, 2),
 ])  # fmt: skip
-async def test_client_caches_private_results_under_constant_authorization(
-    options: dict[str, Any], requests: int
-) -> None:
+async def test_client_caches_private_results_under_constant_authorization(options, requests) -> None:
     server, received = cacheable_server("private")
     async with Client(server.asgi(), **options) as client:
         for _ in range(2):

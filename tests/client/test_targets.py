@@ -1,7 +1,5 @@
 """Targets, options and configurations of clients: what each becomes, and errors that name the place."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -186,9 +184,7 @@ def test_transports_of_target_are_in_order(target: Any, names: list[str]) -> Non
     ({"timout": 3}, TypeError, "has no option 'timout'. Did you mean 'timeout'"),
     ({"headers": 3}, TypeError, "headers= must be a mapping of names to values, got an int"),
 ])  # fmt: skip
-def test_client_option_invalid_is_error(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_client_option_invalid_is_error(options, error, message) -> None:
     with pytest.raises(error, match=message):
         Client(server, **options)
     with pytest.raises(error, match=message):
@@ -255,9 +251,7 @@ def test_http_transport_option_invalid_is_refused(options: dict[str, Any], messa
     (["python"], {"env": {"A": "\0"}}, ValueError, "null"),
     (["python"], {"env": {"A=B": ""}}, ValueError, "env"),
 ])  # fmt: skip
-def test_stdio_option_invalid_is_refused(
-    command: Any, options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_stdio_option_invalid_is_refused(command, options, error, words) -> None:
     with pytest.raises(error, match=words):
         StdioTransport(command, **options)
 
@@ -270,9 +264,7 @@ def test_stdio_option_invalid_is_refused(
     ({"cert": __file__}, ValueError, "contains no certificate with its private key: "),
     ({"verify": 3}, TypeError, "verify must be a path, got 3"),
 ])  # fmt: skip
-async def test_certificate_files_are_checked(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+async def test_certificate_files_are_checked(options, error, message) -> None:
     with pytest.raises(error, match=message):
         await Client("https://127.0.0.1:9/mcp", **options).__aenter__()
 
@@ -349,9 +341,7 @@ def read_entry(content: dict[str, Any], *, counts_seconds: bool = False) -> Conf
     (2.5, False, 2.5), (999, False, 999), (1000, False, 1), (600_000, False, 600),
     (1000, True, 1000), (3600, True, 3600), (60_000, True, 60),
 ])  # fmt: skip
-def test_entry_timeout_is_seconds_or_milliseconds(
-    timeout: float, *, counts_seconds: bool, seconds: float
-) -> None:
+def test_entry_timeout_is_seconds_or_milliseconds(timeout, counts_seconds, seconds) -> None:
     entry = {"command": "uvx", "timeout": timeout}
     assert read_entry(entry, counts_seconds=counts_seconds).timeout == seconds
 

@@ -1,7 +1,5 @@
 """Tools as functions, results as typed values, output schemas, and results with malformed members."""
 
-from __future__ import annotations
-
 import datetime as dt
 import inspect
 import re
@@ -392,9 +390,7 @@ async def test_tool_error_text_comes_from_server(result: Message, output: str) -
     ("resources/read", {"contents": [{"content": "bread"}]}, r"text or blob in contents\[0\]"),
     ("resources/read", {"content": "bread"}, "contents, got 'content'"),
 ])  # fmt: skip
-async def test_result_ambiguous_is_protocol_error_naming_member(
-    method: str, result: Message, member: str
-) -> None:
+async def test_result_ambiguous_is_protocol_error_naming_member(method, result, member) -> None:
     async with Client(answering({method: result})) as client:
         requests = {"tools/call": client.call_tool, "prompts/get": client.get_prompt}
         with pytest.raises(ProtocolError, match=f"answer to {method} is malformed: expected .*{member}"):

@@ -1,7 +1,5 @@
 """Client.listen: changes of lists and resources, subscriptions and their ends, and lost servers."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, Callable
@@ -324,9 +322,7 @@ async def test_watch_reconnect_backs_off(revision: str, no_pauses: list[float]) 
 
 
 @pytest.mark.parametrize(("retry_after", "pause"), [(7, 7), (10**6, 300)])
-async def test_watch_reconnect_waits_for_retry_after(
-    revision: str, retry_after: float, pause: float, no_pauses: list[float]
-) -> None:
+async def test_watch_reconnect_waits_for_retry_after(revision, retry_after, pause, no_pauses) -> None:
     async with watching(revision) as (transport, changes):
         transport.failures = [failure(retry_after=retry_after)]
         await transport.die()
@@ -415,9 +411,7 @@ async def test_watch_ignores_notifications_of_other_streams() -> None:
         assert await next_change(second) == Change("tools")
 
 
-async def test_watch_of_several_servers_yields_changes_of_each(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_watch_of_several_servers_yields_changes_of_each(revision, caplog) -> None:
     servers = {name: Server(name) for name in ("one", "two", "three", "empty")}
     one, two, three, _ = servers.values()
     for server in (one, two):

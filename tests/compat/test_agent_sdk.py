@@ -39,20 +39,17 @@ async def test_sdk_server_serves_tools_and_components_of_mcpkit(revision: str) -
         assert (await client.read_resource("data://x"))[0]["text"] == "data"
 
 
-@pytest.mark.parametrize(
-    ("returned", "text"),
-    [
-        (None, "Tool 'give' returned None. Tool handlers must return a dict with a \"content\" list."),
-        ("words", "words"),
-        ([1, 2], "[1, 2]"),
-        (
-            {"result": 5, "a": 1},
-            "Tool 'give' returned a dict without \"content\". Got keys: ['a', 'result'].",
-        ),
-        ({"content": [{"type": "text"}]}, "'text'"),
-        (text("it is broken", is_error=True), "it is broken"),
-    ],
-)
+@pytest.mark.parametrize(("returned", "text"), [
+    (None, "Tool 'give' returned None. Tool handlers must return a dict with a \"content\" list."),
+    ("words", "words"),
+    ([1, 2], "[1, 2]"),
+    (
+        {"result": 5, "a": 1},
+        "Tool 'give' returned a dict without \"content\". Got keys: ['a', 'result'].",
+    ),
+    ({"content": [{"type": "text"}]}, "'text'"),
+    (text("it is broken", is_error=True), "it is broken"),
+])  # fmt: skip
 async def test_sdk_tool_malformed_result_is_error_text(returned: object, text: str) -> None:
     @tool("give", "Give.", {})
     async def give(args: dict[str, Any]) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
 
 import pytest
 from starlette.middleware import Middleware
@@ -16,6 +18,7 @@ import mcpkit
 from mcpkit.compat.fastmcp import Client, Context, FastMCP
 from mcpkit.compat.fastmcp.exceptions import NotFoundError, ToolError
 from mcpkit.compat.fastmcp.tools import Tool, ToolResult
+from tests.helpers.tables import each_row
 
 
 def shop() -> FastMCP:
@@ -122,6 +125,66 @@ async def test_context_sample_and_list_roots_request_the_client():
         }
 
 
+@dataclass
+class Seat:
+    row: int
+    window: bool = False
+
+
+Taste = Enum("Taste", {"SWEET": "sweet", "SOUR": "sour"})
+
+
+@each_row(("response_type", "field", "content", "data"), [
+    (int, {"type": "integer"}, {"value": 3}, 3),
+    (bool, {"type": "boolean"}, {"value": True}, True),
+    (["a", "b"], {"type": "string", "enum": ["a", "b"]}, {"value": "b"}, "b"),
+    ([["a", "b"]], {"type": "array", "items": {"enum": ["a", "b"]}}, {"value": ["a"]}, ["a"]),
+    ({"a": {"title": "A"}, "b": {}},
+     {"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "b"}]}, {"value": "a"}, "a"),
+    ([{"a": {"title": "A"}}],
+     {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, {"value": ["a"]}, ["a"]),
+    (Literal["x", "y"], {"type": "string", "enum": ["x", "y"]}, {"value": "x"}, "x"),
+    (Taste, {"type": "string", "enum": ["sweet", "sour"]}, {"value": "sour"}, Taste.SOUR),
+    (Seat, None, {"row": 4, "window": True}, Seat(4, window=True)),
+])  # fmt: skip
+async def test_context_elicit_requests_a_form_and_returns_its_data(response_type, field, content, data):
+    mcp = FastMCP("asks")
+    answers: list[Any] = []
+
+    @mcp.tool
+    async def ask(ctx: Context) -> None:
+        answers.append(await ctx.elicit("Which?", response_type))
+
+    async def fill(request: mcpkit.FormRequest) -> dict[str, Any]:
+        properties = request.schema["properties"]
+        if field is None:
+            assert (list(properties), request.schema["required"]) == (["row", "window"], ["row"])
+        else:
+            assert {key: properties["value"][key] for key in field} == field
+        return content
+
+    async with mcpkit.Client(mcp.served, elicitation_handler=fill) as client:
+        await client.call_tool("ask")
+    assert [(each.action, each.data) for each in answers] == [("accept", data)]
+
+
+@each_row(("response_type", "options", "message"), [
+    (None, {}, "requires a response_type"), (list[Seat], {}, "forms are flat"),
+    (Seat, {"response_title": "Seat"}, "work only with single values"),
+])  # fmt: skip
+async def test_context_elicit_of_type_without_form_raises(response_type, options, message):
+    mcp = FastMCP("asks")
+
+    @mcp.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=message):
+            await ctx.elicit("Which?", response_type, **options)
+        return "raised"
+
+    async with Client(mcp) as client:
+        assert (await client.call_tool("ask")).data == "raised"
+
+
 async def test_http_app_has_own_routes_and_middleware():
     mcp = shop()
 
@@ -171,54 +234,48 @@ async def names_after(mount: Any) -> list[str]:
         return [tool.name for tool in await client.list_tools()]
 
 
-@pytest.mark.parametrize(
-    "mount",
-    [
-        lambda main, sub: main.mount(sub, "x"), lambda main, sub: main.mount("x", sub),
-        lambda main, sub: main.mount(sub, prefix="x"), lambda main, sub: main.mount(prefix="x", server=sub),
-        lambda main, sub: main.mount(sub, "x", False),
-        lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
-        lambda main, sub: main.import_server("x", sub), lambda main, sub: main.import_server(sub, "x"),
-        lambda main, sub: main.import_server(server=sub, prefix="x"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("mount", [
+    lambda main, sub: main.mount(sub, "x"), lambda main, sub: main.mount("x", sub),
+    lambda main, sub: main.mount(sub, prefix="x"), lambda main, sub: main.mount(prefix="x", server=sub),
+    lambda main, sub: main.mount(sub, "x", False),
+    lambda main, sub: main.mount("x", sub, tool_separator="_", resource_separator="+"),
+    lambda main, sub: main.import_server("x", sub), lambda main, sub: main.import_server(sub, "x"),
+    lambda main, sub: main.import_server(server=sub, prefix="x"),
+])  # fmt: skip
 async def test_mount_accepts_argument_orders_of_all_versions(mount: Any) -> None:
     assert await names_after(mount) == ["x_add"]
 
 
-@pytest.mark.parametrize(
-    ("use", "text"),
-    [
-        (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
-        (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
-        (lambda main, sub: main.mount(sub, "x", None, None), "by name"),
-        (lambda main, sub: main.mount("x", sub, tool_separator="/"), "tool_separator"),
-        (lambda main, sub: main.mount("x", "y"), "takes a FastMCP and"),
-        (lambda main, sub: main.mount(sub, 5), "and a string or None"),
-        (lambda main, sub: main.mount(main), "onto itself"),
-        (lambda main, sub: main.tool("name", "description"), "description="),
-        (lambda main, sub: main.prompt("name", "description"), "description="),
-        (lambda main, sub: main.add_tool(len, "name"), "name="),
-        (lambda main, sub: FastMCP("x", "y", None), "lifespan="),
-        (lambda main, sub: main.run_sse_async("127.0.0.1", 1, 2, 3, 4, 5), "positional"),
-        (lambda main, sub: main.run_http_async("http", "127.0.0.1"), "show_banner"),
-        (lambda main, sub: FastMCP.from_openapi({}), "from_openapi.*mcpkit"),
-        (lambda main, sub: FastMCP.as_proxy, "as_proxy.*mcpkit"),
-        (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
-        (lambda main, sub: FastMCP("x", nonsense=1), r"FastMCP\(\) got an unexpected .* 'nonsense'"),
-        (lambda main, sub: main.tool(nonsense=1)(lambda: 1), r"tool\(\) got an unexpected .* 'nonsense'"),
-        (lambda main, sub: main.tool(task=True)(lambda: 1), r"task= of tool\(\).*task=True"),
-        (lambda main, sub: main.tool("a", name="b"), "as keyword"),
-        (lambda main, sub: main.tool(1), "must be a function"),
-        (lambda main, sub: main.tool(Tool.enable), "method"),
-        (lambda main, sub: main.resource(lambda: 1), "@resource"),
-        (lambda main, sub: main.tool(output_schema={"type": "string"}, name="a")(lambda: 1), "object types"),
-        (lambda main, sub: Client("https://example.com"), r"mcpkit\.Client"),
-        (lambda main, sub: Client(main, sampling_handler=print), "sampling_handler= of Client.*mcpkit"),
-        (lambda main, sub: ToolResult(), "Either content or structured_content"),
-        (lambda main, sub: ToolResult(structured_content=[1]), "must be a dict"),
-    ],
-)
+@pytest.mark.parametrize(("use", "text"), [
+    (lambda main, sub: main.mount(sub, "x", True), "as_proxy"),
+    (lambda main, sub: main.mount(sub, "x", {"add": "plus"}), "tool_names"),
+    (lambda main, sub: main.mount(sub, "x", None, None), "by name"),
+    (lambda main, sub: main.mount("x", sub, tool_separator="/"), "tool_separator"),
+    (lambda main, sub: main.mount("x", "y"), "takes a FastMCP and"),
+    (lambda main, sub: main.mount(sub, 5), "and a string or None"),
+    (lambda main, sub: main.mount(main), "onto itself"),
+    (lambda main, sub: main.tool("name", "description"), "description="),
+    (lambda main, sub: main.prompt("name", "description"), "description="),
+    (lambda main, sub: main.add_tool(len, "name"), "name="),
+    (lambda main, sub: FastMCP("x", "y", None), "lifespan="),
+    (lambda main, sub: main.run_sse_async("127.0.0.1", 1, 2, 3, 4, 5), "positional"),
+    (lambda main, sub: main.run_http_async("http", "127.0.0.1"), "show_banner"),
+    (lambda main, sub: FastMCP.from_openapi({}), "from_openapi.*mcpkit"),
+    (lambda main, sub: FastMCP.as_proxy, "as_proxy.*mcpkit"),
+    (lambda main, sub: FastMCP.no_such_thing, "type object 'FastMCP' has no attribute 'no_such_thing'"),
+    (lambda main, sub: FastMCP("x", nonsense=1), r"FastMCP\(\) got an unexpected .* 'nonsense'"),
+    (lambda main, sub: main.tool(nonsense=1)(lambda: 1), r"tool\(\) got an unexpected .* 'nonsense'"),
+    (lambda main, sub: main.tool(task=True)(lambda: 1), r"task= of tool\(\).*task=True"),
+    (lambda main, sub: main.tool("a", name="b"), "as keyword"),
+    (lambda main, sub: main.tool(1), "must be a function"),
+    (lambda main, sub: main.tool(Tool.enable), "method"),
+    (lambda main, sub: main.resource(lambda: 1), "@resource"),
+    (lambda main, sub: main.tool(output_schema={"type": "string"}, name="a")(lambda: 1), "object types"),
+    (lambda main, sub: Client("https://example.com"), r"mcpkit\.Client"),
+    (lambda main, sub: Client(main, sampling_handler=print), "sampling_handler= of Client.*mcpkit"),
+    (lambda main, sub: ToolResult(), "Either content or structured_content"),
+    (lambda main, sub: ToolResult(structured_content=[1]), "must be a dict"),
+])  # fmt: skip
 async def test_unsupported_arguments_are_rejected_with_message(use: Any, text: str) -> None:
     with pytest.raises((TypeError, ValueError, NotImplementedError, AttributeError), match=text):
         await names_after(use)

@@ -1,7 +1,5 @@
 """Low-level servers of mcpkit.compat with clients of both eras; messages are validated against the official schemas."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

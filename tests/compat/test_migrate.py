@@ -36,9 +36,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_migrate_prints_diff_and_writes_on_request_only(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_migrate_prints_diff_and_writes_on_request_only(file, capsys) -> None:
     file.chmod(0o750)
     for options, status, text in (
         ([], 0, OLD),
@@ -67,9 +65,7 @@ def test_migrate_keeps_encoding_and_line_endings(file: Path, encoding: str, endi
     assert file.read_bytes() == (head + NEW + "# Käse\n").replace("\n", ending).encode(encoding)
 
 
-def test_migrate_invalid_files_are_reported_and_skipped(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_migrate_invalid_files_are_reported_and_skipped(file, capsys) -> None:
     wrong, odd, missing = (file.with_name(f"{name}.py") for name in ("wrong", "odd", "missing"))
     wrong.write_text("import mcp\ndef f(:\n")
     odd.write_bytes("# -*- coding: latin-1x -*-\n# é mcp\n".encode())
@@ -115,17 +111,12 @@ def test_migrate_follows_servers_through_modules_and_functions(tmp_path: Path) -
     assert (tmp_path / "other.py").read_text() == 'from pkg import server\n\nserver.run("http")\n'
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "text"),
-    [
-        ("mcp.server.lowlevel", "Server", "low-level Server"),
-        ("mcp.server", "Server", "low-level Server"),
-        ("fastmcp", "FastMCP", "package fastmcp"),
-    ],
-)
-def test_migrate_other_servers_are_left_with_message(
-    file: Path, capsys: pytest.CaptureFixture[str], module: str, name: str, text: str
-) -> None:
+@pytest.mark.parametrize(("module", "name", "text"), [
+    ("mcp.server.lowlevel", "Server", "low-level Server"),
+    ("mcp.server", "Server", "low-level Server"),
+    ("fastmcp", "FastMCP", "package fastmcp"),
+])  # fmt: skip
+def test_migrate_other_servers_are_left_with_message(file, capsys, module, name, text) -> None:
     file.write_text(f"from {module} import {name}\n\nserver = {name}('a')\n")
     assert main([str(file), "--check"]) == 0
     shown = capsys.readouterr()

@@ -1,7 +1,5 @@
 """Clients of published servers, the requests that they send, and the comparison of two runs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@
 a response differs for no reason of the table of servers.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

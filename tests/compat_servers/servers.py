@@ -1,7 +1,5 @@
 """The published servers that are compared; `servers.json` has them, and what is requested of each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Test suites of published servers: how many of their tests pass under mcpkit."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -34,32 +34,26 @@ async def refusal(server: Server, method: str, params: Any = None, **options: An
 # Methods
 
 
-@each_row(
-    "name",
-    [
-        "tools/call", "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel",
-        "elicitation/create", "notifications/thing", "notifications/cancelled", "rpc.discover", "", "thing/dö",
-        "thing\n", "x" * 129, None,
-    ],
-)  # fmt: skip
+@each_row("name", [
+    "tools/call", "initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel",
+    "elicitation/create", "notifications/thing", "notifications/cancelled", "rpc.discover", "", "thing/dö",
+    "thing\n", "x" * 129, None,
+])  # fmt: skip
 def test_method_reserved_name_is_refused(name: Any) -> None:
     for registry in (Server("s"), Extension(ID)):
         with pytest.raises(RegistrationError):
             registry.method(name)
 
 
-@each_row(
-    ("options", "message"),
-    [
-        ({"protocol_versions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
-        ({"protocol_versions": []}, "the list is empty"),
-        ({"protocol_versions": "2026-07-28"}, "protocol_versions must be a list"),
-        ({"name_param": "other"}, "name_param must be one of its parameters"),
-        ({"name_param": "number"}, "Annotate 'number' as `str`"),
-        ({"access": Access(requires_capabilities="flying")}, "unknown client capability 'flying'"),
-        ({"access": Access(requires_capabilities=7)}, "requires must be a list"), ({"timeout": -1}, "timeout"),
-    ],
-)  # fmt: skip
+@each_row(("options", "message"), [
+    ({"protocol_versions": ["2026-07-28", "2027-01-01"]}, "unknown '2027-01-01'"),
+    ({"protocol_versions": []}, "the list is empty"),
+    ({"protocol_versions": "2026-07-28"}, "protocol_versions must be a list"),
+    ({"name_param": "other"}, "name_param must be one of its parameters"),
+    ({"name_param": "number"}, "Annotate 'number' as `str`"),
+    ({"access": Access(requires_capabilities="flying")}, "unknown client capability 'flying'"),
+    ({"access": Access(requires_capabilities=7)}, "requires must be a list"), ({"timeout": -1}, "timeout"),
+])  # fmt: skip
 def test_method_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     def do(id: str, number: int = 0) -> dict[str, str]:
         return {"id": id}
@@ -115,13 +109,10 @@ async def test_method_is_served(server: Server, revision: str) -> None:
     assert (await refusal(server, "thing/count", protocol_version="2025-03-26")).code == -32601
 
 
-@each_row(
-    ("params", "message"),
-    [
-        (None, "id: expected a string, but it is missing"), ({"id": True}, "id: expected a string, got true"),
-        ({"id": "a", "place": {"row": "x"}}, "place.row"), ({"id": "a", "notes": [1.5]}, "notes[0]"),
-    ],
-)  # fmt: skip
+@each_row(("params", "message"), [
+    (None, "id: expected a string, but it is missing"), ({"id": True}, "id: expected a string, got true"),
+    ({"id": "a", "place": {"row": "x"}}, "place.row"), ({"id": "a", "notes": [1.5]}, "notes[0]"),
+])  # fmt: skip
 async def test_method_wrong_params_are_refused(server: Server, params: Any, message: str) -> None:
     error = await refusal(server, "thing/find", params)
     assert error.code == -32602
@@ -165,18 +156,13 @@ async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) ->
 MISSING = {"requiredCapabilities": KNOWS}
 
 
-@each_row(
-    ("method", "revision", "capabilities", "expected"),
-    [
-        ("thing/do", STATELESS, KNOWS, {"id": "a"}), ("thing/do", STATELESS, {}, (-32021, MISSING)),
-        *[("thing/do", each, KNOWS, (-32601, None)) for each in ("2024-11-05", HANDSHAKE)],
-        *[("thing/old", each, KNOWS, {"done": 1}) for each in ("2024-11-05", HANDSHAKE, STATELESS)],
-        *[("thing/old", each, {}, (-32602, MISSING)) for each in ("2024-11-05", HANDSHAKE)],
-    ],
-)  # fmt: skip
-async def test_method_of_extension_needs_declared_extension(
-    method: str, revision: str, capabilities: dict[str, Any], expected: Any
-) -> None:
+@each_row(("method", "revision", "capabilities", "expected"), [
+    ("thing/do", STATELESS, KNOWS, {"id": "a"}), ("thing/do", STATELESS, {}, (-32021, MISSING)),
+    *[("thing/do", each, KNOWS, (-32601, None)) for each in ("2024-11-05", HANDSHAKE)],
+    *[("thing/old", each, KNOWS, {"done": 1}) for each in ("2024-11-05", HANDSHAKE, STATELESS)],
+    *[("thing/old", each, {}, (-32602, MISSING)) for each in ("2024-11-05", HANDSHAKE)],
+])  # fmt: skip
+async def test_method_of_extension_needs_declared_extension(method, revision, capabilities, expected) -> None:
     server = Server("s")
     thing = server.extension(ID)
 
@@ -201,13 +187,10 @@ async def test_method_of_extension_needs_declared_extension(
 # Extensions
 
 
-@each_row(
-    "identifier",
-    [
-        "", "thing", "/thing", "com.example/", "com..example/thing", "1com.example/thing", "com.example-/thing",
-        "com.example/thing.", "com.example/thing/more", "com.example/thing\n", "com.exämple/thing", None, 7,
-    ],
-)  # fmt: skip
+@each_row("identifier", [
+    "", "thing", "/thing", "com.example/", "com..example/thing", "1com.example/thing", "com.example-/thing",
+    "com.example/thing.", "com.example/thing/more", "com.example/thing\n", "com.exämple/thing", None, 7,
+])  # fmt: skip
 def test_extension_wrong_identifier_is_refused(identifier: Any) -> None:
     for register in (Extension, Server("s").extension):
         with pytest.raises(RegistrationError, match=r"com\.example/receipts"):
@@ -260,13 +243,10 @@ async def test_extension_result_has_own_type(queueing: Server) -> None:
         assert (threaded.type, threaded.meta) == ("ticket", {**SERVER_INFO, "com.example/a": 1})
 
 
-@each_row(
-    ("revision", "declared"),
-    [
-        (HANDSHAKE, KNOWS), (STATELESS, {}), (STATELESS, {"extensions": {"com.example/other": {}}}),
-        (STATELESS, {"extensions": {ID: 1}}), (STATELESS, {"extensions": []}),
-    ],
-)  # fmt: skip
+@each_row(("revision", "declared"), [
+    (HANDSHAKE, KNOWS), (STATELESS, {}), (STATELESS, {"extensions": {"com.example/other": {}}}),
+    (STATELESS, {"extensions": {ID: 1}}), (STATELESS, {"extensions": []}),
+])  # fmt: skip
 async def test_extension_result_for_others_is_core(revision: str, declared: Any, queueing: Server) -> None:
     async with connect(queueing, protocol_version=revision, capabilities=declared) as client:
         result = await client.call_tool("queue")

@@ -175,23 +175,20 @@ def managed() -> Iterator[int]:
     yield 1
 
 
-@each_row(
-    ("mark", "message"),
-    [
-        (Depends(with_a_name), "value: the dependency with_a_name has the parameter 'name' without"),
-        (Depends(takes_by_position), "takes_by_position has the parameter 'ctx' without"),
-        (Depends(takes_what_takes), "value: takes_what_takes: value: the dependency with_a_name has the parameter"),
-        (Depends(hen), "circular dependency: hen -> egg -> hen"),
-        (Depends(managed), r"managed is a decorated generator function.*@contextmanager"),
-        (Depends, r"Write Depends\(...\)"), (FromState, r"Write FromState\(...\)"),
-        (FromHeader("X-Tenant"),
-         r"value: the value of a header is a string. Annotate the parameter as `str \| None`, not `int`"),
-        (Depends(takes_header), "the header X-Tenant may be missing"),
-        (Ask(3), "'observe': value: message must be a string, got 3"),  # type: ignore[arg-type]  # the mistake
-        (Ask("How long?", key=""), "'observe': value: key must be a string of 1 to 100 characters, got ''"),
-        (Ask, "observe: value: Annotated contains the class Ask. Write Ask"),
-    ],
-)  # fmt: skip
+@each_row(("mark", "message"), [
+    (Depends(with_a_name), "value: the dependency with_a_name has the parameter 'name' without"),
+    (Depends(takes_by_position), "takes_by_position has the parameter 'ctx' without"),
+    (Depends(takes_what_takes), "value: takes_what_takes: value: the dependency with_a_name has the parameter"),
+    (Depends(hen), "circular dependency: hen -> egg -> hen"),
+    (Depends(managed), r"managed is a decorated generator function.*@contextmanager"),
+    (Depends, r"Write Depends\(...\)"), (FromState, r"Write FromState\(...\)"),
+    (FromHeader("X-Tenant"),
+     r"value: the value of a header is a string. Annotate the parameter as `str \| None`, not `int`"),
+    (Depends(takes_header), "the header X-Tenant may be missing"),
+    (Ask(3), "'observe': value: message must be a string, got 3"),  # type: ignore[arg-type]  # the mistake
+    (Ask("How long?", key=""), "'observe': value: key must be a string of 1 to 100 characters, got ''"),
+    (Ask, "observe: value: Annotated contains the class Ask. Write Ask"),
+])  # fmt: skip
 def test_hidden_parameter_wrong_mark_is_refused(mark: Any, message: str) -> None:
     async def observe(value: Annotated[int, mark]) -> None: ...
 
@@ -238,17 +235,12 @@ NO = {"action": "decline"}
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@each_row(
-    ("tool", "answers", "text"),
-    [
-        ("plan", [PARIS, THREE], "Hello: 3 days in Paris"), ("plan", [PARIS, NO], "The user declined"),
-        ("in_a_thread", [PARIS], "Paris"), ("perhaps", [PARIS], "Paris"), ("perhaps", [NO], "nowhere"),
-        ("whole", [PARIS], "accept Paris"), ("whole", [NO], "decline -"),
-    ],
-)  # fmt: skip
-async def test_ask_fills_parameter(
-    revision: str, tool: str, answers: list[dict[str, Any]], text: str, form_server: Server
-) -> None:
+@each_row(("tool", "answers", "text"), [
+    ("plan", [PARIS, THREE], "Hello: 3 days in Paris"), ("plan", [PARIS, NO], "The user declined"),
+    ("in_a_thread", [PARIS], "Paris"), ("perhaps", [PARIS], "Paris"), ("perhaps", [NO], "nowhere"),
+    ("whole", [PARIS], "accept Paris"), ("whole", [NO], "decline -"),
+])  # fmt: skip
+async def test_ask_fills_parameter(revision, tool, answers, text, form_server) -> None:
     arguments = {"greeting": "Hello"} if tool == "plan" else {}
     left = iter(answers)
     async with connect(
@@ -371,14 +363,11 @@ async def yields_again_after_an_error() -> AsyncIterator[str]:
         yield "b"
 
 
-@each_row(
-    ("function", "fault"),
-    [
-        (yields_never, "has not yielded"), (yields_twice, "has yielded more than once"),
-        (yields_never_in_loop, "has not yielded"), (yields_twice_in_loop, "has yielded more than once"),
-        (yields_again_after_an_error, "has yielded more than once"),
-    ],
-)  # fmt: skip
+@each_row(("function", "fault"), [
+    (yields_never, "has not yielded"), (yields_twice, "has yielded more than once"),
+    (yields_never_in_loop, "has not yielded"), (yields_twice_in_loop, "has yielded more than once"),
+    (yields_again_after_an_error, "has yielded more than once"),
+])  # fmt: skip
 async def test_dependency_yields_once(function: Any, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
@@ -414,9 +403,7 @@ async def test_dependency_receives_cancellation(way: str, server: Server, trace:
 
 @pytest.mark.parametrize("way", ["sync all", "sync mixed", "sync last"])
 @pytest.mark.parametrize("outcome", ["returns", "raises"])
-async def test_dependency_of_abandoned_thread_is_closed_on_return(
-    way: str, outcome: str, server: Server, trace: Trace, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_dependency_of_abandoned_thread_is_closed_on_return(way, outcome, server, trace, caplog):
     released = threading.Event()
 
     def body() -> str:

@@ -155,19 +155,16 @@ async def test_definition_unusual_default_is_served(make: Callable[[], Any]) -> 
         await client.get_prompt("subject")
 
 
-@each_row(
-    ("kind", "parameter", "options"),
-    [
-        ("tool", Parameter(Annotated[int, SURROGATE]), {}), ("tool", Parameter(Annotated[int, Doc(SURROGATE)]), {}),
-        ("tool", Parameter(Annotated[int, Field(examples=[float("nan")])]), {}),
-        ("tool", Parameter(Annotated[int, Field(json_schema_extra={"x": SURROGATE})]), {}),
-        ("tool", Parameter(Annotated[int, Field(alias=SURROGATE)]), {}),
-        ("tool", Parameter(Annotated[int, Field(validation_alias=AliasPath("a", "b"))]), {}),
-        ("tool", Parameter(Annotated[list, Field(default=nested(5000))]), {}),
-        ("template", Parameter(str, name="größe"), {}), ("tool", Parameter(), {"title": SURROGATE}),
-        ("prompt", Parameter(str), {"description": SURROGATE}),
-    ],
-)  # fmt: skip
+@each_row(("kind", "parameter", "options"), [
+    ("tool", Parameter(Annotated[int, SURROGATE]), {}), ("tool", Parameter(Annotated[int, Doc(SURROGATE)]), {}),
+    ("tool", Parameter(Annotated[int, Field(examples=[float("nan")])]), {}),
+    ("tool", Parameter(Annotated[int, Field(json_schema_extra={"x": SURROGATE})]), {}),
+    ("tool", Parameter(Annotated[int, Field(alias=SURROGATE)]), {}),
+    ("tool", Parameter(Annotated[int, Field(validation_alias=AliasPath("a", "b"))]), {}),
+    ("tool", Parameter(Annotated[list, Field(default=nested(5000))]), {}),
+    ("template", Parameter(str, name="größe"), {}), ("tool", Parameter(), {"title": SURROGATE}),
+    ("prompt", Parameter(str), {"description": SURROGATE}),
+])  # fmt: skip
 def test_definition_wrong_is_refused(kind: str, parameter: Parameter, options: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError) as caught:
         define(Server("s"), kind, parameter, **options)

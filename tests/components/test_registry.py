@@ -34,16 +34,13 @@ def tool_names(server: Server) -> list[str]:
     return [tool.name for tool in server.catalog.tools]
 
 
-@each_row(
-    ("register", "functions"),
-    [
-        (lambda server, function: server.tool(function, name="x"), (first, second)),
-        (lambda server, function: server.prompt(function, name="x"), (first, second)),
-        (lambda server, function: server.resource("data://x", name="x")(function), (first, second)),
-        (lambda server, function: server.resource("data://{x}", name="x")(function), (lambda x: x,
-         lambda x: "")),
-    ],
-)  # fmt: skip
+@each_row(("register", "functions"), [
+    (lambda server, function: server.tool(function, name="x"), (first, second)),
+    (lambda server, function: server.prompt(function, name="x"), (first, second)),
+    (lambda server, function: server.resource("data://x", name="x")(function), (first, second)),
+    (lambda server, function: server.resource("data://{x}", name="x")(function), (lambda x: x,
+     lambda x: "")),
+])  # fmt: skip
 def test_registry_duplicate_error_names_both_places(register: Any, functions: Any) -> None:
     server = Server("s")
     register(server, functions[0])

@@ -1,7 +1,5 @@
 """A folder served as resources: the files that are listed, read and refused."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
@@ -75,17 +73,14 @@ def test_resource_dir_lists_files_in_order_and_reads_them(root: Path) -> None:
     assert read(folder, "docs://x/50%2541%20off.txt") == "50%41 off.txt"
 
 
-@each_row(
-    "uri",
-    [
-        "docs://x/../secret.txt", "docs://x/%2e%2e/secret.txt", "docs://x/guide/..%2F..%2Fsecret.txt",
-        "docs://x/guide/../readme.md", "docs://x/..\\secret.txt", "docs://x//etc/passwd", "docs://x/%2Fetc/passwd",
-        "docs://x/readme.md%00.txt", "docs://x/C:/secret.txt", "docs://x/./readme.md", "docs://x/guide//a.txt",
-        "docs://x/readme.md/", "docs://x/readme.md/more", "docs://x/guide", "docs://x/", "docs://x",
-        "docs://x/" + "a" * 5000, "docs://x/" + "a/" * 3000 + "b", "docs://x/%FF", "docs://x/\ud800",
-        "docs://y/readme.md", "",
-    ],
-)  # fmt: skip
+@each_row("uri", [
+    "docs://x/../secret.txt", "docs://x/%2e%2e/secret.txt", "docs://x/guide/..%2F..%2Fsecret.txt",
+    "docs://x/guide/../readme.md", "docs://x/..\\secret.txt", "docs://x//etc/passwd", "docs://x/%2Fetc/passwd",
+    "docs://x/readme.md%00.txt", "docs://x/C:/secret.txt", "docs://x/./readme.md", "docs://x/guide//a.txt",
+    "docs://x/readme.md/", "docs://x/readme.md/more", "docs://x/guide", "docs://x/", "docs://x",
+    "docs://x/" + "a" * 5000, "docs://x/" + "a/" * 3000 + "b", "docs://x/%FF", "docs://x/\ud800",
+    "docs://y/readme.md", "",
+])  # fmt: skip
 def test_resource_dir_other_uris_are_not_found(root: Path, uri: str) -> None:
     assert open_file(ResourceDir(root, "docs://x", hidden=True), uri) is None
 
@@ -125,9 +120,7 @@ def test_resource_dir_links(root: Path) -> None:
 
 @posix_only
 @pytest.mark.parametrize("swapped", ["guide", "guide/a.txt"])
-def test_resource_dir_link_created_after_check_is_not_followed(
-    root: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
-) -> None:
+def test_resource_dir_link_created_after_check_is_not_followed(root, monkeypatch, swapped) -> None:
     outside = root.parent / "outside"
     outside.mkdir()
     (outside / "a.txt").write_text("secret")

@@ -86,54 +86,48 @@ RESOURCE = {"type": "resource", "resource": {"uri": "a:b", "text": "c"}}
 LINK = {"type": "resource_link", "uri": "a:b", "name": "c"}
 
 
-@each_row(
-    ("value", "messages"),
-    [
-        ("a", [text_message("user", "a")]),
-        ({"role": "assistant", "content": "a"}, [text_message("assistant", "a")]),
-        (["a", {"role": "assistant", "content": "b"}, user("c")],
-         [text_message("user", "a"), text_message("assistant", "b"), text_message("user", "c")]),
-        ({"role": "user", "content": IMAGE}, [{"role": "user", "content": IMAGE}]),
-        ({"role": "user", "content": RESOURCE}, [{"role": "user", "content": RESOURCE}]),
-        ({"role": "user", "content": LINK}, [{"role": "user", "content": LINK}]),
-        ({"role": "user", "content": ["a", {"type": "text", "text": "b"}, Image(data=PNG)]},
-         [text_message("user", "a"), text_message("user", "b"), {"role": "user", "content": IMAGE}]),
-        ({"role": "user", "content": ResourceLink("a:b", "c")}, [{"role": "user", "content": LINK}]),
-        ({"role": "user", "content": {"days": 3}}, [text_message("user", '{"days":3}')]),
-        # What has no role and content is data.
-        ({"content": "a"}, [text_message("user", '{"content":"a"}')]),
-        ([{"role": "admin", "name": "Ada"}], [text_message("user", '{"role":"admin","name":"Ada"}')]),
-        (iter(["a", assistant("b")]), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
-        (None, []),
-    ],
-)  # fmt: skip
+@each_row(("value", "messages"), [
+    ("a", [text_message("user", "a")]),
+    ({"role": "assistant", "content": "a"}, [text_message("assistant", "a")]),
+    (["a", {"role": "assistant", "content": "b"}, user("c")],
+     [text_message("user", "a"), text_message("assistant", "b"), text_message("user", "c")]),
+    ({"role": "user", "content": IMAGE}, [{"role": "user", "content": IMAGE}]),
+    ({"role": "user", "content": RESOURCE}, [{"role": "user", "content": RESOURCE}]),
+    ({"role": "user", "content": LINK}, [{"role": "user", "content": LINK}]),
+    ({"role": "user", "content": ["a", {"type": "text", "text": "b"}, Image(data=PNG)]},
+     [text_message("user", "a"), text_message("user", "b"), {"role": "user", "content": IMAGE}]),
+    ({"role": "user", "content": ResourceLink("a:b", "c")}, [{"role": "user", "content": LINK}]),
+    ({"role": "user", "content": {"days": 3}}, [text_message("user", '{"days":3}')]),
+    # What has no role and content is data.
+    ({"content": "a"}, [text_message("user", '{"content":"a"}')]),
+    ([{"role": "admin", "name": "Ada"}], [text_message("user", '{"role":"admin","name":"Ada"}')]),
+    (iter(["a", assistant("b")]), [text_message("user", "a"), text_message("assistant", "b")]), ([], []),
+    (None, []),
+])  # fmt: skip
 def test_prompt_messages(value: Any, messages: list[Any]) -> None:
     assert to_messages(value) == messages
 
 
-@each_row(
-    ("value", "message"),
-    [
-        ([{"role": "system", "content": "a"}],
-         r'result\[0\]\.role: expected "user" or "assistant", got "system". Put the text of a system prompt'),
-        ({"role": 1, "content": "a"}, r'result\.role: expected "user" or "assistant", got an int'),
-        ({"role": "user"}, r"result\.content: expected text or other content, but it is missing"),
-        ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key. A message has "role" and'),
-        (["x", {"role": "user", "content": {"type": "image_url", "url": "u"}}],
-         r'result\[1\]\.content\.type: expected one of text, image, .*, got "image_url"'),
-        ({"role": "user", "content": [{"type": "text"}]},
-         r"result\.content\[0\]\.text: expected a string, but it is missing"),
-        ({"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
-         r"result\.content\.data: expected a string, got a bytes"),
-        ({"role": "user", "content": {"type": "resource"}}, r"result\.content\.resource: expected an object"),
-        ({"role": "user", "content": {"type": "resource", "resource": {"text": ""}}},
-         r"result\.content\.resource\.uri: expected a string, but it is missing"),
-        ({"role": "user", "content": {"type": "resource", "resource": {"uri": "a:b"}}},
-         r"result\.content\.resource: expected text, or blob in base64"),
-        ({"role": "user", "content": {"type": "text", "text": "a", "_meta": {"a": object()}}},
-         r"result\.content\._meta\.a cannot be converted to JSON: an object"),
-    ],
-)  # fmt: skip
+@each_row(("value", "message"), [
+    ([{"role": "system", "content": "a"}],
+     r'result\[0\]\.role: expected "user" or "assistant", got "system". Put the text of a system prompt'),
+    ({"role": 1, "content": "a"}, r'result\.role: expected "user" or "assistant", got an int'),
+    ({"role": "user"}, r"result\.content: expected text or other content, but it is missing"),
+    ({"role": "user", "content": "a", "name": "b"}, r'result\.name: unknown key. A message has "role" and'),
+    (["x", {"role": "user", "content": {"type": "image_url", "url": "u"}}],
+     r'result\[1\]\.content\.type: expected one of text, image, .*, got "image_url"'),
+    ({"role": "user", "content": [{"type": "text"}]},
+     r"result\.content\[0\]\.text: expected a string, but it is missing"),
+    ({"role": "user", "content": {"type": "image", "data": PNG, "mimeType": "image/png"}},
+     r"result\.content\.data: expected a string, got a bytes"),
+    ({"role": "user", "content": {"type": "resource"}}, r"result\.content\.resource: expected an object"),
+    ({"role": "user", "content": {"type": "resource", "resource": {"text": ""}}},
+     r"result\.content\.resource\.uri: expected a string, but it is missing"),
+    ({"role": "user", "content": {"type": "resource", "resource": {"uri": "a:b"}}},
+     r"result\.content\.resource: expected text, or blob in base64"),
+    ({"role": "user", "content": {"type": "text", "text": "a", "_meta": {"a": object()}}},
+     r"result\.content\._meta\.a cannot be converted to JSON: an object"),
+])  # fmt: skip
 def test_prompt_wrong_message_is_reported_at_its_place(value: Any, message: str) -> None:
     with pytest.raises(OutputError, match=message):
         to_messages(value)
@@ -195,17 +189,12 @@ async def test_template_entries_are_listed(server: Server) -> None:
         assert [each["name"] for each in await client.list_resources()] == ["a", "b", "c", "empty"]
 
 
-@each_row(
-    ("uri", "function", "options", "message"),
-    [
-        ("data://stations", lambda station: station, {}, r"\{station\}"),
-        ("data://stations/{id}", lambda id, station: station, {}, r"\{station\}"),
-        ("data://{name}", empty, {"size": 3}, "size="), ("data://x", empty, {"complete": {}}, "complete="),
-    ],
-)  # fmt: skip
-def test_resource_wrong_parameter_or_option_is_refused(
-    uri: str, function: Any, options: dict[str, Any], message: str
-) -> None:
+@each_row(("uri", "function", "options", "message"), [
+    ("data://stations", lambda station: station, {}, r"\{station\}"),
+    ("data://stations/{id}", lambda id, station: station, {}, r"\{station\}"),
+    ("data://{name}", empty, {"size": 3}, "size="), ("data://x", empty, {"complete": {}}, "complete="),
+])  # fmt: skip
+def test_resource_wrong_parameter_or_option_is_refused(uri, function, options, message) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").resource(uri, name="x", **options)(function)
 
@@ -260,17 +249,14 @@ async def test_completion_sends_no_more_than_100_values(count: int, has_more: bo
 PLAN = {"type": "ref/prompt", "name": "plan"}
 
 
-@each_row(
-    "params",
-    [
-        {}, {"ref": {}}, {"ref": {"type": "ref/prompt"}}, {"ref": {**PLAN, "name": "unheard"}},
-        {"ref": {"type": "ref/resource", "uri": "data://unheard/{x}"}}, {"ref": {**PLAN, "type": "ref/tool"}},
-        {"ref": PLAN, "argument": {"name": "town", "value": ""}}, {"ref": PLAN, "argument": {"name": "city"}},
-        {"ref": PLAN, "argument": {"name": "city", "value": 3}}, {"ref": PLAN, "argument": []},
-        {"ref": PLAN, "context": []}, {"ref": PLAN, "context": {"arguments": {"x": 3}}},
-        {"ref": PLAN, "context": {"arguments": []}},
-    ],
-)  # fmt: skip
+@each_row("params", [
+    {}, {"ref": {}}, {"ref": {"type": "ref/prompt"}}, {"ref": {**PLAN, "name": "unheard"}},
+    {"ref": {"type": "ref/resource", "uri": "data://unheard/{x}"}}, {"ref": {**PLAN, "type": "ref/tool"}},
+    {"ref": PLAN, "argument": {"name": "town", "value": ""}}, {"ref": PLAN, "argument": {"name": "city"}},
+    {"ref": PLAN, "argument": {"name": "city", "value": 3}}, {"ref": PLAN, "argument": []},
+    {"ref": PLAN, "context": []}, {"ref": PLAN, "context": {"arguments": {"x": 3}}},
+    {"ref": PLAN, "context": {"arguments": []}},
+])  # fmt: skip
 async def test_completion_malformed_request_is_invalid_params(params: dict[str, Any]) -> None:
     server = Server("s")
     server.prompt(lambda city: "", name="plan", complete={"city": ["Rome"]})

@@ -58,15 +58,12 @@ def wrapper(*args: Any, **kwargs: Any) -> Awaitable[str]:
     return async_greet(*args, **kwargs)
 
 
-@each_row(
-    ("function", "name"),
-    [
-        (Greeter().method, "method"), (Greeter.class_method, "class_method"),
-        (Greeter.static_method, "static_method"), (Greeter(), "Greeter"), (AsyncGreeter(), "AsyncGreeter"),
-        (functools.partial(greet, "Hello"), "greet"), (returns_awaitable, "returns_awaitable"),
-        (functools.partial(wrapper, "Hello"), "async_greet"),
-    ],
-)  # fmt: skip
+@each_row(("function", "name"), [
+    (Greeter().method, "method"), (Greeter.class_method, "class_method"),
+    (Greeter.static_method, "static_method"), (Greeter(), "Greeter"), (AsyncGreeter(), "AsyncGreeter"),
+    (functools.partial(greet, "Hello"), "greet"), (returns_awaitable, "returns_awaitable"),
+    (functools.partial(wrapper, "Hello"), "async_greet"),
+])  # fmt: skip
 async def test_tool_of_any_callable(function: Any, name: str) -> None:
     server = Server("s")
     assert server.tool(function) is function
@@ -81,13 +78,10 @@ class CityArguments(TypedDict):
     city: str
 
 
-@each_row(
-    "schema",
-    [
-        {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, CityArguments,
-        {"city": Annotated[str, "Where"]},
-    ],
-)  # fmt: skip
+@each_row("schema", [
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, CityArguments,
+    {"city": Annotated[str, "Where"]},
+])  # fmt: skip
 async def test_tool_with_input_schema_takes_dict(schema: Any) -> None:
     server = Server("s")
 
@@ -124,51 +118,42 @@ def sell() -> str:
     return "sold"
 
 
-@each_row(
-    ("options", "message"),
-    [
-        *[({"name": name}, "1 to 128 of the characters") for name in ("", "x" * 129, "a b", "a/b", "a\n", "\u0661")],
-        ({"icons": "https://shop.example/cart.png"}, "icons must be a list"),
-        ({"icons": ["https://shop.example/cart.png"]}, "icon must be a dict with src"),
-        ({"icons": [{"url": "https://shop.example/cart.png"}]}, "unknown member 'url'"),
-        ({"icons": [{"mimeType": "image/png"}]}, "'src' is missing"),
-        ({"icons": [{"src": 3}]}, "src: expected a string, got 3"),
-        ({"icons": [{**PICTURE, "sizes": "48x48"}]}, "sizes: expected an array"),
-        ({"icons": [{**PICTURE, "theme": "blue"}]}, "theme: expected"),
-        ({"icons": [{"src": "javascript:alert(1)"}]}, "https: or data:"),
-        ({"meta": {"a": object()}}, "meta cannot be converted to JSON"), ({"meta": {1: 2}}, "a dict with string keys"),
-        ({"meta": ["a"]}, "a dict with string keys"), ({"title": 3}, "title must be a string"),
-        ({"description": b"text"}, "description must be a string"), ({"tags": "orders"}, "must be a set of words"),
-        ({"annotations": {"readOnlyHint": "yes"}}, "readOnlyHint: expected true or false"),
-        ({"annotations": ["readOnlyHint"]}, "must be a dict with title, readOnlyHint"),
-    ],
-)  # fmt: skip
+@each_row(("options", "message"), [
+    *[({"name": name}, "1 to 128 of the characters") for name in ("", "x" * 129, "a b", "a/b", "a\n", "\u0661")],
+    ({"icons": "https://shop.example/cart.png"}, "icons must be a list"),
+    ({"icons": ["https://shop.example/cart.png"]}, "icon must be a dict with src"),
+    ({"icons": [{"url": "https://shop.example/cart.png"}]}, "unknown member 'url'"),
+    ({"icons": [{"mimeType": "image/png"}]}, "'src' is missing"),
+    ({"icons": [{"src": 3}]}, "src: expected a string, got 3"),
+    ({"icons": [{**PICTURE, "sizes": "48x48"}]}, "sizes: expected an array"),
+    ({"icons": [{**PICTURE, "theme": "blue"}]}, "theme: expected"),
+    ({"icons": [{"src": "javascript:alert(1)"}]}, "https: or data:"),
+    ({"meta": {"a": object()}}, "meta cannot be converted to JSON"), ({"meta": {1: 2}}, "a dict with string keys"),
+    ({"meta": ["a"]}, "a dict with string keys"), ({"title": 3}, "title must be a string"),
+    ({"description": b"text"}, "description must be a string"), ({"tags": "orders"}, "must be a set of words"),
+    ({"annotations": {"readOnlyHint": "yes"}}, "readOnlyHint: expected true or false"),
+    ({"annotations": ["readOnlyHint"]}, "must be a dict with title, readOnlyHint"),
+])  # fmt: skip
 def test_tool_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         server.tool(sell, **options)
     assert len(server.catalog.tools) == 0
 
 
-@each_row(
-    ("options", "message"),
-    [
-        ({"mime_type": "png"}, "media type such as text/plain"),
-        ({"mime_type": 3}, "media type such as text/plain"), ({"size": -1}, "number of bytes of at least 0"),
-        ({"size": "3"}, "number of bytes of at least 0"),
-        ({"annotations": {"audience": "user"}}, "audience: expected an array"),
-    ],
-)  # fmt: skip
+@each_row(("options", "message"), [
+    ({"mime_type": "png"}, "media type such as text/plain"),
+    ({"mime_type": 3}, "media type such as text/plain"), ({"size": -1}, "number of bytes of at least 0"),
+    ({"size": "3"}, "number of bytes of at least 0"),
+    ({"annotations": {"audience": "user"}}, "audience: expected an array"),
+])  # fmt: skip
 def test_resource_wrong_option_is_refused(server: Server, options: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         server.resource("shop://cart", **options)(sell)
 
 
-@each_row(
-    ("thing", "message"),
-    [
-        ("sell", "is not a function. Write name='sell'"), (Greeter, "Greeter is a class"), (3, "3 is not a function"),
-    ],
-)  # fmt: skip
+@each_row(("thing", "message"), [
+    ("sell", "is not a function. Write name='sell'"), (Greeter, "Greeter is a class"), (3, "3 is not a function"),
+])  # fmt: skip
 def test_tool_of_non_function_is_refused(thing: Any, message: str) -> None:
     for register in (Server("s").tool, tool):
         with pytest.raises(RegistrationError, match=message):
@@ -285,25 +270,22 @@ async def test_header_is_published_in_schema(server: Server) -> None:
 R = ParamHeader("R")
 
 
-@each_row(
-    ("hint", "default", "message"),
-    [
-        (Annotated[str, ParamHeader("")], ..., "argument 'region': '' is not a valid HTTP header name; use letters"),
-        (Annotated[str, ParamHeader("The Region")], ..., "'The Region' is not a valid HTTP header name"),
-        (Annotated[str, ParamHeader("Region\n")], ..., "is not a valid HTTP header name"),
-        (Annotated[str, ParamHeader(7)], ..., "7 is not a valid HTTP header name"),  # type: ignore[arg-type]
-        (Annotated[float, R], ..., "'R' does not support this type: the text of a number is not exact"),
-        (Annotated[str | None, R], ..., 'may be null; .* own type instead of None, such as `= ""`'),
-        (Annotated[int | None, R], None, "may be null; give it a default .* such as `= 0`"),
-        (Annotated[str, R], None, "set at `anyOf`.*, and a default of that type instead of None"),
-        (Annotated[str, R] | None, None, "is set at `anyOf`.*; use one type, and a default"),
-        (Annotated[str | int, R], ..., "use `str`, `int` or `bool`"),
-        (tuple[Annotated[str, R], int], ..., "is set at `prefixItems`"),
-        (dict[str, Annotated[str, R]], ..., "is set at `additionalProperties`"),
-        (list[Place], ..., "argument 'region.region': .* is set at `items`"), (Tree, ..., "is set at `\\$defs`"),
-        (Optionally, ..., "argument 'region.region': .* may be null"),
-    ],
-)  # fmt: skip
+@each_row(("hint", "default", "message"), [
+    (Annotated[str, ParamHeader("")], ..., "argument 'region': '' is not a valid HTTP header name; use letters"),
+    (Annotated[str, ParamHeader("The Region")], ..., "'The Region' is not a valid HTTP header name"),
+    (Annotated[str, ParamHeader("Region\n")], ..., "is not a valid HTTP header name"),
+    (Annotated[str, ParamHeader(7)], ..., "7 is not a valid HTTP header name"),  # type: ignore[arg-type]
+    (Annotated[float, R], ..., "'R' does not support this type: the text of a number is not exact"),
+    (Annotated[str | None, R], ..., 'may be null; .* own type instead of None, such as `= ""`'),
+    (Annotated[int | None, R], None, "may be null; give it a default .* such as `= 0`"),
+    (Annotated[str, R], None, "set at `anyOf`.*, and a default of that type instead of None"),
+    (Annotated[str, R] | None, None, "is set at `anyOf`.*; use one type, and a default"),
+    (Annotated[str | int, R], ..., "use `str`, `int` or `bool`"),
+    (tuple[Annotated[str, R], int], ..., "is set at `prefixItems`"),
+    (dict[str, Annotated[str, R]], ..., "is set at `additionalProperties`"),
+    (list[Place], ..., "argument 'region.region': .* is set at `items`"), (Tree, ..., "is set at `\\$defs`"),
+    (Optionally, ..., "argument 'region.region': .* may be null"),
+])  # fmt: skip
 def test_header_wrong_mark_is_refused(server: Server, hint: Any, default: Any, message: str) -> None:
     def execute(region: Any) -> None: ...
 
@@ -315,22 +297,19 @@ def test_header_wrong_mark_is_refused(server: Server, hint: Any, default: Any, m
     assert len(server.catalog.tools) == 0
 
 
-@each_row(
-    ("schema", "message"),
-    [
-        ({KEYWORD: "Region"}, "input_schema: the header 'Region' is set at the root"),
-        ({"properties": {"a": {KEYWORD: "Region"}}}, "argument 'a': .* use `str`, `int` or `bool`"),
-        ({"properties": {"a": {"type": ["string", "null"], KEYWORD: "R"}}}, 'may be null; .* such as `= ""`'),
-        ({"properties": {"a": {"type": ["string"], KEYWORD: "R"}}}, "use `str`, `int` or `bool`"),
-        ({"properties": {"a": {"type": "number", KEYWORD: "R"}}}, "not exact"),
-        ({"properties": {"a": {"type": "string", KEYWORD: None}}}, "None is not a valid HTTP header name"),
-        ({"properties": {"a": {"items": REGION}}}, "argument 'a': .* is set at `items`"),
-        ({"properties": {"a": {"not": REGION}}}, "is set at `not`"),
-        ({"allOf": [{"properties": {"a": REGION}}]}, "argument 'a': .* is set at `allOf`"),
-        ({"dependentSchemas": {"b": {"properties": {"a": REGION}}}}, "is set at `dependentSchemas`"),
-        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": REGION}}, r"is set at `\$defs`"),
-    ],
-)  # fmt: skip
+@each_row(("schema", "message"), [
+    ({KEYWORD: "Region"}, "input_schema: the header 'Region' is set at the root"),
+    ({"properties": {"a": {KEYWORD: "Region"}}}, "argument 'a': .* use `str`, `int` or `bool`"),
+    ({"properties": {"a": {"type": ["string", "null"], KEYWORD: "R"}}}, 'may be null; .* such as `= ""`'),
+    ({"properties": {"a": {"type": ["string"], KEYWORD: "R"}}}, "use `str`, `int` or `bool`"),
+    ({"properties": {"a": {"type": "number", KEYWORD: "R"}}}, "not exact"),
+    ({"properties": {"a": {"type": "string", KEYWORD: None}}}, "None is not a valid HTTP header name"),
+    ({"properties": {"a": {"items": REGION}}}, "argument 'a': .* is set at `items`"),
+    ({"properties": {"a": {"not": REGION}}}, "is set at `not`"),
+    ({"allOf": [{"properties": {"a": REGION}}]}, "argument 'a': .* is set at `allOf`"),
+    ({"dependentSchemas": {"b": {"properties": {"a": REGION}}}}, "is set at `dependentSchemas`"),
+    ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": REGION}}, r"is set at `\$defs`"),
+])  # fmt: skip
 def test_header_wrong_mark_in_explicit_schema_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").tool(lambda arguments: "", name="f", input_schema={"type": "object", **schema})

@@ -73,21 +73,16 @@ def complete(**ref: str) -> dict[str, Any]:
 
 
 @REVISIONS
-@each_row(
-    ("method", "hidden", "missing"),
-    [
-        ("tools/call", {"name": "erase"}, {"name": "nothing"}),
-        ("prompts/get", {"name": "shout"}, {"name": "nothing"}),
-        ("resources/read", {"uri": "data://secret"}, {"uri": "data://nothing"}),
-        ("resources/read", {"uri": "secret://anything"}, {"uri": "nothing://anything"}),
-        ("completion/complete", complete(type="ref/prompt", name="shout"), complete(type="ref/prompt", name="nothing")),
-        ("completion/complete", complete(type="ref/resource", uri="secret://{name}"),
-         complete(type="ref/resource", uri="nothing://{name}")),
-    ],
-)  # fmt: skip
-async def test_visible_hidden_component_is_reported_as_unknown(
-    server: Server, revision: str, method: str, hidden: dict[str, Any], missing: dict[str, Any]
-) -> None:
+@each_row(("method", "hidden", "missing"), [
+    ("tools/call", {"name": "erase"}, {"name": "nothing"}),
+    ("prompts/get", {"name": "shout"}, {"name": "nothing"}),
+    ("resources/read", {"uri": "data://secret"}, {"uri": "data://nothing"}),
+    ("resources/read", {"uri": "secret://anything"}, {"uri": "nothing://anything"}),
+    ("completion/complete", complete(type="ref/prompt", name="shout"), complete(type="ref/prompt", name="nothing")),
+    ("completion/complete", complete(type="ref/resource", uri="secret://{name}"),
+     complete(type="ref/resource", uri="nothing://{name}")),
+])  # fmt: skip
+async def test_visible_hidden_component_is_reported_as_unknown(server, revision, method, hidden, missing):
     async with connect(server, protocol_version=revision, principal=USER) as client:
         actual, expected = (
             str(await refusal(client, method, hidden)),
@@ -153,13 +148,10 @@ async def slow(principal: Principal) -> bool:
     return True
 
 
-@each_row(
-    ("predicate", "message"),
-    [
-        (slow, r"Access\(visible=...\) must not be async"), (partial(slow), r"Access\(visible=...\) must not be async"),
-        ({"admin"}, 'must be a function of the principal, such as lambda principal: "'),
-    ],
-)  # fmt: skip
+@each_row(("predicate", "message"), [
+    (slow, r"Access\(visible=...\) must not be async"), (partial(slow), r"Access\(visible=...\) must not be async"),
+    ({"admin"}, 'must be a function of the principal, such as lambda principal: "'),
+])  # fmt: skip
 def test_visible_wrong_predicate_is_refused(predicate: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").tool(lambda: "", name="t", access=Access(visible=predicate))
@@ -168,19 +160,16 @@ def test_visible_wrong_predicate_is_refused(predicate: Any, message: str) -> Non
 # Capabilities that a component requires
 
 
-@each_row(
-    ("capabilities", "name", "is_supported"),
-    [
-        ({}, "sampling", False), ({"sampling": {}}, "sampling", True), ({"sampling": None}, "sampling", False),
-        ({"sampling": {}}, "sampling.tools", False), ({"sampling": {"tools": {}}}, "sampling.tools", True),
-        ({"sampling": {"tools": None}}, "sampling.tools", False), ({"roots": {"listChanged": True}}, "roots", True),
-        ({"elicitation": {}}, "elicitation.form", True), ({"elicitation": {}}, "elicitation.url", False),
-        ({"elicitation": {"form": {}, "url": {}}}, "elicitation.url", True),
-        ({"elicitation": {"url": {}}}, "elicitation", True), ({"elicitation": {"url": {}}}, "elicitation.form", False),
-        ({"extensions": {"com.example/x.y": {}}}, "extensions.com.example/x.y", True),
-        ({"extensions": {"com.example/x": {}}}, "extensions.com.example/x.y", False),
-    ],
-)  # fmt: skip
+@each_row(("capabilities", "name", "is_supported"), [
+    ({}, "sampling", False), ({"sampling": {}}, "sampling", True), ({"sampling": None}, "sampling", False),
+    ({"sampling": {}}, "sampling.tools", False), ({"sampling": {"tools": {}}}, "sampling.tools", True),
+    ({"sampling": {"tools": None}}, "sampling.tools", False), ({"roots": {"listChanged": True}}, "roots", True),
+    ({"elicitation": {}}, "elicitation.form", True), ({"elicitation": {}}, "elicitation.url", False),
+    ({"elicitation": {"form": {}, "url": {}}}, "elicitation.url", True),
+    ({"elicitation": {"url": {}}}, "elicitation", True), ({"elicitation": {"url": {}}}, "elicitation.form", False),
+    ({"extensions": {"com.example/x.y": {}}}, "extensions.com.example/x.y", True),
+    ({"extensions": {"com.example/x": {}}}, "extensions.com.example/x.y", False),
+])  # fmt: skip
 def test_client_supports_capabilities(capabilities: dict[str, Any], name: str, is_supported: bool) -> None:
     client = DeclaredClient({"name": "test", "version": "1"}, capabilities)
     assert client.supports(name) is is_supported
@@ -221,9 +210,7 @@ def requiring() -> Server:
         ("completion/complete", complete(type="ref/resource", uri="asking://{number}"), {"sampling": {}}),
     ],
 )  # fmt: skip
-async def test_requires_missing_capability_is_protocol_error(
-    requiring: Server, revision: str, method: str, params: dict[str, Any], required: dict[str, Any]
-) -> None:
+async def test_requires_missing_capability_is_protocol_error(requiring, revision, method, params, required):
     async with connect(requiring, protocol_version=revision) as client:
         code, message, data = await refusal(client, method, params)
     assert code == (-32021 if revision == LATEST else -32602)

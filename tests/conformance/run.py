@@ -4,8 +4,6 @@ Both versions of the suite, its two requirement sets and all of its scenarios, o
 A warning counts as a failure, and so does a scenario on tasks that the suite skips.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

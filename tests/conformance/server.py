@@ -120,7 +120,7 @@ async def test_tool_with_logging(ctx: Context) -> str:
 async def test_logging_tool(ctx: Context) -> str:
     """Write one log message."""
     await ctx.info("called")
-    return "Logged, for a client that wants to hear of it."
+    return "Logged, for clients with a log level."
 
 
 @server.tool
@@ -400,7 +400,7 @@ class Signature:
 
 @tasks.tool
 def greet(name: str) -> str:
-    """Greet somebody at once.
+    """Greet a user at once.
 
     Args:
         name: Whom.

@@ -91,9 +91,7 @@ async def test_resource_updated_is_sent_to_subscribers_only(server: Server, wire
         await other.quiet()
 
 
-async def test_slow_session_loses_oldest_updates_only(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_slow_session_loses_oldest_updates_only(server, caplog) -> None:
     sent: list[bytes] = []
     room = asyncio.Event()
     connection = Connection(server, sent.append, ready=room.wait)

@@ -106,18 +106,14 @@ async def test_protocol_error_is_sent_unchanged(wire: Wire) -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_other_exception_is_an_internal_error_without_its_text(
-    wire: Wire, error: BaseException
-) -> None:
+async def test_other_exception_is_an_internal_error_without_its_text(wire, error) -> None:
     for name, (code, text, data) in (await outcomes(wire, error)).items():
         assert code == (None if name.endswith("tool") else -32603), name
         assert INTERNAL.fullmatch(text), (name, text)
         assert data is None, name
 
 
-async def test_reference_of_internal_error_is_logged_with_traceback(
-    wire: Wire, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_reference_of_internal_error_is_logged_with_traceback(wire, caplog) -> None:
     async with wire(make_failing_server(RuntimeError(SECRET))) as pipe:
         text = await pipe.text("tool")
         (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]

@@ -55,9 +55,7 @@ async def test_initialize_negotiates_each_version(server: Server, wire: Wire, ve
             assert (await pipe.error(method, {"notifications": {}}))["code"] == -32601, method
 
 
-async def test_initialize_with_other_version_offers_latest_handshake_version(
-    server: Server, wire: Wire
-) -> None:
+async def test_initialize_with_other_version_offers_latest_handshake_version(server, wire) -> None:
     for version in ("2026-07-28", "1999-01-01", "2099-01-01", "", "latest"):
         async with wire(server, "2025-11-25", initialize=False) as pipe:
             result = await pipe.initialize(protocolVersion=version)
@@ -65,9 +63,7 @@ async def test_initialize_with_other_version_offers_latest_handshake_version(
             assert await pipe.text("revision") == "2025-11-25"
 
 
-async def test_initialize_with_malformed_params_names_them_and_can_be_repeated(
-    server: Server, wire: Wire
-) -> None:
+async def test_initialize_with_malformed_params_names_them_and_can_be_repeated(server, wire) -> None:
     valid = initialize()["params"]
     malformed: list[dict[str, Any]] = [
         *({"protocolVersion": version} for version in (None, 3)),
@@ -110,9 +106,7 @@ def stateless_server() -> Server:
     return server
 
 
-async def test_stateless_results_have_server_info_and_errors_have_their_codes(
-    stateless_server: Server, wire: Wire
-) -> None:
+async def test_stateless_results_have_server_info_and_errors_have_their_codes(stateless_server, wire) -> None:
     async with wire(stateless_server, REVISION) as pipe:
         listed, called = await pipe.result("tools/list"), await pipe.call_tool("envelope")
         for result in (listed, called):
@@ -150,9 +144,7 @@ async def test_stateless_malformed_meta_is_invalid_params(stateless_server: Serv
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-async def test_session_and_stateless_requests_on_one_pipe(
-    stateless_server: Server, wire: Wire, revision: str
-) -> None:
+async def test_session_and_stateless_requests_on_one_pipe(stateless_server, wire, revision) -> None:
     async with wire(stateless_server, revision) as pipe:
         assert await pipe.text("envelope") == f"{revision} test"
         meta = stateless_meta(**{META + "clientInfo": {"name": "other", "version": "2"}})

@@ -67,9 +67,7 @@ async def test_error_without_request_has_null_id_before_2025_11_25(wire: Wire, r
 
 
 @pytest.mark.parametrize("malformed", [{"jsonrpc": "2.0", "method": 3}, {"method": "ping"}])
-async def test_malformed_request_gets_error_with_its_id_unless_that_runs(
-    server: Server, wire: Wire, gate: asyncio.Event, malformed: dict[str, Any]
-) -> None:
+async def test_malformed_request_gets_error_with_its_id_unless_that_runs(server, wire, gate, malformed):
     async with wire(server) as pipe:
         pipe.send({"id": 70, **malformed})
         answer = await pipe.receive()
@@ -154,9 +152,7 @@ values = st.recursive(
     st.booleans(),
     st.integers(0, 2),
 )
-def test_id_of_unreadable_is_that_of_the_outermost_object(
-    order: list[str], id_: int | str, before: Any, after: Any, is_ascii: bool, indent: int
-) -> None:
+def test_id_of_unreadable_is_that_of_the_outermost_object(order, id_, before, after, is_ascii, indent):
     params = {"a": before, "deep": "HERE", "id": 5, "method": "n", "z": after}
     members = {"jsonrpc": "2.0", "id": id_, "method": "m", "params": params, "x": after}
     text = json.dumps(

@@ -59,9 +59,7 @@ async def finished(pipe: Pipe) -> list[Any]:
 @pytest.mark.parametrize("outcome", ["answer", "error"])
 @pytest.mark.usefixtures("clock")
 @pytest.mark.limit("progress of a call")
-async def test_progress_too_fast_sends_latest_before_response(
-    wire: Wire, revision: str, outcome: str
-) -> None:
+async def test_progress_too_fast_sends_latest_before_response(wire, revision, outcome) -> None:
     server = Server("s")
 
     @server.tool
@@ -171,9 +169,7 @@ async def test_stateless_log_level_applies_to_its_request(report_server: Server,
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-async def test_progress_increases_and_has_its_token_and_members_of_the_version(
-    report_server: Server, wire: Wire, revision: str
-) -> None:
+async def test_progress_increases_and_has_its_token_and_members_of_the_version(report_server, wire, revision):
     async with wire(report_server, revision) as pipe:
         for token in ("text", 0, 7):
             pipe.start("tools/call", {"name": "work"}, progressToken=token)

@@ -40,9 +40,7 @@ def server(work: Work) -> Server:
     return server
 
 
-async def test_duplicate_id_is_rejected_and_first_call_continues(
-    server: Server, work: Work, wire: Wire, revision: str
-) -> None:
+async def test_duplicate_id_is_rejected_and_first_call_continues(server, work, wire, revision) -> None:
     async with wire(server, revision) as pipe:
         pipe.send(pipe.message("x", "tools/call", {"name": "wait"}))
         pipe.send(pipe.message("x", "tools/call", {"name": "done"}))
@@ -57,9 +55,7 @@ async def test_duplicate_id_is_rejected_and_first_call_continues(
 
 
 @pytest.mark.parametrize("tool", ["wait", "stubborn"])
-async def test_cancelled_call_is_not_answered(
-    tool: str, server: Server, work: Work, wire: Wire, revision: str
-) -> None:
+async def test_cancelled_call_is_not_answered(tool, server, work, wire, revision) -> None:
     async with wire(server, revision) as pipe:
         id_ = pipe.start("tools/call", {"name": tool})
         await work.started.wait()

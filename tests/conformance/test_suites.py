@@ -1,7 +1,5 @@
 """The official conformance suites: against the server, the client and the authorization servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -22,9 +22,7 @@ async def add(a: int, b: int) -> int:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", REVISION, "2026-07-28"])
 @pytest.mark.parametrize("principal", [ADA, Principal(None)], ids=["ada", "anyone"])
-async def test_tasks_are_declared_in_2025_11_25_only(
-    speak: OpenPipe, revision: str, principal: Principal
-) -> None:
+async def test_tasks_are_declared_in_2025_11_25_only(speak, revision, principal) -> None:
     server = server_of(add)
     async with speak(server, principal, revision) as pipe:
         if revision == "2026-07-28":

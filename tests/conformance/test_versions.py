@@ -129,9 +129,7 @@ async def test_list_entries_have_members_of_the_version(server: Server, wire: Wi
 
 
 @VERSIONS
-async def test_content_is_sent_in_the_nearest_type_of_the_version(
-    server: Server, wire: Wire, revision: str
-) -> None:
+async def test_content_is_sent_in_the_nearest_type_of_the_version(server, wire, revision) -> None:
     has_meta = revision >= "2025-06-18"
     async with wire(server, revision) as pipe:
         result = await pipe.call_tool("contents")
@@ -213,9 +211,7 @@ VALUES: dict[str, Any] = {
 
 
 @VERSIONS
-async def test_structured_content_is_sent_as_the_version_allows(
-    structured_server: Server, wire: Wire, revision: str
-) -> None:
+async def test_structured_content_is_sent_as_the_version_allows(structured_server, wire, revision) -> None:
     async with wire(structured_server, revision) as pipe:
         for name, value in VALUES.items():
             result = await pipe.call_tool(name)

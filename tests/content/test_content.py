@@ -1,7 +1,5 @@
 """Content blocks: values, bytes, media, files, links and contents of resources."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import datetime as dt
@@ -56,20 +54,17 @@ def base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-@each_row(
-    ("value", "expected"),
-    [
-        ("sunny", "sunny"), ("", ""), (5, "5"), (True, "true"), ([], "[]"), (("a", "b"), '["a","b"]'),
-        ({"a": [1, None]}, '{"a":[1,null]}'), ({"caf\u00e9": "\u00e9t\u00e9"}, '{"caf\u00e9":"\u00e9t\u00e9"}'),
-        # A dict that looks like a block is data all the same.
-        ({"type": "text", "text": "x"}, '{"type":"text","text":"x"}'),
-        (Point(x=1, label="q"), '{"x":1.0,"label":"q"}'),
-        (Station("KSEA", (47.4, -122.3)), '{"id":"KSEA","position":[47.4,-122.3]}'),
-        # JSON strings are text without quotes.
-        (Shape.ROUND, "round"), (dt.date(2026, 7, 28), "2026-07-28"), (Decimal("1.10"), "1.10"), (Path("a"), "a"),
-        ({"text": "NaN and Infinity"}, '{"text":"NaN and Infinity"}'), ("NaN", "NaN"),
-    ],
-)  # fmt: skip
+@each_row(("value", "expected"), [
+    ("sunny", "sunny"), ("", ""), (5, "5"), (True, "true"), ([], "[]"), (("a", "b"), '["a","b"]'),
+    ({"a": [1, None]}, '{"a":[1,null]}'), ({"caf\u00e9": "\u00e9t\u00e9"}, '{"caf\u00e9":"\u00e9t\u00e9"}'),
+    # A dict that looks like a block is data all the same.
+    ({"type": "text", "text": "x"}, '{"type":"text","text":"x"}'),
+    (Point(x=1, label="q"), '{"x":1.0,"label":"q"}'),
+    (Station("KSEA", (47.4, -122.3)), '{"id":"KSEA","position":[47.4,-122.3]}'),
+    # JSON strings are text without quotes.
+    (Shape.ROUND, "round"), (dt.date(2026, 7, 28), "2026-07-28"), (Decimal("1.10"), "1.10"), (Path("a"), "a"),
+    ({"text": "NaN and Infinity"}, '{"text":"NaN and Infinity"}'), ("NaN", "NaN"),
+])  # fmt: skip
 def test_content_of_values_is_text(value: Any, expected: str) -> None:
     assert to_content(value) == [{"type": "text", "text": expected}]
 
@@ -96,13 +91,10 @@ def test_content_media_type_of_bytes_is_detected(mime_type: str) -> None:
     assert to_contents(data, "a:b", None) == [contents]
 
 
-@each_row(
-    ("annotations", "message"),
-    [
-        ({"audience": "user"}, "audience"), ({"audience": ["model"]}, "audience"),
-        ({"priority": 2}, "priority"),
-    ],
-)  # fmt: skip
+@each_row(("annotations", "message"), [
+    ({"audience": "user"}, "audience"), ({"audience": ["model"]}, "audience"),
+    ({"priority": 2}, "priority"),
+])  # fmt: skip
 def test_content_wrong_annotations_are_refused(annotations: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Text("hi", annotations=annotations)
@@ -121,13 +113,10 @@ def test_image_is_read_on_conversion(tmp_path: Path) -> None:
 
 
 @each_row("kind", [File, Image, Audio])
-@each_row(
-    ("path", "error"),
-    [
-        ("missing", FileNotFoundError), ("", IsADirectoryError), ("file/below", NotADirectoryError),
-        ("circle", OSError), ("n" * 300, OSError),
-    ],
-)  # fmt: skip
+@each_row(("path", "error"), [
+    ("missing", FileNotFoundError), ("", IsADirectoryError), ("file/below", NotADirectoryError),
+    ("circle", OSError), ("n" * 300, OSError),
+])  # fmt: skip
 def test_file_unreadable_path_is_refused(path: str, error: Any, kind: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "circle").is_symlink() or (tmp_path / "circle").symlink_to("circle")
@@ -147,48 +136,42 @@ def test_media_unknown_type_is_refused(kind: Any) -> None:
         to_content(kind(data=other))
 
 
-@each_row(
-    ("file", "resource"),
-    [
-        (File(data="a,b", name="x y.csv"),
-         {"uri": "attachment:///x%20y.csv", "mimeType": "text/csv", "text": "a,b"}),
-        (File(data=b"# Hi", name="a.md"),
-         {"uri": "attachment:///a.md", "mimeType": "text/markdown", "text": "# Hi"}),
-        (File(data=b"hi", uri="a:b"), {"uri": "a:b", "mimeType": "text/plain", "text": "hi"}),
-        (File(data=b"hi", uri="a:b", mime_type="application/octet-stream"),
-         {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "aGk="}),
-        (File(data=b"a\0", uri="a:b"), {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "YQA="}),
-        (File(data=b"\xe9", uri="a:b", name="a.txt"), {"uri": "a:b", "mimeType": "text/plain", "blob": "6Q=="}),
-        (File(data=b"hi", uri="a:b", name="a.pdf"), {"uri": "a:b", "mimeType": "application/pdf", "blob": "aGk="}),
-        (File(data=b"hi", uri="a:b", name="a.png"), {"uri": "a:b", "mimeType": "image/png", "blob": "aGk="}),
-        (File(data=PNG, uri="a:b"), {"uri": "a:b", "mimeType": "image/png", "blob": base64_text(PNG)}),
-        (File(data=b"hi", uri="a:b", name="a.tar.gz"),
-         {"uri": "a:b", "mimeType": "application/gzip", "text": "hi"}),
-        (File(data=b"<svg/>", uri="a:b", name="a.svg"),
-         {"uri": "a:b", "mimeType": "image/svg+xml", "text": "<svg/>"}),
-    ],
-)  # fmt: skip
+@each_row(("file", "resource"), [
+    (File(data="a,b", name="x y.csv"),
+     {"uri": "attachment:///x%20y.csv", "mimeType": "text/csv", "text": "a,b"}),
+    (File(data=b"# Hi", name="a.md"),
+     {"uri": "attachment:///a.md", "mimeType": "text/markdown", "text": "# Hi"}),
+    (File(data=b"hi", uri="a:b"), {"uri": "a:b", "mimeType": "text/plain", "text": "hi"}),
+    (File(data=b"hi", uri="a:b", mime_type="application/octet-stream"),
+     {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "aGk="}),
+    (File(data=b"a\0", uri="a:b"), {"uri": "a:b", "mimeType": "application/octet-stream", "blob": "YQA="}),
+    (File(data=b"\xe9", uri="a:b", name="a.txt"), {"uri": "a:b", "mimeType": "text/plain", "blob": "6Q=="}),
+    (File(data=b"hi", uri="a:b", name="a.pdf"), {"uri": "a:b", "mimeType": "application/pdf", "blob": "aGk="}),
+    (File(data=b"hi", uri="a:b", name="a.png"), {"uri": "a:b", "mimeType": "image/png", "blob": "aGk="}),
+    (File(data=PNG, uri="a:b"), {"uri": "a:b", "mimeType": "image/png", "blob": base64_text(PNG)}),
+    (File(data=b"hi", uri="a:b", name="a.tar.gz"),
+     {"uri": "a:b", "mimeType": "application/gzip", "text": "hi"}),
+    (File(data=b"<svg/>", uri="a:b", name="a.svg"),
+     {"uri": "a:b", "mimeType": "image/svg+xml", "text": "<svg/>"}),
+])  # fmt: skip
 def test_file_block(file: File, resource: dict[str, str]) -> None:
     assert to_content(file) == [{"type": "resource", "resource": resource}]
 
 
-@each_row(
-    ("value", "declared", "contents"),
-    [
-        ("hi", None, {"mimeType": "text/plain", "text": "hi"}),
-        ("# hi", "text/markdown", {"mimeType": "text/markdown", "text": "# hi"}),
-        (b"hi", None, {"mimeType": "application/octet-stream", "blob": "aGk="}),
-        (b"hi", "text/plain", {"mimeType": "text/plain", "blob": "aGk="}),
-        ({"a": 1}, None, {"mimeType": "application/json", "text": '{"a":1}'}),
-        ([1], "application/x-own", {"mimeType": "application/x-own", "text": "[1]"}),
-        (Point(x=1), None, {"mimeType": "application/json", "text": '{"x":1.0,"label":"p"}'}),
-        (3, None, {"mimeType": "application/json", "text": "3"}),
-        (Shape.ROUND, None, {"mimeType": "text/plain", "text": "round"}),
-        (Image(data=PNG), "image/jpeg", {"mimeType": "image/png", "blob": base64_text(PNG)}),
-        (File(data="x", name="a.csv"), None, {"mimeType": "text/csv", "text": "x"}),
-        (File(data="x", name="a.csv"), "text/x-own", {"mimeType": "text/x-own", "text": "x"}),
-    ],
-)
+@each_row(("value", "declared", "contents"), [
+    ("hi", None, {"mimeType": "text/plain", "text": "hi"}),
+    ("# hi", "text/markdown", {"mimeType": "text/markdown", "text": "# hi"}),
+    (b"hi", None, {"mimeType": "application/octet-stream", "blob": "aGk="}),
+    (b"hi", "text/plain", {"mimeType": "text/plain", "blob": "aGk="}),
+    ({"a": 1}, None, {"mimeType": "application/json", "text": '{"a":1}'}),
+    ([1], "application/x-own", {"mimeType": "application/x-own", "text": "[1]"}),
+    (Point(x=1), None, {"mimeType": "application/json", "text": '{"x":1.0,"label":"p"}'}),
+    (3, None, {"mimeType": "application/json", "text": "3"}),
+    (Shape.ROUND, None, {"mimeType": "text/plain", "text": "round"}),
+    (Image(data=PNG), "image/jpeg", {"mimeType": "image/png", "blob": base64_text(PNG)}),
+    (File(data="x", name="a.csv"), None, {"mimeType": "text/csv", "text": "x"}),
+    (File(data="x", name="a.csv"), "text/x-own", {"mimeType": "text/x-own", "text": "x"}),
+])  # fmt: skip
 def test_resource_contents(value: Any, declared: str | None, contents: dict[str, str]) -> None:
     assert to_contents(value, "data://x", declared) == [{"uri": "data://x", **contents}]
 
@@ -202,14 +185,11 @@ def test_resource_contents_keep_their_uris() -> None:
     ]
 
 
-@each_row(
-    ("value", "message"),
-    [
-        (None, "result is None; return the contents, or raise ResourceNotFoundError"),
-        (ResourceLink("a:b", "n"), "result cannot be sent: a ResourceLink.*return a File"),
-        (ToolResult("x"), "a ToolResult, which must be the whole result"),
-    ],
-)
+@each_row(("value", "message"), [
+    (None, "result is None; return the contents, or raise ResourceNotFoundError"),
+    (ResourceLink("a:b", "n"), "result cannot be sent: a ResourceLink.*return a File"),
+    (ToolResult("x"), "a ToolResult, which must be the whole result"),
+])  # fmt: skip
 def test_resource_contents_wrong_value_is_refused(value: Any, message: str) -> None:
     with pytest.raises(OutputError, match=message):
         to_contents(value, "data://x", None)

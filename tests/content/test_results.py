@@ -182,9 +182,7 @@ TYPED: list[tuple[Any, Callable[[], Any], str]] = [
 
 
 @each_row(("annotation", "make", "text"), [*((Any, *row) for row in UNTYPED), *TYPED])
-async def test_result_that_cannot_be_sent_is_reported_at_its_place(
-    annotation: Any, make: Callable[[], Any], text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_result_that_cannot_be_sent_is_reported_at_its_place(annotation, make, text, caplog) -> None:
     async def tool() -> Any:
         return make()
 
@@ -219,9 +217,7 @@ async def test_result_iterator_tool_error_is_sent(annotation: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_result_of_resource_or_prompt_that_cannot_be_sent_is_an_error(
-    revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_result_of_resource_or_prompt_that_cannot_be_sent_is_an_error(revision, caplog) -> None:
     server = Server("s")
     value: Any = None
 

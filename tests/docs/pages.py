@@ -11,8 +11,6 @@
 - A line `--8<-- "docs_src/..."` in a block stands for that file, as on the built page.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import contextlib

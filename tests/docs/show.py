@@ -3,8 +3,6 @@
 python -m tests.docs.show docs/cli/*.md
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The servers of the pages on providers are saved as they stand there, and their users log in."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import time
@@ -95,9 +93,7 @@ async def test_login_at_the_server_of_the_page(site: Provider, module: Any) -> N
 
 
 @pytest.mark.parametrize("site", [GitHub], indirect=True)
-async def test_user_that_the_page_does_not_name_is_rejected(
-    site: Provider, module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_user_that_the_page_does_not_name_is_rejected(site, module, monkeypatch) -> None:
     monkeypatch.setattr(module, "USERS", ["grace"])
     async with before(site, app=module.app()) as journey:
         answer = await journey.redirect_to_client()

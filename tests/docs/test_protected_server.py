@@ -1,7 +1,5 @@
 """The servers of the tutorial on authorization and of the page on tools for some users, over HTTP."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """README.md: its links, which PyPI needs as absolute URLs, and its pictures."""
 
-from __future__ import annotations
-
 import html
 import re
 from importlib.util import module_from_spec, spec_from_file_location

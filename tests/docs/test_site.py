@@ -1,7 +1,5 @@
 """The built site, as its readers meet it: in a browser, and as agents read it."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -41,40 +41,34 @@ def of_property(schema: Any) -> dict[str, Any]:
     return {"schema": {"type": "object", "properties": {"a": schema}}}
 
 
-@each_row(
-    ("options", "message"),
-    [
-        ({"schema": None}, 'tool \'fixed\': input_schema: the root .* must have `"type": "object"`'),
-        ({"schema": {"city": str}}, "tool 'fixed': input_schema cannot be converted to JSON"),
-        ({"schema": "object"}, "input_schema must be a dict with string keys"),
-        (of_property({"type": "text"}) | {"validate_input": True}, "tool 'fixed': inp"),
-        (of_property({"$ref": "#/$defs/a"}) | {"validate_input": True}, r"\$ref cannot be resolved"),
-        (of_property({"x-mcp-header": "a b"}), "not a valid HTTP header name"),
-        ({"name": "a b"}, "invalid tool name 'a b'"),
-        ({"timeout": -1}, "timeout must be a positive number"),
-    ],
-)
+@each_row(("options", "message"), [
+    ({"schema": None}, 'tool \'fixed\': input_schema: the root .* must have `"type": "object"`'),
+    ({"schema": {"city": str}}, "tool 'fixed': input_schema cannot be converted to JSON"),
+    ({"schema": "object"}, "input_schema must be a dict with string keys"),
+    (of_property({"type": "text"}) | {"validate_input": True}, "tool 'fixed': inp"),
+    (of_property({"$ref": "#/$defs/a"}) | {"validate_input": True}, r"\$ref cannot be resolved"),
+    (of_property({"x-mcp-header": "a b"}), "not a valid HTTP header name"),
+    ({"name": "a b"}, "invalid tool name 'a b'"),
+    ({"timeout": -1}, "timeout must be a positive number"),
+])  # fmt: skip
 def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Fixed(**options)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@each_row(
-    ("result", "text"),
-    [
-        ("warm", "the tool ran, but result is a str. Return a CallToolResult, such as"),
-        (ToolResult("warm"), "result is a ToolResult. Return a CallToolResult"),
-        ({"structuredContent": {}}, "result.content: expected a list of content blocks"),
-        ({"content": ["warm"]}, "content[0]: expected a content block, an object with a `type`, got a str"),
-        ({"content": [{"type": "text"}]}, "result.content[0].text: expected a string, but it is missing"),
-        ({"content": [{"type": "resource", "resource": {}}]}, "content[0].resource.uri: expected a string"),
-        ({"content": [], "_meta": None}, "result._meta: expected a dict, got a NoneType"),
-        ({"content": [], "resultType": "task"}, "expected 'complete'. Return extension.result("),
-        ({"content": [], "structuredContent": {"a": object()}}, "the tool ran, but"),
-        ({"content": [{"type": "text", "text": "\ud800"}]}, "the tool ran, but"),
-    ],
-)
+@each_row(("result", "text"), [
+    ("warm", "the tool ran, but result is a str. Return a CallToolResult, such as"),
+    (ToolResult("warm"), "result is a ToolResult. Return a CallToolResult"),
+    ({"structuredContent": {}}, "result.content: expected a list of content blocks"),
+    ({"content": ["warm"]}, "content[0]: expected a content block, an object with a `type`, got a str"),
+    ({"content": [{"type": "text"}]}, "result.content[0].text: expected a string, but it is missing"),
+    ({"content": [{"type": "resource", "resource": {}}]}, "content[0].resource.uri: expected a string"),
+    ({"content": [], "_meta": None}, "result._meta: expected a dict, got a NoneType"),
+    ({"content": [], "resultType": "task"}, "expected 'complete'. Return extension.result("),
+    ({"content": [], "structuredContent": {"a": object()}}, "the tool ran, but"),
+    ({"content": [{"type": "text", "text": "\ud800"}]}, "the tool ran, but"),
+])  # fmt: skip
 async def test_base_tool_wrong_result_is_an_error(revision: str, result: Any, text: str) -> None:
     async with connect(serving(Fixed(result), Fixed(name="other")), protocol_version=revision) as client:
         response = await client.call_tool("fixed")

@@ -1,7 +1,5 @@
 """The path of a tool call: the files and functions of mcpkit between a received message and its response."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Error hooks: the exceptions that they receive, errors that they replace, and hooks that fail."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -26,9 +24,7 @@ def events_of(server: Server) -> list[ErrorEvent]:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @each_row("call", CALLS.values())
-async def test_error_hook_receives_unexpected_exceptions(
-    call: Any, revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_error_hook_receives_unexpected_exceptions(call, revision, caplog) -> None:
     error = BrokenError("secret")
     server = make_failing_server(error)
     events = events_of(server)
@@ -77,9 +73,7 @@ async def test_error_hook_receives_timeouts_without_a_reference() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @each_row("call", CALLS.values())
-async def test_error_hook_may_replace_the_error(
-    call: Any, revision: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_error_hook_may_replace_the_error(call, revision, caplog) -> None:
     server = make_failing_server(BrokenError("secret"))
 
     @server.on_error
@@ -95,9 +89,7 @@ async def test_error_hook_may_replace_the_error(
 
 @each_row("raised", [ValueError("hook"), SystemExit(3), asyncio.CancelledError(), "returned"])
 @each_row("call", CALLS.values())
-async def test_failing_error_hook_leaves_the_response_unchanged(
-    call: Any, raised: BaseException | str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_error_hook_leaves_the_response_unchanged(call, raised, caplog) -> None:
     caplog.clear()
     server = make_failing_server(BrokenError())
 

@@ -104,21 +104,16 @@ def unreadable(value: Any) -> list[Provider]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@each_row(
-    ("providers", "logged"),
-    [
-        (unreadable(returning(None)), "Table.list('tools') returned a NoneType. Return a list"),
-        (unreadable(returning("tools")), "returned a str. Return a list"),
-        (unreadable(["add"]), "Table returned 'add' for tools, which is not a tool"),
-        (unreadable([Prompt(lambda: "", name="p")]), "for tools, which is not a tool"),
-        (unreadable([Tool(lambda c: c, name="u", output_schema={"type": "x"})]), "tool 'u'"),
-        (unreadable([Tool(lambda: "", name="u", task=True)]), "returned <tool 'u'> with task=, which providers do not"),
-        (unreadable(raising(ValueError("no database"))), "no database"),
-    ],
-)  # fmt: skip
-async def test_provider_wrong_list_is_an_internal_error_and_logged(
-    revision: str, providers: list[Provider], logged: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("providers", "logged"), [
+    (unreadable(returning(None)), "Table.list('tools') returned a NoneType. Return a list"),
+    (unreadable(returning("tools")), "returned a str. Return a list"),
+    (unreadable(["add"]), "Table returned 'add' for tools, which is not a tool"),
+    (unreadable([Prompt(lambda: "", name="p")]), "for tools, which is not a tool"),
+    (unreadable([Tool(lambda c: c, name="u", output_schema={"type": "x"})]), "tool 'u'"),
+    (unreadable([Tool(lambda: "", name="u", task=True)]), "returned <tool 'u'> with task=, which providers do not"),
+    (unreadable(raising(ValueError("no database"))), "no database"),
+])  # fmt: skip
+async def test_provider_wrong_list_is_an_internal_error_and_logged(revision, providers, logged, caplog):
     caplog.clear()
     async with connect(serving(*providers), protocol_version=revision) as client:
         with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as caught:
@@ -130,17 +125,12 @@ async def test_provider_wrong_list_is_an_internal_error_and_logged(
     assert "Internal error" in caught.value.message
 
 
-@each_row(
-    ("providers", "listed", "logged"),
-    [
-        ([Table(tools=[tool("a"), tool("a")])], ["own", "a"], "two tools are named 'a': the second is of Table"),
-        ([Table(tools=[tool("a")]), ToolTable(tools=[tool("a")])], ["own", "a"], "the second is of ToolTable"),
-        ([Table(tools=[tool("own")])], ["own"], "two tools are named 'own': "),
-    ],
-)  # fmt: skip
-async def test_provider_duplicate_is_logged_once_and_the_first_is_served(
-    providers: list[Provider], listed: list[str], logged: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("providers", "listed", "logged"), [
+    ([Table(tools=[tool("a"), tool("a")])], ["own", "a"], "two tools are named 'a': the second is of Table"),
+    ([Table(tools=[tool("a")]), ToolTable(tools=[tool("a")])], ["own", "a"], "the second is of ToolTable"),
+    ([Table(tools=[tool("own")])], ["own"], "two tools are named 'own': "),
+])  # fmt: skip
+async def test_provider_duplicate_is_logged_once_and_the_first_is_served(providers, listed, logged, caplog):
     caplog.clear()
     async with connect(serving(*providers)) as client:
         for _ in range(2):
@@ -255,14 +245,11 @@ async def test_provider_prompts_and_templates_are_served_and_completed() -> None
             await complete("a", type="ref/resource", uri="a://{a}")
 
 
-@each_row(
-    ("now", "rest"),
-    [
-        ("abcd", "cd"), ("aBcd", "Bcd"), ("dcba", "a"), ("", ""),
-        ("xabcd", "cd"),  # a new item before the cursor
-        ("acd", "cd"),  # the cursor names a removed item
-    ],
-)  # fmt: skip
+@each_row(("now", "rest"), [
+    ("abcd", "cd"), ("aBcd", "Bcd"), ("dcba", "a"), ("", ""),
+    ("xabcd", "cd"),  # a new item before the cursor
+    ("acd", "cd"),  # the cursor names a removed item
+])  # fmt: skip
 async def test_provider_pages_continue_after_the_last_item(now: str, rest: str) -> None:
     items = list("abcd")
 

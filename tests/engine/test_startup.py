@@ -1,7 +1,5 @@
 """Requests that arrive before the lifespan has yielded: they wait for the components that it registers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator
@@ -98,9 +96,7 @@ async def test_early_requests_find_components_of_the_lifespan(revision: str, sch
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_components_after_the_lifespan_wait_are_announced(
-    revision: str, caplog: pytest.LogCaptureFixture, schema_dir: Path
-) -> None:
+async def test_components_after_the_lifespan_wait_are_announced(revision, caplog, schema_dir) -> None:
     clock = LoopClock()
     tables = Tables(timeouts=Timeouts(startup=60))
 
@@ -138,9 +134,7 @@ async def test_components_after_the_lifespan_wait_are_announced(
         await pipe.connection.aclose()
 
 
-async def test_failing_lifespan_is_logged_once_and_lists_are_served(
-    caplog: pytest.LogCaptureFixture, schema_dir: Path
-) -> None:
+async def test_failing_lifespan_is_logged_once_and_lists_are_served(caplog, schema_dir) -> None:
     tables = Tables()
     tables.has_failed = True
     tables.server.tool(lambda: "x", name="early")

@@ -235,9 +235,7 @@ async def test_provider_lifespan_is_open_while_the_server_runs() -> None:
 
 
 @pytest.mark.parametrize("kind", [StaticProvider, Dynamic])
-async def test_provider_of_an_included_server_has_the_state_of_that_server(
-    kind: type[StaticProvider],
-) -> None:
+async def test_provider_of_an_included_server_has_the_state_of_that_server(kind) -> None:
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[str]:
         yield f"state of {server.name}"

@@ -1,11 +1,7 @@
 """The lifespan: entered once, left once, its state in every handler."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -94,16 +90,11 @@ async def undecorated(server: Server) -> AsyncIterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
-    ("lifespan", "error", "message"),
-    [
-        (fails_to_enter, RuntimeError, "no database"), (fails_to_leave, RuntimeError, "cannot close"),
-        (undecorated, TypeError, "asynccontextmanager"),
-    ],
-)  # fmt: skip
-async def test_lifespan_failure_is_raised_where_the_server_is_connected(
-    lifespan: Any, error: type[Exception], message: str
-) -> None:
+@pytest.mark.parametrize(("lifespan", "error", "message"), [
+    (fails_to_enter, RuntimeError, "no database"), (fails_to_leave, RuntimeError, "cannot close"),
+    (undecorated, TypeError, "asynccontextmanager"),
+])  # fmt: skip
+async def test_lifespan_failure_is_raised_where_the_server_is_connected(lifespan, error, message) -> None:
     entered = []
     with pytest.raises(error, match=message):
         async with connect(Server("s", lifespan=lifespan)):
@@ -111,9 +102,7 @@ async def test_lifespan_failure_is_raised_where_the_server_is_connected(
     assert entered == [lifespan] * (lifespan is fails_to_leave)
 
 
-async def test_lifespan_failure_to_enter_fails_requests_with_state(
-    caplog: pytest.LogCaptureFixture, schema_dir: Path
-) -> None:
+async def test_lifespan_failure_to_enter_fails_requests_with_state(caplog, schema_dir) -> None:
     server = Server("s", lifespan=fails_to_enter)
     server.prompt(database)
     async with server.running():

@@ -87,18 +87,15 @@ async def test_results_are_made_in_the_worker() -> None:
 # What it raises
 
 
-@each_row(
-    ("how", "kind", "text", "attributes"),
-    [
-        ("tool", ToolError, "the text", {}),
-        ("talkative", work.TalkativeError, "something is wrong with x", {"code": 7}),
-        ("local", ToolError, "of here", {}),
-        ("protocol", ProtocolError, "the message", {"code": -31000, "data": {"a": 1}}),
-        ("missing", ResourceNotFoundError, "Resource not found: data://x", {}),
-        ("arguments", ArgumentsError, "field: is wrong", {}), ("value", ValueError, "internal", {}),
-        ("exit", SystemExit, "3", {}),
-    ],
-)  # fmt: skip
+@each_row(("how", "kind", "text", "attributes"), [
+    ("tool", ToolError, "the text", {}),
+    ("talkative", work.TalkativeError, "something is wrong with x", {"code": 7}),
+    ("local", ToolError, "of here", {}),
+    ("protocol", ProtocolError, "the message", {"code": -31000, "data": {"a": 1}}),
+    ("missing", ResourceNotFoundError, "Resource not found: data://x", {}),
+    ("arguments", ArgumentsError, "field: is wrong", {}), ("value", ValueError, "internal", {}),
+    ("exit", SystemExit, "3", {}),
+])  # fmt: skip
 async def test_exception_of_a_worker_process_keeps_its_type_text_and_attributes(
     how: str, kind: type[BaseException], text: str, attributes: dict[str, Any], processes: Processes
 ) -> None:
@@ -112,9 +109,7 @@ async def test_exception_of_a_worker_process_keeps_its_type_text_and_attributes(
 
 
 @pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
-async def test_keyboard_interrupt_of_a_worker_ends_the_call(
-    how: str, name: str, processes: Processes
-) -> None:
+async def test_keyboard_interrupt_of_a_worker_ends_the_call(how, name, processes) -> None:
     with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
         await processes.run(work.fail, {"how": how})
     assert "process_functions.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
@@ -202,14 +197,11 @@ LOCAL_OBJECT, LOCAL_METHOD = local_functions()
 INNER = "is defined inside another function"
 
 
-@each_row(
-    ("function", "message"),
-    [
-        (lambda: None, "a lambda has no name"), (LOCAL_METHOD, f"{INNER}. Define it at the top level of a module"),
-        (partial(LOCAL_METHOD), INNER), (LOCAL_OBJECT, INNER),
-        (work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'"),
-    ],
-)  # fmt: skip
+@each_row(("function", "message"), [
+    (lambda: None, "a lambda has no name"), (LOCAL_METHOD, f"{INNER}. Define it at the top level of a module"),
+    (partial(LOCAL_METHOD), INNER), (LOCAL_OBJECT, INNER),
+    (work.takes_context, "gets no Context and no dependencies. Remove the parameter 'ctx'"),
+])  # fmt: skip
 def test_function_that_cannot_run_in_a_process_is_refused(function: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").tool(name="f", run_in="process")(function)
@@ -250,9 +242,7 @@ async def test_no_child_answers_for_a_worker(processes: Processes) -> None:
 
 @FORKS
 @pytest.mark.long
-async def test_result_of_another_call_is_dropped(
-    processes: Processes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_result_of_another_call_is_dropped(processes, caplog) -> None:
     assert await processes.run(work.forge, {"number": 0}) == "real"
     assert "sent two results for one call, as after a fork" in caplog.text
 

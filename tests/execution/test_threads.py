@@ -155,9 +155,7 @@ async def test_waiting_calls_cannot_abandon_threads_beyond_the_limit() -> None:
     assert await threads.run(lambda: "served", {}) == "served"
 
 
-async def test_calls_are_refused_or_wait_while_the_system_has_no_more_threads(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_calls_are_refused_or_wait_while_the_system_has_no_more_threads(monkeypatch, caplog) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -213,9 +211,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT begin() UNION ALL SELECT i + 1 FROM n)
 
 
 @pytest.mark.parametrize("end", ["cancelled", "out of time", "server ends"])
-async def test_on_cancel_interrupts_a_query(
-    end: str, server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_on_cancel_interrupts_a_query(end, server, caplog) -> None:
     caplog.set_level(logging.DEBUG, "mcpkit")
     started, interrupted = threading.Event(), threading.Event()
 
@@ -296,9 +292,7 @@ async def test_on_cancel_block_waits_for_the_running_callback(server: Server, st
     assert stoppable.events == ["stopped", "callback returns", "left"]
 
 
-async def test_on_cancel_that_fails_is_logged_and_others_are_called(
-    server: Server, stoppable: Stoppable, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_on_cancel_that_fails_is_logged_and_others_are_called(server, stoppable, caplog) -> None:
     def fail() -> None:
         raise ValueError("cannot be stopped")
 
@@ -317,9 +311,7 @@ async def test_on_cancel_that_fails_is_logged_and_others_are_called(
 
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["last", "before that of a coroutine"])
-async def test_on_cancel_of_dependency_is_called_once(
-    is_last: bool, server: Server, stoppable: Stoppable
-) -> None:
+async def test_on_cancel_of_dependency_is_called_once(is_last, server, stoppable) -> None:
     def opened(ctx: Context) -> Iterator[Stoppable]:
         with ctx.sync.on_cancel(stoppable.stop):
             yield stoppable
@@ -335,17 +327,12 @@ async def test_on_cancel_of_dependency_is_called_once(
     assert stoppable.events == ["stopped", "left"]
 
 
-@each_row(
-    ("stop", "is_thread", "error", "message"),
-    [
-        *[(stop, True, TypeError, r"such as db\.interrupt \(without parentheses\), got")
-          for stop in (None, "interrupt", asyncio.sleep)],
-        (print, False, RuntimeError, "only works in a worker thread"),
-    ],
-)  # fmt: skip
-async def test_on_cancel_wrong_callback_or_place_is_refused(
-    stop: Any, is_thread: bool, error: type[Exception], message: str
-) -> None:
+@each_row(("stop", "is_thread", "error", "message"), [
+    *[(stop, True, TypeError, r"such as db\.interrupt \(without parentheses\), got")
+      for stop in (None, "interrupt", asyncio.sleep)],
+    (print, False, RuntimeError, "only works in a worker thread"),
+])  # fmt: skip
+async def test_on_cancel_wrong_callback_or_place_is_refused(stop, is_thread, error, message) -> None:
     server = Server("s")
 
     @server.tool(run_in="thread" if is_thread else "loop")

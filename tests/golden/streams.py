@@ -4,8 +4,6 @@ A stream begins with one of the dialogues below, in one protocol version; then o
 of a message, a header, or bytes. The same seed gives the same streams.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

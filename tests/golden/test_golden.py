@@ -3,8 +3,6 @@
 `python -m tests.golden.test_golden` records the corpus again. A difference needs a line in the changelog.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A browser for `BROWSER`: it goes where a login page leads; on that of `DevAuth` it clicks on `ada` before."""
 
-from __future__ import annotations
-
 import re
 import sys
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """The pages of an `OAuthProxy`, served for a real browser, before a provider who lets everybody in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

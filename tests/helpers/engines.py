@@ -1,7 +1,5 @@
 """Storage engines for tests: one of each kind, engines that fail or lose messages, and calls without an event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Fake identity providers over HTTP: OpenID Connect, GitHub, and an issuer of keys with introspection."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

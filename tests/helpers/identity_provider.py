@@ -1,7 +1,5 @@
 """A real authorization server, npm's oidc-provider, on a free port of this machine, set up as MCP wants it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

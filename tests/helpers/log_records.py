@@ -1,7 +1,5 @@
 """Helpers for tests of `LogHandler`: the author's logger, and the log messages that clients receive."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager

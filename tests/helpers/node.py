@@ -1,7 +1,5 @@
 """Node: where it is, and scripts that answer requests in lines of JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

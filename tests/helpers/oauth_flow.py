@@ -1,7 +1,5 @@
 """Authorization servers in process (DevAuth and OAuthProxy), and the steps of a login as client and browser."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """The raw client of the wire tests: whole messages in, whole messages out, each one judged."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

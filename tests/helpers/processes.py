@@ -1,7 +1,5 @@
 """Child processes that are killed, paused and started again on the same port."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """GitHub, Google and Entra in process, as their documentation describes them, and a client of a server before them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 A script is a coroutine function that takes a request and the way to answer it. What it raises fails the test.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

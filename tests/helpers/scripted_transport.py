@@ -1,7 +1,5 @@
 """A transport with a function of the test as its server, and a channel that keeps the messages of a detached call."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from typing import Any

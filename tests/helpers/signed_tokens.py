@@ -1,7 +1,5 @@
 """Signed tokens: good ones, generated hostile ones, and TLS certificates."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json

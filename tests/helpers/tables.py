@@ -1,7 +1,5 @@
 """Tables of cases that a single test checks row by row."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable
 from traceback import extract_tb

@@ -1,7 +1,5 @@
 """A client of tasks of 2026-07-28, in messages, and functions of tools that run in worker processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

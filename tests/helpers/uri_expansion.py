@@ -1,7 +1,5 @@
 """The expansion of URI templates (RFC 6570 section 3), as clients do it: what matching is held against."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote

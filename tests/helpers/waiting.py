@@ -1,7 +1,5 @@
 """Polling for conditions without an event, clocks that tests move, and a busy event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """An agent with servers in its own process; a scripted model has it call tools."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Hosts as programs: their commands and environments."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

@@ -3,8 +3,6 @@
 Prints as JSON the tools that the agent has found, and their results.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

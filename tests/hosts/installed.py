@@ -1,7 +1,5 @@
 """Hosts with servers that mcpkit install configured, and logins of hosts at protected servers."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """Models that call tools, for hosts and agents."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ of servers in their own process. Each starts in a home of its own, without a log
 them does not connect, does not log in, or does not call.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """The cost of a start and of a call: what is imported, and how many frames a call has."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Rules of the code that no linter knows: counts, public names, comments, paths and dependencies."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

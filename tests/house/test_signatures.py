@@ -1,7 +1,5 @@
 """Every option of what authors call has a type and a description in `help()` and in `inspect`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pydoc

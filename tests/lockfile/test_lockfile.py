@@ -1,7 +1,5 @@
 """Lock files of servers: changes between two contracts, and their effect on clients, judged by calls."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +146,7 @@ def fits(schema: Any, value: Any) -> bool:
 
 
 @each_row(("name", "old", "new", "expected"), ARGUMENTS)
-def test_verdict_of_argument_change_and_reversed_result_change(
-    name: str, old: dict[str, Any], new: dict[str, Any], expected: str
-) -> None:
+def test_verdict_of_argument_change_and_reversed_result_change(name, old, new, expected) -> None:
     verdict = compare_input_schemas(old, new)
     assert verdict.effect.value == compare_output_schemas(new, old).effect.value == expected, name
     assert (verdict.effect is Effect.BREAKING) == (verdict.example is not None)

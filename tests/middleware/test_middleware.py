@@ -1,7 +1,5 @@
 """Middleware: which requests pass through it, in which order, and what it may change, answer and raise."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -118,13 +116,10 @@ WRONG_FUNCTION = "a middleware must be an async function of a request and call_n
 UNKNOWN = "unknown method '{}' for a middleware. Supported are .*initialize"
 
 
-@each_row(
-    ("hook", "message"),
-    [
-        *[(hook, WRONG_FUNCTION) for hook in (plain, without_call_next, 7)],
-        *[(method, UNKNOWN.format(method)) for method in ("ping", "subscriptions/listen", "tools")],
-    ],
-)  # fmt: skip
+@each_row(("hook", "message"), [
+    *[(hook, WRONG_FUNCTION) for hook in (plain, without_call_next, 7)],
+    *[(method, UNKNOWN.format(method)) for method in ("ping", "subscriptions/listen", "tools")],
+])  # fmt: skip
 def test_middleware_wrong_function_or_method_is_refused(hook: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         make_server().middleware(hook)
@@ -166,17 +161,12 @@ async def test_middleware_may_respond_itself(server: Server, revision: str) -> N
     assert ("_meta" in result) is (revision == REVISIONS[-1])
 
 
-@each_row(
-    ("method", "own", "problem"),
-    [
-        *[("tools/call", own, "without content blocks")
-          for own in ({}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None})],
-        ("prompts/list", None, "returned NoneType. Return the result of call_next"),
-    ],
-)  # fmt: skip
-async def test_middleware_invalid_answer_is_an_internal_error_that_names_it(
-    method: str, own: Any, problem: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("method", "own", "problem"), [
+    *[("tools/call", own, "without content blocks")
+      for own in ({}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None})],
+    ("prompts/list", None, "returned NoneType. Return the result of call_next"),
+])  # fmt: skip
+async def test_middleware_invalid_answer_is_an_internal_error_that_names_it(method, own, problem, caplog):
     caplog.clear()
     server = make_server()
 

@@ -1,7 +1,5 @@
 """Middleware that observes requests: telemetry, metrics of authorization, the access log and timing; size limits."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import subprocess
@@ -99,9 +97,7 @@ def server(exported: Exported) -> Server:
 
 
 @REVISIONS
-async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(
-    server: Server, exported: Exported, revision: str
-) -> None:
+async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(server, exported, revision):
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
     meta = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": "rojo=1"}
     async with connect(server, protocol_version=revision) as client:
@@ -220,9 +216,7 @@ async def test_telemetry_measures_verifications_and_refusals(schema_dir: Path, e
 
 
 @pytest.mark.parametrize("is_opaque", [False, True])
-async def test_telemetry_measures_requests_to_an_identity_provider(
-    schema_dir: Path, exported: Exported, is_opaque: bool
-) -> None:
+async def test_telemetry_measures_requests_to_an_identity_provider(schema_dir, exported, is_opaque) -> None:
     with providing(opaque=is_opaque) as issuer:
         name, secret = RESOURCE_SERVER
         introspection = Introspection(issuer.issuer, client_id=name, client_secret=secret)
@@ -265,9 +259,7 @@ def fields(log: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("revision", "principal"), [("2025-11-25", None), ("2026-07-28", "ada")])
-async def test_access_log_writes_one_record_per_request(
-    server: Server, revision: str, principal: str | None, log: pytest.LogCaptureFixture
-) -> None:
+async def test_access_log_writes_one_record_per_request(server, revision, principal, log) -> None:
     async with connect(server, protocol_version=revision, principal=Principal(principal)) as client:
         await client.call_tool("greet", {"name": "Ada"})
     opened, called = fields(log)

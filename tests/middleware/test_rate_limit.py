@@ -1,10 +1,8 @@
 """`RateLimit`: requests per client, in one process and shared by replicas."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -118,15 +116,12 @@ async def test_rate_limit_stores_max_clients_buckets(clock: Clock) -> None:
 NOT_LIMITED = "is not a method that can be limited. Supported are initialize"
 
 
-@each_row(
-    ("rate", "options", "message"),
-    [
-        (0, {}, "rate must be a finite number of requests per second above 0, got 0"),
-        (1, {"burst": 0}, "burst must be at least 1, got 0"),
-        (1, {"methods": ["tools/cal"]}, f"'tools/cal' {NOT_LIMITED}"),
-        (1, {"methods": ["subscriptions/listen"]}, f"methods: 'subscriptions/listen' {NOT_LIMITED}"),
-    ],
-)
+@each_row(("rate", "options", "message"), [
+    (0, {}, "rate must be a finite number of requests per second above 0, got 0"),
+    (1, {"burst": 0}, "burst must be at least 1, got 0"),
+    (1, {"methods": ["tools/cal"]}, f"'tools/cal' {NOT_LIMITED}"),
+    (1, {"methods": ["subscriptions/listen"]}, f"methods: 'subscriptions/listen' {NOT_LIMITED}"),
+])  # fmt: skip
 def test_rate_limit_wrong_option_is_refused(rate: float, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RateLimit(rate, **options)
@@ -156,9 +151,7 @@ async def test_rate_limit_is_shared_by_replicas(shares: list[Any], schema_dir: P
 
 
 @pytest.mark.parametrize("key", [object(), ("acme", frozenset({"a"})), Principal("ada")])
-async def test_rate_limit_key_of_one_process_is_counted_locally_with_one_warning(
-    shares: list[Any], key: Hashable, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rate_limit_key_of_one_process_is_counted_locally_with_one_warning(shares, key, caplog) -> None:
     for each in shares:
         async with connect(make(RateLimit(SLOW, burst=4, key=lambda ctx: key), each)) as client:
             assert await allowed(client, 6) == 4

@@ -1,7 +1,5 @@
 """Headers against bodies (basic/transports/streamable-http, "Server Validation"), and the fields of HTTP itself."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Callable
@@ -61,64 +59,52 @@ def check_argument(header: bytes | None, arguments: dict[str, Any], mirrored: An
     )
 
 
-@each_row(
-    ("header", "value", "message"),
-    [
-        ("mcp-protocol-version", None, "MCP-Protocol-Version header is missing"),
-        ("mcp-method", None, "Mcp-Method header is missing"), ("mcp-name", None, "Mcp-Name header is missing"),
-        ("mcp-protocol-version", b"2025-11-25", "'2025-11-25' does not match body value '2026-07-28'"),
-        ("mcp-method", b"tools/list", "'tools/list' does not match body value 'tools/call'"),
-        ("mcp-method", b"", "Mcp-Method header value '' does not match"),
-        ("mcp-method", encoded("tools/call"), "Mcp-Method header value '=?base64?"),
-        ("mcp-name", b"get_time", "header value 'get_time' does not match body value 'get_weather'"),
-        ("mcp-name", b"get_weather, get_weather", "'get_weather, get_weather' does not match"),
-        ("mcp-name", b"get_weather\n", "Mcp-Name must be visible ASCII"),
-        ("mcp-name", b"\xff", "Mcp-Name must be visible ASCII"),
-    ],
-)  # fmt: skip
+@each_row(("header", "value", "message"), [
+    ("mcp-protocol-version", None, "MCP-Protocol-Version header is missing"),
+    ("mcp-method", None, "Mcp-Method header is missing"), ("mcp-name", None, "Mcp-Name header is missing"),
+    ("mcp-protocol-version", b"2025-11-25", "'2025-11-25' does not match body value '2026-07-28'"),
+    ("mcp-method", b"tools/list", "'tools/list' does not match body value 'tools/call'"),
+    ("mcp-method", b"", "Mcp-Method header value '' does not match"),
+    ("mcp-method", encoded("tools/call"), "Mcp-Method header value '=?base64?"),
+    ("mcp-name", b"get_time", "header value 'get_time' does not match body value 'get_weather'"),
+    ("mcp-name", b"get_weather, get_weather", "'get_weather, get_weather' does not match"),
+    ("mcp-name", b"get_weather\n", "Mcp-Name must be visible ASCII"),
+    ("mcp-name", b"\xff", "Mcp-Name must be visible ASCII"),
+])  # fmt: skip
 def test_header_missing_or_different_is_refused(header: str, value: bytes | None, message: str) -> None:
     assert message in check_request({header.encode(): value}, "get_weather")
 
 
-@each_row(
-    ("header", "value"),
-    [
-        (b"us-west1", "us-west1"), (b"", ""), (b"a\tb c", "a\tb c"), (b"=?base64?SGVsbG8=?=", "Hello"),
-        (b"SGVsbG8=", "SGVsbG8="),  # no prefix: literal
-        (b"=?base64?SGVsbG8sIOS4lueVjA==?=", "Hello, 世界"),
-        (b"=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", "=?base64?literal?="),
-        (b"42", 42), (b"42.0", 42), (b"-0", 0), (b"=?base64?NDI=?=", 42), (b"9007199254740991", 2**53 - 1),
-        (b"true", True), (None, None),
-    ],
-)  # fmt: skip
+@each_row(("header", "value"), [
+    (b"us-west1", "us-west1"), (b"", ""), (b"a\tb c", "a\tb c"), (b"=?base64?SGVsbG8=?=", "Hello"),
+    (b"SGVsbG8=", "SGVsbG8="),  # no prefix: literal
+    (b"=?base64?SGVsbG8sIOS4lueVjA==?=", "Hello, 世界"),
+    (b"=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=", "=?base64?literal?="),
+    (b"42", 42), (b"42.0", 42), (b"-0", 0), (b"=?base64?NDI=?=", 42), (b"9007199254740991", 2**53 - 1),
+    (b"true", True), (None, None),
+])  # fmt: skip
 def test_header_with_its_argument_passes(header: bytes | None, value: Any) -> None:
     assert not check_argument(header, {"region": value})
 
 
-@each_row(
-    ("header", "value"),
-    [
-        (b"us-west2", "us-west1"), (None, "us-west1"), (None, ""), (b"", None), (b"padded", " padded "),
-        (b"42", "42.0"), (b"43", 42), (b"0x2a", 42), ("٤٢".encode(), 42),
-        (b"9007199254740992", 2**53),  # not exact in JavaScript
-        (b"1", 10**400), (b"inf", float("1e300")), (b"1", True), (b"true", 1), (b"['a']", ["a"]),
-    ],
-)  # fmt: skip
+@each_row(("header", "value"), [
+    (b"us-west2", "us-west1"), (None, "us-west1"), (None, ""), (b"", None), (b"padded", " padded "),
+    (b"42", "42.0"), (b"43", 42), (b"0x2a", 42), ("٤٢".encode(), 42),
+    (b"9007199254740992", 2**53),  # not exact in JavaScript
+    (b"1", 10**400), (b"inf", float("1e300")), (b"1", True), (b"true", 1), (b"['a']", ["a"]),
+])  # fmt: skip
 def test_header_unlike_its_argument_is_refused(header: bytes | None, value: Any) -> None:
     assert check_argument(header, {"region": value})
 
 
-@each_row(
-    ("header", "value"),
-    [
-        (b"=?base64?SGVsbG8?=", "Hello"),  # padding
-        (b"=?base64?SGVs!!!bG8=?=", "Hello"),  # alphabet
-        (b"=?base64?SGVsbG9=?=", "Hello"),  # bits that no encoder leaves
-        (b"=?base64?Pz8_?=", "???"),  # another alphabet
-        (b"=?base64?/w==?=", "\xff"),  # not UTF-8
-        (b"=?base64?=", "=?base64?="), ("世界".encode(), "世界"), (b"a\x00b", "a\x00b"), (b"a\nb", "a\nb"),
-    ],
-)  # fmt: skip
+@each_row(("header", "value"), [
+    (b"=?base64?SGVsbG8?=", "Hello"),  # padding
+    (b"=?base64?SGVs!!!bG8=?=", "Hello"),  # alphabet
+    (b"=?base64?SGVsbG9=?=", "Hello"),  # bits that no encoder leaves
+    (b"=?base64?Pz8_?=", "???"),  # another alphabet
+    (b"=?base64?/w==?=", "\xff"),  # not UTF-8
+    (b"=?base64?=", "=?base64?="), ("世界".encode(), "世界"), (b"a\x00b", "a\x00b"), (b"a\nb", "a\nb"),
+])  # fmt: skip
 def test_header_malformed_is_refused(header: bytes, value: str) -> None:
     assert "must be visible ASCII characters, or =?base64?...?=" in check_argument(header, {"region": value})
 
@@ -157,37 +143,34 @@ def test_header_bytes_pass_only_in_the_two_forms_of_the_value(header: bytes, val
     assert (not check_argument(header, {"region": value})) == (header.strip(b" \t") in forms)
 
 
-@each_row(
-    ("value", "json", "stream"),
-    [
-        ("application/json, text/event-stream", True, True), ("", True, True), (" , ", True, True),
-        ("application/jsonl, text/event-streams", False, False), (", ,application/json,,", True, False),
-        ("Application/JSON;Q=0, TEXT/*", False, True),
-        # HttpURLConnection of Java
-        ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", True, True),
-        # weights
-        ("application/json; charset=utf-8, text/event-stream;q=0.5", True, True),
-        ("application/json;q=0.90000001, text/event-stream;q=.0", True, False),
-        ("application/json;q=1.0000, text/event-stream;q=1.1", True, False),
-        ('application/json;q="1", text/event-stream;q=0.5x', False, False),
-        ("application/json;q=00, text/event-stream;q=.", False, False), ("*/json, text/event-stream;q=", False, False),
-        # the most specific range decides, and of two the one with more weight
-        ("text/*;q=0.1, */*;q=0", False, True), ("*/*;v=1;q=0.5", False, False),
-        ("*/*;q=0, application/*;q=0.001, text/event-stream;v=1;q=0", True, False),
-        ("application/json;q=0, application/json;q=1, text/event-stream;q=0;q=1", True, False),
-        ("text/*, application/*;q=0, text/*;q=0", False, True),
-        # quoted strings
-        ('text/html;title="application/json, text/event-stream"', False, False),
-        ('application/json;v="a,b;c\\"q=0";q=1, text/event-stream;v="\\é\t"', True, True),
-        ('text/event-stream;v="a, application/json', False, False), ('text/html;v="\\, application/json', False, False),
-        ('application/json;v="\x01", text/event-stream', False, False), ('a"b", application/json', True, False),
-        ('application/json;v="a"b, text/event-stream;v', False, False),
-        # parameters
-        ("application/json; ;, text/event-stream\t;\tv=1 ", True, True),
-        ("application/json;v=, text/event-stream;=1", False, False),
-        ("application, /json, text/, event-stream", False, False), ("application/json text/event-stream", False, False),
-    ],
-)  # fmt: skip
+@each_row(("value", "json", "stream"), [
+    ("application/json, text/event-stream", True, True), ("", True, True), (" , ", True, True),
+    ("application/jsonl, text/event-streams", False, False), (", ,application/json,,", True, False),
+    ("Application/JSON;Q=0, TEXT/*", False, True),
+    # HttpURLConnection of Java
+    ("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", True, True),
+    # weights
+    ("application/json; charset=utf-8, text/event-stream;q=0.5", True, True),
+    ("application/json;q=0.90000001, text/event-stream;q=.0", True, False),
+    ("application/json;q=1.0000, text/event-stream;q=1.1", True, False),
+    ('application/json;q="1", text/event-stream;q=0.5x', False, False),
+    ("application/json;q=00, text/event-stream;q=.", False, False), ("*/json, text/event-stream;q=", False, False),
+    # the most specific range decides, and of two the one with more weight
+    ("text/*;q=0.1, */*;q=0", False, True), ("*/*;v=1;q=0.5", False, False),
+    ("*/*;q=0, application/*;q=0.001, text/event-stream;v=1;q=0", True, False),
+    ("application/json;q=0, application/json;q=1, text/event-stream;q=0;q=1", True, False),
+    ("text/*, application/*;q=0, text/*;q=0", False, True),
+    # quoted strings
+    ('text/html;title="application/json, text/event-stream"', False, False),
+    ('application/json;v="a,b;c\\"q=0";q=1, text/event-stream;v="\\é\t"', True, True),
+    ('text/event-stream;v="a, application/json', False, False), ('text/html;v="\\, application/json', False, False),
+    ('application/json;v="\x01", text/event-stream', False, False), ('a"b", application/json', True, False),
+    ('application/json;v="a"b, text/event-stream;v', False, False),
+    # parameters
+    ("application/json; ;, text/event-stream\t;\tv=1 ", True, True),
+    ("application/json;v=, text/event-stream;=1", False, False),
+    ("application, /json, text/, event-stream", False, False), ("application/json text/event-stream", False, False),
+])  # fmt: skip
 def test_accept_is_read_by_its_grammar(value: str, json: bool, stream: bool) -> None:
     assert (accepts(value, "application/json"), accepts(value, "text/event-stream")) == (json, stream)
 
@@ -222,12 +205,9 @@ def test_host_malformed_is_refused(value: str) -> None:
     assert origin(f"http://{value}") is None
 
 
-@each_row(
-    ("value", "expected"),
-    [
-        ("http://a:80", ("http", "a", None)), ("https://a:443", ("https", "a", None)),
-        ("https://a:80", ("https", "a", 80)), ("null", None), ("://a", None), ("1a://b", None), ("a", None),
-    ],
-)  # fmt: skip
+@each_row(("value", "expected"), [
+    ("http://a:80", ("http", "a", None)), ("https://a:443", ("https", "a", None)),
+    ("https://a:80", ("https", "a", 80)), ("null", None), ("://a", None), ("1a://b", None), ("a", None),
+])  # fmt: skip
 def test_origin_omits_the_default_port(value: str, expected: Any) -> None:
     assert origin(value) == expected

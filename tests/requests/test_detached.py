@@ -1,7 +1,5 @@
 """Calls that a middleware detaches: they go on without their request until they end, are cancelled, or shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 from collections.abc import AsyncIterator

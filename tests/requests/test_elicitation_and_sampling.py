@@ -1,7 +1,5 @@
 """Questions to the client: forms, pages, sampling and roots, in both kinds of revisions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass
@@ -154,22 +152,19 @@ NO_PAGE = (
 NO_FORM = "The client does not declare the required capability elicitation.form"
 
 
-@each_row(
-    ("function", "answers", "revisions", "text"),
-    [
-        (list_roots, [ROOTS], ALL_REVISIONS, "file:///a (A), file:///b (None)"),
-        (ask_several, SEVERAL, ALL_REVISIONS[2:], "Rome hi 0"),
-        (days, None, ALL_REVISIONS[:-1], f"error: {NO_FORM}"), (days, None, REVISIONS[1:], f"-32021: {NO_FORM}"),
-        (days, [], ["2025-03-26"], f"error: {NO_FORM}"),
-        (pay, [], ["2025-06-18"], f"error: {NO_PAGE}"),
-        (choose, [{"action": "decline"}], REVISIONS, "decline"), (choose, [{"action": "cancel"}], REVISIONS, "cancel"),
-        (choose, [{"value": False}], REVISIONS, "False"),
-        (days, [{"action": "decline"}], REVISIONS, "error: The user declined"),
-        (days, [{"action": "cancel"}], REVISIONS, "error: The user cancelled"),
-        (sample, [ProtocolError(-1, "User rejected sampling request")], ["2024-11-05", "2025-11-25"],
-         "The client returned an error: User rejected sampling request (-1)"),
-    ],
-)  # fmt: skip
+@each_row(("function", "answers", "revisions", "text"), [
+    (list_roots, [ROOTS], ALL_REVISIONS, "file:///a (A), file:///b (None)"),
+    (ask_several, SEVERAL, ALL_REVISIONS[2:], "Rome hi 0"),
+    (days, None, ALL_REVISIONS[:-1], f"error: {NO_FORM}"), (days, None, REVISIONS[1:], f"-32021: {NO_FORM}"),
+    (days, [], ["2025-03-26"], f"error: {NO_FORM}"),
+    (pay, [], ["2025-06-18"], f"error: {NO_PAGE}"),
+    (choose, [{"action": "decline"}], REVISIONS, "decline"), (choose, [{"action": "cancel"}], REVISIONS, "cancel"),
+    (choose, [{"value": False}], REVISIONS, "False"),
+    (days, [{"action": "decline"}], REVISIONS, "error: The user declined"),
+    (days, [{"action": "cancel"}], REVISIONS, "error: The user cancelled"),
+    (sample, [ProtocolError(-1, "User rejected sampling request")], ["2024-11-05", "2025-11-25"],
+     "The client returned an error: User rejected sampling request (-1)"),
+])  # fmt: skip
 async def test_question_by_revision_has_its_answer_or_names_the_missing_capability(
     function: Any, answers: list[Any] | None, revisions: list[str], text: str
 ) -> None:
@@ -371,13 +366,10 @@ NOT_A_FILE = [
 ]  # fmt: skip
 
 
-@each_row(
-    ("uri", "is_windows", "path"),
-    [
-        *[(uri, False, path) for uri, path in POSIX.items()], *[(uri, True, path) for uri, path in WINDOWS.items()],
-        *[(uri, is_windows, None) for uri in NOT_A_FILE for is_windows in (False, True)],
-    ],
-)  # fmt: skip
+@each_row(("uri", "is_windows", "path"), [
+    *[(uri, False, path) for uri, path in POSIX.items()], *[(uri, True, path) for uri, path in WINDOWS.items()],
+    *[(uri, is_windows, None) for uri in NOT_A_FILE for is_windows in (False, True)],
+])  # fmt: skip
 def test_file_path_reads_posix_and_windows_uris(uri: str, is_windows: bool, path: str | None) -> None:
     assert file_path(uri, is_windows=is_windows) == path
 

@@ -71,16 +71,11 @@ class UnreadableError(PromptError):
         raise RuntimeError("no text")
 
 
-@each_row(
-    ("error", "expected"),
-    [
-        (KeyError("a"), "KeyError: 'a'"), (ValueError(), "ValueError"),
-        (ValueError("two\nlines"), "ValueError: two\nlines"), (ValueError("half \ud800"), "ValueError: half ?"),
-    ],
-)  # fmt: skip
-async def test_mask_errors_false_shows_type_and_text(
-    error: Exception, expected: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("error", "expected"), [
+    (KeyError("a"), "KeyError: 'a'"), (ValueError(), "ValueError"),
+    (ValueError("two\nlines"), "ValueError: two\nlines"), (ValueError("half \ud800"), "ValueError: half ?"),
+])  # fmt: skip
+async def test_mask_errors_false_shows_type_and_text(error, expected, caplog) -> None:
     async with connect(make_server(error, mask_error_details=False)) as client:
         for text in await read_errors(client):
             assert (found := re.fullmatch(r"(.*) \(ref ([0-9a-f]{8})\)", text, re.DOTALL)), text
@@ -103,9 +98,7 @@ async def test_mask_errors_false_of_error_without_text(caplog: pytest.LogCapture
     "error",
     [UnreadableError(), ResourceNotFoundError(3), ProtocolError(-1, "text", object())],  # type: ignore[arg-type]
 )
-async def test_error_that_cannot_be_sent_is_internal(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_error_that_cannot_be_sent_is_internal(error, caplog) -> None:
     async with connect(make_server(error)) as client:
         with pytest.raises(ProtocolError, match=r"Internal error \(ref ") as raised:
             await asyncio.wait_for(client.get_prompt("fail"), 10)

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -166,9 +165,7 @@ async def test_rendering_of_own_objects_runs_in_a_thread(way: str, make: Callabl
         assert (await client.call_tool("f")).content[0]["text"] == "shown in a thread"
 
 
-async def test_file_of_a_coroutine_is_read_in_a_thread(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_file_of_a_coroutine_is_read_in_a_thread(server, tmp_path, monkeypatch) -> None:
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "a.png").write_bytes(PNG)
     places: list[bool] = []
@@ -191,9 +188,7 @@ async def test_file_of_a_coroutine_is_read_in_a_thread(
 
 
 @ERAS
-async def test_file_of_a_sampling_request_is_read_apart(
-    server: Server, revision: str, tmp_path: Path
-) -> None:
+async def test_file_of_a_sampling_request_is_read_apart(server, revision, tmp_path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
 
     @server.tool

@@ -6,7 +6,7 @@ import asyncio
 import io
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextvars import Context as ContextVars
 from typing import Any
 
@@ -42,9 +42,7 @@ def server() -> Server:
 
 @ERAS
 @WAYS
-async def test_log_handler_sends_a_record_before_the_result(
-    server: Server, log: logging.Logger, revision: str, way: str
-) -> None:
+async def test_log_handler_sends_a_record_before_the_result(server, log, revision, way) -> None:
     @server.tool
     async def in_loop(page: int) -> None:
         log.warning("page %d is torn", page)
@@ -65,9 +63,7 @@ LEVELS = {
 
 
 @ERAS
-async def test_log_records_have_at_least_the_requested_level(
-    server: Server, log: logging.Logger, revision: str
-) -> None:
+async def test_log_records_have_at_least_the_requested_level(server, log, revision) -> None:
     server.tool(lambda: [log.log(number, number) for number in LEVELS], name="work")
     async with connect(server, protocol_version=revision) as client:
         messages = await logged_by(client, "work")
@@ -121,9 +117,7 @@ async def test_log_record_outside_a_request_is_dropped(server: Server, log: logg
         assert [each for each in client.notifications if "data" in each.get("params", {})] == []
 
 
-async def test_log_records_of_mcpkit_are_not_sent(
-    server: Server, handler: LogHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_log_records_of_mcpkit_are_not_sent(server, handler: LogHandler, monkeypatch) -> None:
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [*root.handlers, handler])
 
@@ -132,9 +126,7 @@ async def test_log_records_of_mcpkit_are_not_sent(
         assert await logged_by(client, "work") == []
 
 
-async def test_traceback_is_sent_only_with_tracebacks_enabled(
-    server: Server, log: logging.Logger, handler: LogHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_traceback_is_sent_only_with_tracebacks_enabled(server, log, handler, monkeypatch) -> None:
     others = io.StringIO()  # of a handler that leaves the traceback in the record
     monkeypatch.setattr(log, "handlers", [logging.StreamHandler(others), handler])
 
@@ -156,9 +148,7 @@ async def test_traceback_is_sent_only_with_tracebacks_enabled(
     assert others.getvalue().count("ValueError: inside") == 3
 
 
-async def test_log_record_that_cannot_be_formatted_raises_nothing(
-    server: Server, log: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_log_record_that_cannot_be_formatted_raises_nothing(server, log, capsys, monkeypatch) -> None:
     monkeypatch.setattr(log, "propagate", False)  # as handlers of pytest raise
 
     @server.tool
@@ -171,9 +161,7 @@ async def test_log_record_that_cannot_be_formatted_raises_nothing(
     assert "no number" in capsys.readouterr().err, "as other handlers do"
 
 
-async def test_log_record_written_while_sending_is_not_sent(
-    server: Server, log: logging.Logger, handler: LogHandler
-) -> None:
+async def test_log_record_written_while_sending_is_not_sent(server, log, handler) -> None:
     class LoggingFormatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             log.info("formatting")
@@ -185,9 +173,7 @@ async def test_log_record_written_while_sending_is_not_sent(
         assert texts(await logged_by(client, "work")) == ["once"]
 
 
-async def test_log_handler_without_declared_logging_warns_once(
-    log: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_handler_without_declared_logging_warns_once(log, caplog) -> None:
     server = Server("s")
     server.tool(lambda: [log.error("one"), log.error("two")], name="work")
     async with connect(server) as client:
@@ -222,9 +208,7 @@ COUNT = 2 * reporting.MAX_WAITING // len(LINE)
 """More lines than may wait."""
 
 
-async def test_client_that_does_not_read_costs_bounded_memory_and_no_time(
-    server: Server, log: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_client_that_does_not_read_costs_bounded_memory_and_no_time(server, log, caplog) -> None:
     room, gate = asyncio.Event(), asyncio.Event()
 
     @server.tool
@@ -245,9 +229,7 @@ async def test_client_that_does_not_read_costs_bounded_memory_and_no_time(
     assert int(warning.split()[0]) == COUNT - (len(sent) - 1)
 
 
-async def test_thread_that_logs_while_the_event_loop_is_busy_costs_bounded_memory(
-    server: Server, log: logging.Logger
-) -> None:
+async def test_thread_that_logs_while_the_event_loop_is_busy_costs_bounded_memory(server, log) -> None:
     loop = asyncio.get_running_loop()
 
     @server.tool
@@ -299,17 +281,12 @@ async def test_log_of_any_value_is_sent_and_the_call_has_its_result(server: Serv
 # Progress
 
 
-@each_row(
-    ("make", "options", "reports"),
-    [
-        (lambda: ["a", "b"], {}, [(0, 2), (1, 2), (2, 2)]), (lambda: {"a": 1}, {}, [(0, 1), (1, 1)]),
-        (lambda: iter(["a"]), {}, [(0, None), (1, None)]), (lambda: iter(["a"]), {"total": 1}, [(0, 1), (1, 1)]),
-        (lambda: ["a"], {"total": 4}, [(0, 4), (1, 4)]), (list, {}, [(0, 0)]),
-    ],
-)  # fmt: skip
-async def test_track_reports_the_number_of_items_done(
-    make: Callable[[], Any], options: dict[str, Any], reports: list[Any]
-) -> None:
+@each_row(("make", "options", "reports"), [
+    (lambda: ["a", "b"], {}, [(0, 2), (1, 2), (2, 2)]), (lambda: {"a": 1}, {}, [(0, 1), (1, 1)]),
+    (lambda: iter(["a"]), {}, [(0, None), (1, None)]), (lambda: iter(["a"]), {"total": 1}, [(0, 1), (1, 1)]),
+    (lambda: ["a"], {"total": 4}, [(0, 4), (1, 4)]), (list, {}, [(0, 0)]),
+])  # fmt: skip
+async def test_track_reports_the_number_of_items_done(make, options, reports) -> None:
     server = Server("s")
 
     @server.tool
@@ -330,9 +307,7 @@ async def test_track_reports_the_number_of_items_done(
 
 @pytest.mark.parametrize("is_tracked", [True, False])
 @pytest.mark.parametrize("has_token", [True, False])
-async def test_progress_reports_let_others_run_every_ten_milliseconds(
-    is_tracked: bool, has_token: bool, server: Server
-) -> None:
+async def test_progress_reports_let_others_run_every_ten_milliseconds(is_tracked, has_token, server) -> None:
     clock, seen, turns = LoopClock(), [], [0]
 
     async def count_turns() -> None:

@@ -1,12 +1,9 @@
 """Rounds of stateless requests: what `requestState` carries, what runs in each round, and which questions are sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -197,12 +194,7 @@ ADA = "ElicitationResult('accept', 'Ada')"
 
 @pytest.mark.parametrize("function", [gather, catch_everything, leave_to_a_thread])
 @pytest.mark.parametrize(("revision", "options"), [("2025-11-25", {}), ("2026-07-28", {"timeout": 60.0})])
-async def test_question_that_a_tool_catches_is_sent(
-    revision: str,
-    function: Callable[[Context], Any],
-    options: dict[str, Any],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_question_that_a_tool_catches_is_sent(revision, function, options, caplog) -> None:
     server = make_server(function, name="work", **options)
     answers = ScriptedAnswers({"value": "Ada"}, {"value": "Ada"})
     expected = f"{ADA} {ADA}" if function is gather else ADA
@@ -336,9 +328,7 @@ async def test_state_is_accepted_once_by_servers_with_a_shared_store() -> None:
 
 
 @pytest.mark.usefixtures("clock")  # the time in the state has fewer digits now and then
-async def test_request_state_of_exactly_its_limit_is_sent(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_request_state_of_exactly_its_limit_is_sent(monkeypatch, caplog) -> None:
     server = login_server()
     async with connect(server, protocol_version="2026-07-28", capabilities={"elicitation": {}}) as client:
         params = {"name": "long", "arguments": {"size": 100}}

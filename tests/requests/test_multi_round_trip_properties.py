@@ -1,7 +1,5 @@
 """Properties of `requestState` and of answers: only states that the server issued are accepted, no answer breaks it."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

@@ -1,7 +1,5 @@
 """Questions and keys that are written wrong: the error names the mistake and what to write instead."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,32 +44,27 @@ Sampling: Any = SamplingRequest
 LONG_KEY = "key must be a string of 1 to 100 characters"
 
 
-@each_row(
-    ("make", "error", "message"),
-    [
-        (lambda: Form("Which city?", City("Rome")), RegistrationError,
-         r"a form needs a type, such as a dataclass .*, got City\(name='Rome'\)"),
-        (lambda: Form("Which city?", Optional[City]), RegistrationError,  # noqa: UP045 - as some write it
-         "remove `None`: an `ElicitationResult` that was not accepted has no value"),
-        (lambda: Form(str, "Which city?"), TypeError, "message must be a string, got"),
-        (lambda: Form("A?", str, key=3), ValueError, LONG_KEY),
-        (lambda: Form("A?", str, key="k" * 101), ValueError, LONG_KEY),
-        (lambda: Form("Who?", str, key="#1"), ValueError,
-         "key must not begin with #, which is reserved for generated keys"),
-        (lambda: Sampling([user("Hello"), user({"a": object()})], max_tokens=5), ValueError,
-         r"messages\[1\]\.content\.a cannot be converted to JSON: an object; return"),
-        (lambda: Sampling(3, max_tokens=5), TypeError, "messages must be a string, or a list of user"),
-        (lambda: Sampling([user(ResourceLink("notes://day", "day"))], max_tokens=5), TypeError,
-         "the content of a sampling message must be text, image, audio, .*, got 'resource_link'"),
-        (lambda: Sampling([{"role": "user", "content": "Hello"}], max_tokens=5), TypeError,
-         "each message must be user"),
-        (lambda: Sampling("Hello", max_tokens=5, tools=[print]), TypeError,
-         "tools must be dicts in the form of a tools/list result"),
-    ],
-)  # fmt: skip
-def test_question_constructor_invalid_argument_raises(
-    make: Callable[[], Any], error: type[Exception], message: str
-) -> None:
+@each_row(("make", "error", "message"), [
+    (lambda: Form("Which city?", City("Rome")), RegistrationError,
+     r"a form needs a type, such as a dataclass .*, got City\(name='Rome'\)"),
+    (lambda: Form("Which city?", Optional[City]), RegistrationError,  # noqa: UP045 - as some write it
+     "remove `None`: an `ElicitationResult` that was not accepted has no value"),
+    (lambda: Form(str, "Which city?"), TypeError, "message must be a string, got"),
+    (lambda: Form("A?", str, key=3), ValueError, LONG_KEY),
+    (lambda: Form("A?", str, key="k" * 101), ValueError, LONG_KEY),
+    (lambda: Form("Who?", str, key="#1"), ValueError,
+     "key must not begin with #, which is reserved for generated keys"),
+    (lambda: Sampling([user("Hello"), user({"a": object()})], max_tokens=5), ValueError,
+     r"messages\[1\]\.content\.a cannot be converted to JSON: an object; return"),
+    (lambda: Sampling(3, max_tokens=5), TypeError, "messages must be a string, or a list of user"),
+    (lambda: Sampling([user(ResourceLink("notes://day", "day"))], max_tokens=5), TypeError,
+     "the content of a sampling message must be text, image, audio, .*, got 'resource_link'"),
+    (lambda: Sampling([{"role": "user", "content": "Hello"}], max_tokens=5), TypeError,
+     "each message must be user"),
+    (lambda: Sampling("Hello", max_tokens=5, tools=[print]), TypeError,
+     "tools must be dicts in the form of a tools/list result"),
+])  # fmt: skip
+def test_question_constructor_invalid_argument_raises(make, error, message) -> None:
     with pytest.raises(error, match=message):
         make()
 
@@ -80,16 +73,11 @@ PATTERN = "protocol version 2026-07-28 has no `pattern` for a string"
 CHOICE = "protocol version 2025-06-18 has no multiple choice"
 
 
-@each_row(
-    ("type_", "revision", "lack", "advice"),
-    [
-        (Wishes, "2025-06-18", CHOICE, f"Wishes: the field 'meals' is not possible: {CHOICE}; use a single"),
-        (Annotated[str, Field(pattern="^a")], "2026-07-28", PATTERN, f"{PATTERN}; describe the pattern in words"),
-    ],
-)  # fmt: skip
-async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(
-    type_: Any, revision: str, lack: str, advice: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("type_", "revision", "lack", "advice"), [
+    (Wishes, "2025-06-18", CHOICE, f"Wishes: the field 'meals' is not possible: {CHOICE}; use a single"),
+    (Annotated[str, Field(pattern="^a")], "2026-07-28", PATTERN, f"{PATTERN}; describe the pattern in words"),
+])  # fmt: skip
+async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(type_, revision, lack, advice, caplog):
     async def plan(ctx: Context) -> str:
         return (await ctx.elicit("What do you want?", type_)).action
 
@@ -102,20 +90,15 @@ ALL = "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(
 
 
 @BOTH
-@each_row(
-    ("make", "problem"),
-    [
-        (lambda ctx: "A?", "a str. Write ctx.ask(ElicitRequest('A?', bool)), or another type in place of bool"),
-        (lambda ctx: ctx.list_roots(),
-         "a coroutine. Write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) sends a request of its own"),
-        (lambda ctx: [Form("A?", bool), Form("B?", bool)], "a list. Write ctx.ask(*questions)"),
-        (lambda ctx: Form, f"the class ElicitRequest. {ALL}"),
-        (lambda ctx: ElicitationResult("accept", "a password"), f"an ElicitationResult. {ALL}"),
-    ],
-)  # fmt: skip
-async def test_ask_wrong_argument_names_what_to_write(
-    revision: str, make: Callable[[Context], Any], problem: str
-) -> None:
+@each_row(("make", "problem"), [
+    (lambda ctx: "A?", "a str. Write ctx.ask(ElicitRequest('A?', bool)), or another type in place of bool"),
+    (lambda ctx: ctx.list_roots(),
+     "a coroutine. Write ctx.ask(ListRootsRequest(...), ...), as ctx.list_roots(...) sends a request of its own"),
+    (lambda ctx: [Form("A?", bool), Form("B?", bool)], "a list. Write ctx.ask(*questions)"),
+    (lambda ctx: Form, f"the class ElicitRequest. {ALL}"),
+    (lambda ctx: ElicitationResult("accept", "a password"), f"an ElicitationResult. {ALL}"),
+])  # fmt: skip
+async def test_ask_wrong_argument_names_what_to_write(revision, make, problem) -> None:
     async def ask(ctx: Context) -> None:
         # A coroutine that stays open would be warned of, which fails the test.
         await ctx.ask(Form("First?", bool), make(ctx), ctx.sample("Hello", max_tokens=5))  # type: ignore[arg-type]
@@ -174,14 +157,11 @@ async def order_concurrently(ctx: Context) -> None:
 
 
 @BOTH
-@each_row(
-    ("function", "what", "answer"),
-    [
-        (ask_in_a_loop, "question", {"value": True}), (ask_at_once, "question", {}),
-        (ask_pages, "question", {"action": "accept"}), (order_twice, "ctx.once", {}),
-        (order_concurrently, "ctx.once", {}),
-    ],
-)  # fmt: skip
+@each_row(("function", "what", "answer"), [
+    (ask_in_a_loop, "question", {"value": True}), (ask_at_once, "question", {}),
+    (ask_pages, "question", {"action": "accept"}), (order_twice, "ctx.once", {}),
+    (order_concurrently, "ctx.once", {}),
+])  # fmt: skip
 async def test_key_used_twice_raises(revision: str, function: Any, what: str, answer: dict[str, Any]) -> None:
     ORDERS.clear()
     assert await error_of(function, revision, answer) == (

@@ -1,7 +1,5 @@
 """Running requests: what remains of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

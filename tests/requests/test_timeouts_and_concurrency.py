@@ -1,7 +1,5 @@
 """Limits of a call: its timeout, cancellation, calls of a component at a time, and all while a question is open."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -60,26 +58,21 @@ async def test_timeout_is_an_error_of_tools_resources_and_prompts() -> None:
             assert caught.value.code == INTERNAL_ERROR
 
 
-@each_row(
-    ("register", "values", "message"),
-    [
-        (lambda value: Server("s").tool(wait_forever, timeout=value), (0, -1, float("inf"), float("nan"), "5", True),
-         "tool 'wait_forever': timeout must be a positive number of seconds"),
-        (lambda value: Server("s", timeouts=value), (0, -1, float("inf"), float("nan"), "5", True),
-         "must be a number of seconds above 0"),
-        (lambda value: Server("s").tool(wait_forever, max_concurrency=value), (0, -1, 1.5, "1", True),
-         "tool 'wait_forever': max_concurrency must be an integer"),
-    ],
-)  # fmt: skip
+@each_row(("register", "values", "message"), [
+    (lambda value: Server("s").tool(wait_forever, timeout=value), (0, -1, float("inf"), float("nan"), "5", True),
+     "tool 'wait_forever': timeout must be a positive number of seconds"),
+    (lambda value: Server("s", timeouts=value), (0, -1, float("inf"), float("nan"), "5", True),
+     "must be a number of seconds above 0"),
+    (lambda value: Server("s").tool(wait_forever, max_concurrency=value), (0, -1, 1.5, "1", True),
+     "tool 'wait_forever': max_concurrency must be an integer"),
+])  # fmt: skip
 def test_limit_that_is_no_positive_number_is_refused(register: Any, values: Any, message: str) -> None:
     for value in values:
         with pytest.raises((RegistrationError, TypeError, ValueError), match=message):
             register(value)
 
 
-async def test_timeout_responds_though_the_function_suppresses_cancellation(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_timeout_responds_though_the_function_suppresses_cancellation(server, caplog) -> None:
     gate, cancelled, late = asyncio.Event(), [], []
 
     @server.tool(timeout=SOON, max_concurrency=1)
@@ -303,15 +296,12 @@ def test_shares_error_has_the_reason() -> None:
     assert (shares.taken, shares._taken_by) == (0, {})  # nothing is kept of clients that have gone
 
 
-@each_row(
-    ("host", "caller"),
-    [
-        ("203.0.113.7", "address 203.0.113.7"), ("::ffff:203.0.113.7", "address 203.0.113.7"),
-        ("2001:db8:1:2::7", "address 2001:db8:1:2::/64"), ("fe80::1%eth0", "address fe80::/64"),
-        ("no:address", "address no:address"), ("203.0.113.7:50123", "address 203.0.113.7"),
-        ("[2001:db8:1:2::7]:50123", "address 2001:db8:1:2::/64"), ("127.0.0.1:50123", None), ("127.0.0.1", None),
-        ("", None), ("::1", None),
-    ],
-)  # fmt: skip
+@each_row(("host", "caller"), [
+    ("203.0.113.7", "address 203.0.113.7"), ("::ffff:203.0.113.7", "address 203.0.113.7"),
+    ("2001:db8:1:2::7", "address 2001:db8:1:2::/64"), ("fe80::1%eth0", "address fe80::/64"),
+    ("no:address", "address no:address"), ("203.0.113.7:50123", "address 203.0.113.7"),
+    ("[2001:db8:1:2::7]:50123", "address 2001:db8:1:2::/64"), ("127.0.0.1:50123", None), ("127.0.0.1", None),
+    ("", None), ("::1", None),
+])  # fmt: skip
 def test_caller_at_groups_addresses(host: str, caller: str | None) -> None:
     assert caller_at(host) == caller

@@ -112,28 +112,25 @@ def test_arguments_keywords_have_type_of_kwargs() -> None:
     assert lines(arguments, {"a": 1, "b": -1}) == ["b: expected an integer of at least 0, got -1"]
 
 
-@each_row(
-    ("wrong", "line"),
-    [
-        ({"latitude": "north"}, 'latitude: expected a number from -90 to 90, got "north"'),
-        ({"latitude": 91}, "latitude: expected a number from -90 to 90, got 91"),
-        ({"longitude": None}, "longitude: expected a number, got null"),
-        ({"longitude": True}, "longitude: expected a number, got true"),
-        ({"days": 1.5}, "days: expected an integer, got 1.5"),
-        ({"unit": "k"}, 'unit: expected "c" or "f", got "k"'),
-        ({"color": "green"}, 'color: expected "red" or "blue", got "green"'),
-        ({"lattitude": 1}, 'lattitude: unknown argument; did you mean "latitude"?'),
-        ({"tags": ["a", "a"]}, 'tags: expected an array without duplicates, got ["a","a"]'),
-        ({"places": {}}, "places: expected an array or null, got {}"),
-        ({"places": [{"name": "a"}]}, "places[0].size: expected an integer, but it is missing"),
-        ({"places": [{"name": True, "size": 2}]}, "places[0].name: expected a string, got true"),
-        ({"shape": {"kind": "circle", "radius": 0}}, "shape.radius: expected a number greater than 0, got 0"),
-        ({"shape": {"kind": "square"}}, "shape.side: expected an integer, but it is missing"),
-        ({"shape": "round"}, 'shape: expected an object or null, got "round"'),
-        ({"range": {"low": 2, "high": 1}}, "range: low is above high"),
-        ({"range": {"low": 13, "high": 14}}, "range.low: 13 is not served"),
-    ],
-)
+@each_row(("wrong", "line"), [
+    ({"latitude": "north"}, 'latitude: expected a number from -90 to 90, got "north"'),
+    ({"latitude": 91}, "latitude: expected a number from -90 to 90, got 91"),
+    ({"longitude": None}, "longitude: expected a number, got null"),
+    ({"longitude": True}, "longitude: expected a number, got true"),
+    ({"days": 1.5}, "days: expected an integer, got 1.5"),
+    ({"unit": "k"}, 'unit: expected "c" or "f", got "k"'),
+    ({"color": "green"}, 'color: expected "red" or "blue", got "green"'),
+    ({"lattitude": 1}, 'lattitude: unknown argument; did you mean "latitude"?'),
+    ({"tags": ["a", "a"]}, 'tags: expected an array without duplicates, got ["a","a"]'),
+    ({"places": {}}, "places: expected an array or null, got {}"),
+    ({"places": [{"name": "a"}]}, "places[0].size: expected an integer, but it is missing"),
+    ({"places": [{"name": True, "size": 2}]}, "places[0].name: expected a string, got true"),
+    ({"shape": {"kind": "circle", "radius": 0}}, "shape.radius: expected a number greater than 0, got 0"),
+    ({"shape": {"kind": "square"}}, "shape.side: expected an integer, but it is missing"),
+    ({"shape": "round"}, 'shape: expected an object or null, got "round"'),
+    ({"range": {"low": 2, "high": 1}}, "range: low is above high"),
+    ({"range": {"low": 13, "high": 14}}, "range.low: 13 is not served"),
+])  # fmt: skip
 def test_arguments_wrong_value_is_reported_in_one_line(wrong: dict[str, Any], line: str) -> None:
     assert lines(FORECAST, {**GOOD, **wrong}) == [line]
 
@@ -180,24 +177,21 @@ KINDS = 'expected "cat", "dog" or "wolf"'
 CHOICES = 'value: expected one of 25 values such as "AK", "AL", "AM", "AN", "AO"'
 
 
-@each_row(
-    ("annotation", "value", "line"),
-    [
-        (Cat | Dog | None, {"kind": "Cat", "lives": 9}, f'value.kind: {KINDS}, got "Cat"'),
-        (Cat | Dog | None, {"kind": None}, f"value.kind: {KINDS}, got null"),
-        (Cat | Dog | None, {"lives": 9}, f"value.kind: {KINDS}, but it is missing"),
-        (Cat | Dog | None, {"kind": "wolf"}, "value.age: expected an integer, but it is missing"),
-        (Cat | Dog | None, 9, "value: expected an object or null, got 9"),
-        (Country, "em", f'{CHOICES}, got "em"; did you mean "EM"?'),
-        (Country, "Switzerland", f'{CHOICES}, got "Switzerland"'),
-        # of a union, the problem of the branch with most members
-        (Circle | Square, {"side": "long", "angle": 1}, 'value.side: expected an integer, got "long"'),
-        (Circle | Square, {"radius": "long", "color": "red"}, 'value.radius: expected an integer, got "long"'),
-        (set[Union[int, str, None]], [1, "1", 1], "value: expected an array without duplicates, got [1,\"1\",1]"),
-        (frozenset[tuple[int, str]], [[1, "a"]] * 2,
-         'value: expected an array without duplicates, got [[1,"a"],[1,"a"]]'),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "value", "line"), [
+    (Cat | Dog | None, {"kind": "Cat", "lives": 9}, f'value.kind: {KINDS}, got "Cat"'),
+    (Cat | Dog | None, {"kind": None}, f"value.kind: {KINDS}, got null"),
+    (Cat | Dog | None, {"lives": 9}, f"value.kind: {KINDS}, but it is missing"),
+    (Cat | Dog | None, {"kind": "wolf"}, "value.age: expected an integer, but it is missing"),
+    (Cat | Dog | None, 9, "value: expected an object or null, got 9"),
+    (Country, "em", f'{CHOICES}, got "em"; did you mean "EM"?'),
+    (Country, "Switzerland", f'{CHOICES}, got "Switzerland"'),
+    # of a union, the problem of the branch with most members
+    (Circle | Square, {"side": "long", "angle": 1}, 'value.side: expected an integer, got "long"'),
+    (Circle | Square, {"radius": "long", "color": "red"}, 'value.radius: expected an integer, got "long"'),
+    (set[Union[int, str, None]], [1, "1", 1], "value: expected an array without duplicates, got [1,\"1\",1]"),
+    (frozenset[tuple[int, str]], [[1, "a"]] * 2,
+     'value: expected an array without duplicates, got [[1,"a"],[1,"a"]]'),
+])  # fmt: skip
 def test_problem_is_that_of_the_intended_choice(annotation: Any, value: Any, line: str) -> None:
     assert lines(arguments_of(annotation), {"value": value}) == [line]
 
@@ -233,26 +227,23 @@ def _never(value: Any) -> Any:
     raise ValueError("it is too weak")
 
 
-@each_row(
-    ("annotation", "sent", "problem"),
-    [
-        (Annotated[SecretStr, Field(min_length=12)], "hunter2", TOO_SHORT),
-        (SecretStr, 47.11, ": expected a string, got a number"),
-        (SecretBytes, "hunter-2", ": expected a base64 string, got a string"),
-        (Annotated[str, HIDDEN, Field(pattern="^1$")], "hunter2", ": expected a string that matches ^1$, got a string"),
-        (Annotated[int, PASSWORD], "hunter2", ": expected an integer, got a string"),
-        (Annotated[int, PASSWORD], True, ": expected an integer, got a boolean"),
-        (Annotated[list[int], HIDDEN], [1, "hunter2"], "[1]: expected an integer, got a string"),
-        (Annotated[dict[str, int], HIDDEN], {"a": "hunter2"}, ".a: expected an integer, got a string"),
-        (Login, {"user": "ada", "password": "hunter2"}, f".password{TOO_SHORT}"),
-        (Login, '{"user": "ada", "password": "hunter2', ": expected an object, got a string"),
-        (Login | None, [{"user": "ada", "password": "hunter2"}], ": expected an object or null, got an array"),
-        (Login | int, "hunter2", ": expected an object or an integer, got a string"),
-        (Vault, {"logins": "hunter2"}, ".logins: expected an array, got a string"),
-        (Vault, {"logins": [], "parts": "hunter2"}, ".parts: expected an array, got a string"),
-        (Annotated[SecretStr, AfterValidator(_never)], "hunter2", ": it is too weak"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent", "problem"), [
+    (Annotated[SecretStr, Field(min_length=12)], "hunter2", TOO_SHORT),
+    (SecretStr, 47.11, ": expected a string, got a number"),
+    (SecretBytes, "hunter-2", ": expected a base64 string, got a string"),
+    (Annotated[str, HIDDEN, Field(pattern="^1$")], "hunter2", ": expected a string that matches ^1$, got a string"),
+    (Annotated[int, PASSWORD], "hunter2", ": expected an integer, got a string"),
+    (Annotated[int, PASSWORD], True, ": expected an integer, got a boolean"),
+    (Annotated[list[int], HIDDEN], [1, "hunter2"], "[1]: expected an integer, got a string"),
+    (Annotated[dict[str, int], HIDDEN], {"a": "hunter2"}, ".a: expected an integer, got a string"),
+    (Login, {"user": "ada", "password": "hunter2"}, f".password{TOO_SHORT}"),
+    (Login, '{"user": "ada", "password": "hunter2', ": expected an object, got a string"),
+    (Login | None, [{"user": "ada", "password": "hunter2"}], ": expected an object or null, got an array"),
+    (Login | int, "hunter2", ": expected an object or an integer, got a string"),
+    (Vault, {"logins": "hunter2"}, ".logins: expected an array, got a string"),
+    (Vault, {"logins": [], "parts": "hunter2"}, ".parts: expected an array, got a string"),
+    (Annotated[SecretStr, AfterValidator(_never)], "hunter2", ": it is too weak"),
+])  # fmt: skip
 def test_problem_secret_value_is_not_shown(annotation: Any, sent: Any, problem: str) -> None:
     assert lines(arguments_of(annotation), {"value": sent}) == [f"value{problem}"]
 
@@ -271,14 +262,11 @@ def test_problem_secret_of_json_schema_is_not_shown() -> None:
 KNOWN = ["latitude", "longitude", "max_results", "query", "unit", "id"]
 
 
-@each_row(
-    ("name", "known"),
-    [
-        ("lattitude", "latitude"), ("lat", "latitude"), ("LONG", "longitude"), ("maxResults", "max_results"),
-        ("max-results", "max_results"), ("MAX_RESULTS", "max_results"), ("Query", "query"),
-        ("search_query", "query"), ("units", "unit"), ("ID", "id"), ("page", None), ("q", None), ("", None),
-        ("é", None), ("query" * 100_000, None),
-    ],
-)  # fmt: skip
+@each_row(("name", "known"), [
+    ("lattitude", "latitude"), ("lat", "latitude"), ("LONG", "longitude"), ("maxResults", "max_results"),
+    ("max-results", "max_results"), ("MAX_RESULTS", "max_results"), ("Query", "query"),
+    ("search_query", "query"), ("units", "unit"), ("ID", "id"), ("page", None), ("q", None), ("", None),
+    ("é", None), ("query" * 100_000, None),
+])  # fmt: skip
 def test_nearest_name(name: str, known: str | None) -> None:
     assert nearest(name, KNOWN) == known

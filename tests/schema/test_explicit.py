@@ -36,38 +36,32 @@ def lines(arguments: Arguments, value: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-@each_row(
-    ("value", "expected"),
-    [
-        ({}, ['kind: expected "a" or "b", but it is missing']),
-        ({"kind": "c"}, ['kind: expected "a" or "b", got "c"']),
-        ({"kind": "b"}, ["count: expected a value, but it is missing"]),
-        ({"kind": "a", "count": 0}, ["count: expected an integer of at least 1, got 0"]),
-        ({"kind": "a", "count": True}, ["count: expected an integer of at least 1, got true"]),
-        ({"kind": "a", "cuont": 1}, ['cuont: unknown argument; did you mean "count"?']),
-        ({"kind": "a", "when": "2026-01-31"},
-         ['when: expected a date and time with offset such as 2026-01-31T09:30:00Z, got "2026-01-31"']),
-        ({"kind": "a", "list": [1, None]}, ["list[1]: expected an integer or a string, got null"]),
-        ({"kind": "a", "list": [2]}, ['list: [2] does not fit {"contains":{"const":1}}']),
-    ],
-)  # fmt: skip
+@each_row(("value", "expected"), [
+    ({}, ['kind: expected "a" or "b", but it is missing']),
+    ({"kind": "c"}, ['kind: expected "a" or "b", got "c"']),
+    ({"kind": "b"}, ["count: expected a value, but it is missing"]),
+    ({"kind": "a", "count": 0}, ["count: expected an integer of at least 1, got 0"]),
+    ({"kind": "a", "count": True}, ["count: expected an integer of at least 1, got true"]),
+    ({"kind": "a", "cuont": 1}, ['cuont: unknown argument; did you mean "count"?']),
+    ({"kind": "a", "when": "2026-01-31"},
+     ['when: expected a date and time with offset such as 2026-01-31T09:30:00Z, got "2026-01-31"']),
+    ({"kind": "a", "list": [1, None]}, ["list[1]: expected an integer or a string, got null"]),
+    ({"kind": "a", "list": [2]}, ['list: [2] does not fit {"contains":{"const":1}}']),
+])  # fmt: skip
 def test_explicit_schema_wrong_arguments_are_reported(value: dict[str, Any], expected: list[str]) -> None:
     assert lines(custom_schemas.arguments(SCHEMA), value) == expected
 
 
-@each_row(
-    ("schema", "message"),
-    [
-        ({"type": "object", "properties": {"a": {"type": "text"}}},
-         r"not a valid JSON Schema at properties\.a\.type"),
-        ({"type": "string"}, r'`"type": "object"`'), ({"properties": {}}, r'`"type": "object"`'),
-        ({"$ref": "#/$defs/A"}, r'`"type": "object"`'),
-        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"cannot be resolved \(Pointer '/\$defs/A'",),
-        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "remote schemas are not fetched"),
-        ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"), (["a"], r"got \['a'\]"),
-        (int, "got <class 'int'>. For another class"),
-    ],
-)  # fmt: skip
+@each_row(("schema", "message"), [
+    ({"type": "object", "properties": {"a": {"type": "text"}}},
+     r"not a valid JSON Schema at properties\.a\.type"),
+    ({"type": "string"}, r'`"type": "object"`'), ({"properties": {}}, r'`"type": "object"`'),
+    ({"$ref": "#/$defs/A"}, r'`"type": "object"`'),
+    ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"cannot be resolved \(Pointer '/\$defs/A'",),
+    ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "remote schemas are not fetched"),
+    ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"), (["a"], r"got \['a'\]"),
+    (int, "got <class 'int'>. For another class"),
+])  # fmt: skip
 def test_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         custom_schemas.arguments(schema)
@@ -88,22 +82,17 @@ OLD_PAIR = {"items": [{"type": "integer"}, {"type": "string"}]}
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
-@each_row(
-    ("schema", "value", "expected"),
-    [
-        ({"properties": {"a": PAIR}}, {"a": [1, 2]}, ["a: [1,2] does not fit "]),
-        ({"properties": {"a": {"anyOf": [PAIR, {"type": "null"}]}}}, {"a": [1, 2]}, ["a: expected "]),
-        ({"$schema": DRAFT_7, "properties": {"a": OLD_PAIR}}, {"a": [1, True]},
-         ["a[1]: expected a string, got true"]),
-        ({"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False},
-         {"x-1": 1, "x-2": "q", "y": 1}, ["x-2: expected an integer", "y: unknown argument"]),
-        ({"patternProperties": {"^x-": {"type": "integer"}}, "required": ["x-1", "x-2"]}, {"x-1": "q"},
-         ["x-1: expected an integer", "x-2: expected a value, but it is missing"]),
-    ],
-)  # fmt: skip
-def test_explicit_schema_every_fault_is_reported_at_its_place(
-    schema: dict[str, Any], value: dict[str, Any], expected: list[str]
-) -> None:
+@each_row(("schema", "value", "expected"), [
+    ({"properties": {"a": PAIR}}, {"a": [1, 2]}, ["a: [1,2] does not fit "]),
+    ({"properties": {"a": {"anyOf": [PAIR, {"type": "null"}]}}}, {"a": [1, 2]}, ["a: expected "]),
+    ({"$schema": DRAFT_7, "properties": {"a": OLD_PAIR}}, {"a": [1, True]},
+     ["a[1]: expected a string, got true"]),
+    ({"patternProperties": {"^x-": {"type": "integer"}}, "additionalProperties": False},
+     {"x-1": 1, "x-2": "q", "y": 1}, ["x-2: expected an integer", "y: unknown argument"]),
+    ({"patternProperties": {"^x-": {"type": "integer"}}, "required": ["x-1", "x-2"]}, {"x-1": "q"},
+     ["x-1: expected an integer", "x-2: expected a value, but it is missing"]),
+])  # fmt: skip
+def test_explicit_schema_every_fault_is_reported_at_its_place(schema, value, expected) -> None:
     found = lines(custom_schemas.arguments({"type": "object", **schema}), value)
     assert len(found) == len(expected)
     assert all(line.startswith(start) for line, start in zip(sorted(found), expected, strict=True)), found
@@ -165,17 +154,14 @@ async def call(output_schema: Any, value: Any, revision: str = LATEST) -> tuple[
         return tool.get("outputSchema"), await client.call_tool("observe")
 
 
-@each_row(
-    ("schema", "value", "message"),
-    [
-        (FORECAST, {"city": "Rome"}, r"the tool ran, but result\.degrees: expected an array.*missing"),
-        (FORECAST, {"city": "Rome", "degrees": [99]},
-         r"result\.degrees\[0\]: expected a number from -90 to 60, got 99"),
-        (FORECAST, {"city": "Rome", "degrees": [], "x": 1}, r"result\.x: unknown"),
-        (FORECAST, None, "result: expected an object, got null"), (EVEN, {"n": 3}, r"result\.n: "),
-        (EVEN, {"m": 2}, "result: .*does not fit"),
-    ],
-)  # fmt: skip
+@each_row(("schema", "value", "message"), [
+    (FORECAST, {"city": "Rome"}, r"the tool ran, but result\.degrees: expected an array.*missing"),
+    (FORECAST, {"city": "Rome", "degrees": [99]},
+     r"result\.degrees\[0\]: expected a number from -90 to 60, got 99"),
+    (FORECAST, {"city": "Rome", "degrees": [], "x": 1}, r"result\.x: unknown"),
+    (FORECAST, None, "result: expected an object, got null"), (EVEN, {"n": 3}, r"result\.n: "),
+    (EVEN, {"m": 2}, "result: .*does not fit"),
+])  # fmt: skip
 async def test_output_schema_wrong_result_is_error(schema: Any, value: Any, message: str) -> None:
     _, result = await call(schema, value)
     assert result.is_error
@@ -197,19 +183,16 @@ async def test_output_schema_array_is_wrapped_in_handshake_versions() -> None:
     assert result.structured_content == {"result": [1]}
 
 
-@each_row(
-    ("options", "message"),
-    [
-        ({"output_schema": {"type": "objekt"}}, "tool 'observe': output_schema: not a valid JSON Schema at type"),
-        ({"output_schema": {"$ref": "#/$defs/x"}}, "output_schema: a \\$ref cannot be resolved"),
-        ({"output_schema": {"type": "array", "items": {"$ref": "#"}}},
-         "\\$ref '#'; move the definition under `\\$defs`"),
-        ({"output_schema": "Report"}, "'Report' is neither a JSON Schema nor a type"),
-        ({"output_schema": [int]}, "is neither a JSON Schema nor a type; pass a dict or a class"),
-        ({"output_schema": Image}, "declares no data"), ({"output_schema": Any}, "declares no data"),
-        ({"output_schema": FORECAST, "result": ResultOptions(structured=False)}, "needs structured content"),
-    ],
-)  # fmt: skip
+@each_row(("options", "message"), [
+    ({"output_schema": {"type": "objekt"}}, "tool 'observe': output_schema: not a valid JSON Schema at type"),
+    ({"output_schema": {"$ref": "#/$defs/x"}}, "output_schema: a \\$ref cannot be resolved"),
+    ({"output_schema": {"type": "array", "items": {"$ref": "#"}}},
+     "\\$ref '#'; move the definition under `\\$defs`"),
+    ({"output_schema": "Report"}, "'Report' is neither a JSON Schema nor a type"),
+    ({"output_schema": [int]}, "is neither a JSON Schema nor a type; pass a dict or a class"),
+    ({"output_schema": Image}, "declares no data"), ({"output_schema": Any}, "declares no data"),
+    ({"output_schema": FORECAST, "result": ResultOptions(structured=False)}, "needs structured content"),
+])  # fmt: skip
 def test_output_schema_that_is_invalid_is_refused(options: Any, message: str) -> None:
     def observe() -> None:
         """Look."""

@@ -123,23 +123,20 @@ class Leaf:
     label: Any = attrs.field(default="", validator=attrs.validators.instance_of(str))
 
 
-@each_row(
-    ("annotation", "sent", "message"),
-    [
-        (Fraction, "1/0", 'value: expected a fraction such as "1/3"'),
-        (np.uint8, 256, "value: expected an integer from 0 to 255, got 256"), (np.int64, 2**63, "value: "),
-        (range, [1, 2, 4], "value: expected integers with a constant step"),
-        (npt.NDArray[np.int64], [[1], [1, 2]], "value: .*inhomogeneous"),
-        (npt.NDArray[np.int64], ["a"], r"value\[0\]: expected an integer"),
-        (pd.Timestamp, "yesterday", "value: expected a date and time"),
-        (pd.Timestamp, "9999-01-01T00:00:00Z", None), (pd.Timedelta, "P999999999D", "value: "),
-        (Leaf, {"share": "1", "count": -1}, "value: 'count' must be >= 0|value: '_count' must be >= 0"),
-        (Leaf, {"share": "1", "label": 1}, "value: 'label' must be <class 'str'>"),
-        (Leaf, {"share": 1.5}, r"value\.share: expected a fraction"),
-        (Cat, {"type": "Dog", "nineLives": 1}, "value.type"),
-        (Cat, {"type": "Cat", "nineLives": 10}, "value.nineLives: expected an integer from 0 to 9, got 10"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent", "message"), [
+    (Fraction, "1/0", 'value: expected a fraction such as "1/3"'),
+    (np.uint8, 256, "value: expected an integer from 0 to 255, got 256"), (np.int64, 2**63, "value: "),
+    (range, [1, 2, 4], "value: expected integers with a constant step"),
+    (npt.NDArray[np.int64], [[1], [1, 2]], "value: .*inhomogeneous"),
+    (npt.NDArray[np.int64], ["a"], r"value\[0\]: expected an integer"),
+    (pd.Timestamp, "yesterday", "value: expected a date and time"),
+    (pd.Timestamp, "9999-01-01T00:00:00Z", None), (pd.Timedelta, "P999999999D", "value: "),
+    (Leaf, {"share": "1", "count": -1}, "value: 'count' must be >= 0|value: '_count' must be >= 0"),
+    (Leaf, {"share": "1", "label": 1}, "value: 'label' must be <class 'str'>"),
+    (Leaf, {"share": 1.5}, r"value\.share: expected a fraction"),
+    (Cat, {"type": "Dog", "nineLives": 1}, "value.type"),
+    (Cat, {"type": "Cat", "nineLives": 10}, "value.nineLives: expected an integer from 0 to 9, got 10"),
+])  # fmt: skip
 def test_foreign_type_wrong_value_is_reported(annotation: Any, sent: Any, message: str | None) -> None:
     if message is None:
         arguments_of(annotation).validate({"value": sent})
@@ -250,33 +247,27 @@ def test_json_type_round_trip_in_every_type(annotation: Any, data: Any) -> None:
     assert json_value({"within": [value]}) == {"within": [data]}
 
 
-@each_row(
-    ("annotation", "sent", "message"),
-    [
-        (Money, "12 GBP", "^value: there is no currency GBP; use EUR or USD$"),
-        (Money, "12", "^value: expected a string that matches"), (Money, 12, "^value: expected a string"),
-        (MoneyOrder, {"price": "12 GBP"}, r"^value\.price: there is no currency GBP"),
-        (list[Money], [PRICE, "1 GBP"], r"^value\[1\]: there is no currency GBP"),
-        (SpotPlace, {"lat": 1}, r"^value\.since: "), (Level, 50, "^value: 5 is not a valid Level"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent", "message"), [
+    (Money, "12 GBP", "^value: there is no currency GBP; use EUR or USD$"),
+    (Money, "12", "^value: expected a string that matches"), (Money, 12, "^value: expected a string"),
+    (MoneyOrder, {"price": "12 GBP"}, r"^value\.price: there is no currency GBP"),
+    (list[Money], [PRICE, "1 GBP"], r"^value\[1\]: there is no currency GBP"),
+    (SpotPlace, {"lat": 1}, r"^value\.since: "), (Level, 50, "^value: 5 is not a valid Level"),
+])  # fmt: skip
 def test_json_type_decode_error_is_reported_at_its_place(annotation: Any, sent: Any, message: str) -> None:
     with pytest.raises(ArgumentsError, match=message):
         arguments_of(annotation).validate({"value": sent})
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"schema": {"type": "strin"}}, r"json_type\(.*Fresh\): schema: not a valid JSON Schema at type"),
-        ({"schema": {"$ref": "#/$defs/x"}}, r"schema: a \$ref cannot be resolved"),
-        ({"schema": {"type": "string"}, "encode": None}, "encode= and decode= must be functions"),
-        ({"schema": {"type": "string"}, "decode": 1}, "encode= and decode= must be functions"),
-        ({"schema": {"$ref": "#/$defs/node",
-         "$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
-         "the schema refers to recursive definitions"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"schema": {"type": "strin"}}, r"json_type\(.*Fresh\): schema: not a valid JSON Schema at type"),
+    ({"schema": {"$ref": "#/$defs/x"}}, r"schema: a \$ref cannot be resolved"),
+    ({"schema": {"type": "string"}, "encode": None}, "encode= and decode= must be functions"),
+    ({"schema": {"type": "string"}, "decode": 1}, "encode= and decode= must be functions"),
+    ({"schema": {"$ref": "#/$defs/node",
+     "$defs": {"node": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
+     "the schema refers to recursive definitions"),
+])  # fmt: skip
 def test_json_type_wrong_declaration_is_refused(options: Any, message: str) -> None:
     class Fresh:
         """Not declared yet."""

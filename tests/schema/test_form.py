@@ -65,30 +65,27 @@ class Place(TypedDict):
     size: NotRequired[Annotated[int, "In metres"]]
 
 
-@each_row(
-    ("annotation", "schema"),
-    [
-        (dt.date, {"type": "string", "format": "date"}),
-        (dt.datetime, {"type": "string", "format": "date-time"}),
-        (Optional[dt.datetime], {"type": "string", "format": "date-time"}),
-        (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
-        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-        (Literal["a", None], {"type": "string", "enum": ["a"]}),
-        (Optional[Annotated[str, "Yours"]], {"type": "string", "description": "Yours"}),
-        (Annotated[int, at.Gt(0), at.Ge(5), at.Lt(9.5)], {"type": "integer", "minimum": 5, "maximum": 9}),
-        (set[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
-        (Annotated[list[Literal["a", "b"]], at.Len(1, 2), "Some"],
-         {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2,
-         "description": "Some"}),
-        (list[Size],
-         {"type": "array", "description": "How large.",
-         "items": {"anyOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}}),
-        (Union[Literal["a", "b"], Annotated[Literal["c"], Field(title="See")], None],
-         {"type": "string",
-         "oneOf": [{"const": "a", "title": "a"}, {"const": "b", "title": "b"},
-         {"const": "c", "title": "See"}]}),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "schema"), [
+    (dt.date, {"type": "string", "format": "date"}),
+    (dt.datetime, {"type": "string", "format": "date-time"}),
+    (Optional[dt.datetime], {"type": "string", "format": "date-time"}),
+    (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    (Literal["a", None], {"type": "string", "enum": ["a"]}),
+    (Optional[Annotated[str, "Yours"]], {"type": "string", "description": "Yours"}),
+    (Annotated[int, at.Gt(0), at.Ge(5), at.Lt(9.5)], {"type": "integer", "minimum": 5, "maximum": 9}),
+    (set[Literal["a", "b"]], {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+    (Annotated[list[Literal["a", "b"]], at.Len(1, 2), "Some"],
+     {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2,
+     "description": "Some"}),
+    (list[Size],
+     {"type": "array", "description": "How large.",
+     "items": {"anyOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}}),
+    (Union[Literal["a", "b"], Annotated[Literal["c"], Field(title="See")], None],
+     {"type": "string",
+     "oneOf": [{"const": "a", "title": "a"}, {"const": "b", "title": "b"},
+     {"const": "c", "title": "See"}]}),
+])  # fmt: skip
 def test_form_schema_of_single_value(annotation, schema):
     assert Form.of(annotation).schema(NEWEST)["properties"]["value"] == schema
 
@@ -101,44 +98,38 @@ def test_form_default_is_used_where_version_cannot_publish_it(type_, name, defau
     assert form.read({}) == default
 
 
-@each_row(
-    ("annotation", "content", "value"),
-    [
-        (Point, {"x": 1}, Point(1)), (Place, {"name": "a"}, {"name": "a", "note": None}),
-        (Place, {"name": "a", "note": "b", "size": 2, "more": 1}, {"name": "a", "note": "b", "size": 2}),
-        (Order, {"how-large": "s", "size": "l"}, Order(**{"how-large": Size.SMALL})),
-        (Order, {"how-large": None}, Order()), (Optional[str], {}, None),
-        (Optional[str], {"value": None}, None), (Optional[str], {"value": ""}, ""),
-        (Annotated[str, Field(default="a")], {}, "a"),
-        (set[Color], {"value": ["red", "blue"]}, {Color.RED, Color.BLUE}), (float, {"value": 5}, 5.0),
-        (RootModel[str], {"value": "a"}, RootModel[str]("a")), (Decimal, {"value": "1.50"}, Decimal("1.50")),
-        (dt.datetime, {"value": "2026-01-31T09:30:00"}, dt.datetime(2026, 1, 31, 9, 30)),
-        (Optional[dt.datetime], {"value": "2026-01-31T09:30:00.5"}, dt.datetime(2026, 1, 31, 9, 30, 0, 500000)),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "content", "value"), [
+    (Point, {"x": 1}, Point(1)), (Place, {"name": "a"}, {"name": "a", "note": None}),
+    (Place, {"name": "a", "note": "b", "size": 2, "more": 1}, {"name": "a", "note": "b", "size": 2}),
+    (Order, {"how-large": "s", "size": "l"}, Order(**{"how-large": Size.SMALL})),
+    (Order, {"how-large": None}, Order()), (Optional[str], {}, None),
+    (Optional[str], {"value": None}, None), (Optional[str], {"value": ""}, ""),
+    (Annotated[str, Field(default="a")], {}, "a"),
+    (set[Color], {"value": ["red", "blue"]}, {Color.RED, Color.BLUE}), (float, {"value": 5}, 5.0),
+    (RootModel[str], {"value": "a"}, RootModel[str]("a")), (Decimal, {"value": "1.50"}, Decimal("1.50")),
+    (dt.datetime, {"value": "2026-01-31T09:30:00"}, dt.datetime(2026, 1, 31, 9, 30)),
+    (Optional[dt.datetime], {"value": "2026-01-31T09:30:00.5"}, dt.datetime(2026, 1, 31, 9, 30, 0, 500000)),
+])  # fmt: skip
 def test_form_read(annotation, content, value):
     read = Form.of(annotation).read(content)
     assert read == value
     assert type(read) is type(value)
 
 
-@each_row(
-    ("annotation", "content", "expected"),
-    [
-        (Point, {}, "x: expected an integer, but it is missing"),
-        (Point, {"x": None}, "x: expected an integer, got null"),
-        (Point, {"x": "1"}, 'x: expected an integer, got "1"'),
-        (Point, {"x": True}, "x: expected an integer, got true"),
-        (Point, None, "expected an object, got null"), (Point, [1], "expected an object, got [1]"),
-        (bool, {"value": "true"}, 'value: expected true or false, got "true"'),
-        (list[Color], {"value": "red"}, 'value: expected an array, got "red"'),
-        (list[Color], {"value": ["red", "x"]}, 'value[1]: expected "red" or "blue", got "x"'),
-        (set[Color], {"value": ["red", "red"]},
-         'value: expected an array without duplicates, got ["red","red"]'),
-        (Order, {"mail": "home"}, 'mail: expected an email address, got "home"'),
-        (Order, {"cups": 7}, "cups: seven cups are too many"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "content", "expected"), [
+    (Point, {}, "x: expected an integer, but it is missing"),
+    (Point, {"x": None}, "x: expected an integer, got null"),
+    (Point, {"x": "1"}, 'x: expected an integer, got "1"'),
+    (Point, {"x": True}, "x: expected an integer, got true"),
+    (Point, None, "expected an object, got null"), (Point, [1], "expected an object, got [1]"),
+    (bool, {"value": "true"}, 'value: expected true or false, got "true"'),
+    (list[Color], {"value": "red"}, 'value: expected an array, got "red"'),
+    (list[Color], {"value": ["red", "x"]}, 'value[1]: expected "red" or "blue", got "x"'),
+    (set[Color], {"value": ["red", "red"]},
+     'value: expected an array without duplicates, got ["red","red"]'),
+    (Order, {"mail": "home"}, 'mail: expected an email address, got "home"'),
+    (Order, {"cups": 7}, "cups: seven cups are too many"),
+])  # fmt: skip
 def test_form_wrong_answer_is_reported(annotation, content, expected):
     with pytest.raises(ArgumentsError) as raised:
         Form.of(annotation).read(content)
@@ -150,29 +141,26 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-@each_row(
-    ("annotation", "message"),
-    [
-        (dict[str, int], "is an object, and a form cannot nest objects"),
-        (Optional[Place], "is an object, and a form cannot nest objects"),
-        (list[str], "is a list, and a form only has lists of choices"),
-        (list[Place], "is a list, and a form"), (list[Optional[Color]], "is a list, and a form only has lists"),
-        (tuple[Literal["a"], Literal["b"]], "is a list, and a form only has lists"),
-        (Union[int, str], "has a type that a form"), (Any, "has a type that a form"), (None, "has a type that a form"),
-        (Literal[1, 2], "has choices that are not strings"), (Level, "has choices that are not strings"),
-        (list[Level], "has choices that are not strings"), (Literal[None], "has choices that are not strings"),
-        (SecretStr, "is a secret, which a form must not contain; use an elicitation by URL"),
-        (UUID, "a form has no format 'uuid'; the formats are email, uri, date, date-time"),
-        (dt.time, "a form has no format 'time'"), (bytes, "a form has no `contentEncoding` for a string"),
-        (Annotated[int, Format("email")], "a form has no `format` for an integer"),
-        (Annotated[float, at.Gt(0)], "a form has no `exclusiveMinimum` for a number; use `ge`"),
-        (Annotated[int, at.MultipleOf(3)], "a form has no `multipleOf` for an integer"),
-        (Annotated[str, Field(examples=["a"])], "a form has no `examples` for a string; leave it out"),
-        (Annotated[dt.date, Field(default="soon")], "has the default 'soon', which is invalid"),
-        (Annotated[Literal["a", "b"], Field(json_schema_extra={"enumNames": ["A"]})],
-         "has 1 enumNames for 2 choices"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "message"), [
+    (dict[str, int], "is an object, and a form cannot nest objects"),
+    (Optional[Place], "is an object, and a form cannot nest objects"),
+    (list[str], "is a list, and a form only has lists of choices"),
+    (list[Place], "is a list, and a form"), (list[Optional[Color]], "is a list, and a form only has lists"),
+    (tuple[Literal["a"], Literal["b"]], "is a list, and a form only has lists"),
+    (Union[int, str], "has a type that a form"), (Any, "has a type that a form"), (None, "has a type that a form"),
+    (Literal[1, 2], "has choices that are not strings"), (Level, "has choices that are not strings"),
+    (list[Level], "has choices that are not strings"), (Literal[None], "has choices that are not strings"),
+    (SecretStr, "is a secret, which a form must not contain; use an elicitation by URL"),
+    (UUID, "a form has no format 'uuid'; the formats are email, uri, date, date-time"),
+    (dt.time, "a form has no format 'time'"), (bytes, "a form has no `contentEncoding` for a string"),
+    (Annotated[int, Format("email")], "a form has no `format` for an integer"),
+    (Annotated[float, at.Gt(0)], "a form has no `exclusiveMinimum` for a number; use `ge`"),
+    (Annotated[int, at.MultipleOf(3)], "a form has no `multipleOf` for an integer"),
+    (Annotated[str, Field(examples=["a"])], "a form has no `examples` for a string; leave it out"),
+    (Annotated[dt.date, Field(default="soon")], "has the default 'soon', which is invalid"),
+    (Annotated[Literal["a", "b"], Field(json_schema_extra={"enumNames": ["A"]})],
+     "has 1 enumNames for 2 choices"),
+])  # fmt: skip
 def test_form_type_that_no_form_can_ask_is_refused(annotation, message):
     with pytest.raises(RegistrationError, match=re.escape(message)):
         Form.of(annotation)
@@ -190,39 +178,33 @@ FIELD: dict[str, Any] = {"type": "string"}
 OBJECT = {"type": "object", "properties": {"a": FIELD}}
 
 
-@each_row(
-    ("field", "message"),
-    [
-        (True, "the field 'a' is not a JSON Schema"), ({"$ref": "#/$defs/x"}, "$ref cannot be resolved"),
-        ({"type": "strin"}, "the field 'a' has a type that a form does not support"),
-        ({"type": "object"}, "the field 'a' is an object, and a form cannot nest objects"),
-        ({"type": "array", "items": FIELD}, "the field 'a' is a list"),
-        ({**FIELD, "minLength": "2"}, "`minLength` must be an integer of at least 0"),
-        ({**FIELD, "pattern": "("}, "`pattern` must be a regular expression"),
-        ({**FIELD, "enum": "x"}, "`enum` must be an array"),
-        ({"type": "integer", "maximum": None}, "`maximum` must be a number"),
-        ({**FIELD, "default": 1}, "has the default 1, which is invalid"),
-        ({**FIELD, "format": "password"}, "a secret"), ({**FIELD, "minimum": 1}, "has no `minimum` for a string"),
-        ({"type": "integer", "enum": [1, 2]}, "has choices that are not strings"),
-    ],
-)  # fmt: skip
+@each_row(("field", "message"), [
+    (True, "the field 'a' is not a JSON Schema"), ({"$ref": "#/$defs/x"}, "$ref cannot be resolved"),
+    ({"type": "strin"}, "the field 'a' has a type that a form does not support"),
+    ({"type": "object"}, "the field 'a' is an object, and a form cannot nest objects"),
+    ({"type": "array", "items": FIELD}, "the field 'a' is a list"),
+    ({**FIELD, "minLength": "2"}, "`minLength` must be an integer of at least 0"),
+    ({**FIELD, "pattern": "("}, "`pattern` must be a regular expression"),
+    ({**FIELD, "enum": "x"}, "`enum` must be an array"),
+    ({"type": "integer", "maximum": None}, "`maximum` must be a number"),
+    ({**FIELD, "default": 1}, "has the default 1, which is invalid"),
+    ({**FIELD, "format": "password"}, "a secret"), ({**FIELD, "minimum": 1}, "has no `minimum` for a string"),
+    ({"type": "integer", "enum": [1, 2]}, "has choices that are not strings"),
+])  # fmt: skip
 def test_form_explicit_field_that_is_invalid_is_refused(field: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=re.escape(message)):
         Form.of({"type": "object", "properties": {"a": field}})
 
 
-@each_row(
-    ("schema", "message"),
-    [
-        *(
-            (schema, 'the JSON Schema of a form must have {"type": "object"')
-            for schema in ({}, {"type": "string"}, {"type": "object"})
-        ),
-        ({"minProperties": 1, **OBJECT}, "a form does not support `minProperties`"),
-        ({"required": "a", **OBJECT}, "`required` must be an array of"),
-        ({"required": ["b"], **OBJECT}, "`required` contains 'b', which is not a field"),
-    ],
-)
+@each_row(("schema", "message"), [
+    *(
+        (schema, 'the JSON Schema of a form must have {"type": "object"')
+        for schema in ({}, {"type": "string"}, {"type": "object"})
+    ),
+    ({"minProperties": 1, **OBJECT}, "a form does not support `minProperties`"),
+    ({"required": "a", **OBJECT}, "`required` must be an array of"),
+    ({"required": ["b"], **OBJECT}, "`required` contains 'b', which is not a field"),
+])  # fmt: skip
 def test_form_explicit_schema_that_is_invalid_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=re.escape(message)):
         Form.of(schema)

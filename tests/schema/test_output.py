@@ -107,14 +107,11 @@ def output_of(annotation: Any) -> Output:
     return output
 
 
-@each_row(
-    "annotation",
-    [
-        *(empty, Any, object, None, type(None), bytes, Content, Picture, list[Content], Optional[Content]),
-        *(Union[str, Content], tuple[str, Content], list[str | Content], Sequence[Content], list[bytes]),
-        *(dict[str, Content], Annotated[Content, "text"], list[Picture], Optional[Picture], Optional[bytes], Pair),
-    ],
-)  # fmt: skip
+@each_row("annotation", [
+    *(empty, Any, object, None, type(None), bytes, Content, Picture, list[Content], Optional[Content]),
+    *(Union[str, Content], tuple[str, Content], list[str | Content], Sequence[Content], list[bytes]),
+    *(dict[str, Content], Annotated[Content, "text"], list[Picture], Optional[Picture], Optional[bytes], Pair),
+])  # fmt: skip
 def test_output_of_content_has_no_schema(annotation: Any) -> None:
     assert Output.of(annotation) is None
 
@@ -124,31 +121,28 @@ def test_output_structure_with_content_field_is_refused() -> None:
         Output.of(Broken)
 
 
-@each_row(
-    ("annotation", "value", "dumped"),
-    [
-        (int, 2**70, 2**70), (float, 1, 1), (Optional[str], None, None), (list[int], (1, 2), [1, 2]),
-        (Sequence[int], range(2), [0, 1]), (tuple[int, str], (1, "a"), [1, "a"]), (set[int], {1}, [1]),
-        (dict[str, Any], {"a": dt.date(2026, 1, 31), "b": {Color.RED}}, {"a": "2026-01-31", "b": ["red"]}),
-        (Literal["a"], "a", "a"), (Color, Color.RED, "red"), (Color, "red", "red"), (Path, Path("/a"), "/a"),
-        (UUID, UUID(int=0), "00000000-0000-0000-0000-000000000000"), (Decimal, Decimal("1E+3"), "1E+3"),
-        (dt.timedelta, dt.timedelta(-1, 0, 1), "-PT23H59M59.999999S"),
-        (dt.datetime, dt.datetime(2026, 1, 31), "2026-01-31T00:00:00"),
-        (dt.datetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc), "2026-01-31T00:00:00Z"),
-        (Place, {"name": "a"}, {"name": "a"}), (Point, Point(1), [1, 0.0]),
-        (list[Station], [Station(1)], [{"id": 1, "since": None}]),
-        (Reading, Reading(v=0.5, raw=b"\xff\xfe", price=Decimal("1E+2")),
-         {"v": 0.5, "raw": "//4=", "price": "100", "double": 1.0}),
-        (Annotated[int, PlainSerializer(str, return_type=str)], 5, "5"), (Optional[float], math.nan, None),
-        (dict[str, Any], {"a": [math.inf]}, {"a": [None]}),
-        # serializers without an annotation
-        (list[Offer], [Offer(price=Decimal("2.5"), shipping=Decimal(4))],
-         [{"price": 2.5, "shipping": "4 EUR", "tax": 0.5, "rounded": 1.5, "text": "5"}]),
-        (Offer, Offer(price=Decimal(2)),
-         {"price": 2.0, "shipping": None, "tax": 0.5, "rounded": 1.5, "text": "5"}),
-        (dict[str, Pair], {"a": Pair(left=1, right=2)}, {"a": [1, 2]}),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "value", "dumped"), [
+    (int, 2**70, 2**70), (float, 1, 1), (Optional[str], None, None), (list[int], (1, 2), [1, 2]),
+    (Sequence[int], range(2), [0, 1]), (tuple[int, str], (1, "a"), [1, "a"]), (set[int], {1}, [1]),
+    (dict[str, Any], {"a": dt.date(2026, 1, 31), "b": {Color.RED}}, {"a": "2026-01-31", "b": ["red"]}),
+    (Literal["a"], "a", "a"), (Color, Color.RED, "red"), (Color, "red", "red"), (Path, Path("/a"), "/a"),
+    (UUID, UUID(int=0), "00000000-0000-0000-0000-000000000000"), (Decimal, Decimal("1E+3"), "1E+3"),
+    (dt.timedelta, dt.timedelta(-1, 0, 1), "-PT23H59M59.999999S"),
+    (dt.datetime, dt.datetime(2026, 1, 31), "2026-01-31T00:00:00"),
+    (dt.datetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc), "2026-01-31T00:00:00Z"),
+    (Place, {"name": "a"}, {"name": "a"}), (Point, Point(1), [1, 0.0]),
+    (list[Station], [Station(1)], [{"id": 1, "since": None}]),
+    (Reading, Reading(v=0.5, raw=b"\xff\xfe", price=Decimal("1E+2")),
+     {"v": 0.5, "raw": "//4=", "price": "100", "double": 1.0}),
+    (Annotated[int, PlainSerializer(str, return_type=str)], 5, "5"), (Optional[float], math.nan, None),
+    (dict[str, Any], {"a": [math.inf]}, {"a": [None]}),
+    # serializers without an annotation
+    (list[Offer], [Offer(price=Decimal("2.5"), shipping=Decimal(4))],
+     [{"price": 2.5, "shipping": "4 EUR", "tax": 0.5, "rounded": 1.5, "text": "5"}]),
+    (Offer, Offer(price=Decimal(2)),
+     {"price": 2.0, "shipping": None, "tax": 0.5, "rounded": 1.5, "text": "5"}),
+    (dict[str, Pair], {"a": Pair(left=1, right=2)}, {"a": [1, 2]}),
+])  # fmt: skip
 def test_output_dump(annotation: Any, value: Any, dumped: Any) -> None:
     output = output_of(annotation)
     result = json.loads(encode(output.dump(value)))
@@ -157,20 +151,17 @@ def test_output_dump(annotation: Any, value: Any, dumped: Any) -> None:
     Draft202012Validator(output.schema).validate(result)
 
 
-@each_row(
-    ("annotation", "value", "message"),
-    [
-        (int, True, "expected an integer, got true"), (Place, {"name": 1}, "name: expected a string, got 1"),
-        (Annotated[int, at.Ge(0)], -1, "expected an integer of at least 0, got -1"),
-        (Point, [1, 2, 3], "expected an array of 1 to 2 items"), (Color, "green", 'expected "red", got "green"'),
-        (dt.datetime, dt.date(2026, 1, 31), "expected a date and time such as 2026-01-31T09:30:00 or"),
-        (NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
-         "expected a date and time without offset"),
-        (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
-        (dict[str, str], {"\ud800": ""}, "cannot be converted to JSON"),
-        (Decimal, Decimal("NaN"), "result cannot be converted to JSON: NaN"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "value", "message"), [
+    (int, True, "expected an integer, got true"), (Place, {"name": 1}, "name: expected a string, got 1"),
+    (Annotated[int, at.Ge(0)], -1, "expected an integer of at least 0, got -1"),
+    (Point, [1, 2, 3], "expected an array of 1 to 2 items"), (Color, "green", 'expected "red", got "green"'),
+    (dt.datetime, dt.date(2026, 1, 31), "expected a date and time such as 2026-01-31T09:30:00 or"),
+    (NaiveDatetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
+     "expected a date and time without offset"),
+    (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
+    (dict[str, str], {"\ud800": ""}, "cannot be converted to JSON"),
+    (Decimal, Decimal("NaN"), "result cannot be converted to JSON: NaN"),
+])  # fmt: skip
 def test_output_dump_wrong_value_is_refused(annotation: Any, value: Any, message: str) -> None:
     with pytest.raises(OutputError, match=message):
         output_of(annotation).dump(value)

@@ -38,35 +38,29 @@ class Tree(BaseModel):
     children: list[Tree] = []
 
 
-@each_row(
-    ("annotation", "sent", "expected"),
-    [
-        (list[int], " [1, 2]\n", [1, 2]), (list[int], ["1", 2, "3"], [1, 2, 3]),
-        (list[int], '["1", "2"]', [1, 2]), (dict[str, list[int]], {"a": "[1]"}, {"a": [1]}),
-        (Place, '{"name": "a", "size": "1"}', {"name": "a", "size": 1}),
-        (Place, {"name": "[1]", "size": "1"}, {"name": "[1]", "size": 1}), (Point, "[1, 2]", Point(1, 2.0)),
-        (Tree, {"value": 1, "children": '[{"value": "2"}]'}, Tree(value=1, children=[Tree(value=2)])),
-        (Circle | Square, '{"side": 1}', Square(1)), (Circle | list[Square], ['{"side": "1"}'], [Square(1)]),
-        (int, "5", 5), (int, "5.0", 5), (float, "5", 5.0), (bool, "true", True), (int | None, "null", None),
-        (Literal["a", None], "null", None), (dt.date | list[int], "[1]", [1]),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent", "expected"), [
+    (list[int], " [1, 2]\n", [1, 2]), (list[int], ["1", 2, "3"], [1, 2, 3]),
+    (list[int], '["1", "2"]', [1, 2]), (dict[str, list[int]], {"a": "[1]"}, {"a": [1]}),
+    (Place, '{"name": "a", "size": "1"}', {"name": "a", "size": 1}),
+    (Place, {"name": "[1]", "size": "1"}, {"name": "[1]", "size": 1}), (Point, "[1, 2]", Point(1, 2.0)),
+    (Tree, {"value": 1, "children": '[{"value": "2"}]'}, Tree(value=1, children=[Tree(value=2)])),
+    (Circle | Square, '{"side": 1}', Square(1)), (Circle | list[Square], ['{"side": "1"}'], [Square(1)]),
+    (int, "5", 5), (int, "5.0", 5), (float, "5", 5.0), (bool, "true", True), (int | None, "null", None),
+    (Literal["a", None], "null", None), (dt.date | list[int], "[1]", [1]),
+])  # fmt: skip
 def test_repair_json_in_string_is_parsed(annotation: Any, sent: Any, expected: Any) -> None:
     result = arguments_of(annotation).validate({"value": sent})["value"]
     assert result == expected
     assert type(result) is type(expected)
 
 
-@each_row(
-    ("annotation", "sent"),
-    [
-        (int, "5 apples"), (int, "1.5"), (int, "true"), (int, '"5"'), (bool, "True"), (bool, "1"),
-        (float, "NaN"), (float, "1e400"), (float, "9" * 5000), (list[int], "[1, 2"), (list[int], "[1] [2]"),
-        (list[int], "['1']"), (list[str], '["\\ud800"]'), (list[int], ""), (list[int], "[" * 100_000),
-        (list[int], "[" * 150 + "]" * 150), (Color, '"red"'), (dt.date, '"2026-01-31"'),
-        (list[int], json.dumps(json.dumps([1]))),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent"), [
+    (int, "5 apples"), (int, "1.5"), (int, "true"), (int, '"5"'), (bool, "True"), (bool, "1"),
+    (float, "NaN"), (float, "1e400"), (float, "9" * 5000), (list[int], "[1, 2"), (list[int], "[1] [2]"),
+    (list[int], "['1']"), (list[str], '["\\ud800"]'), (list[int], ""), (list[int], "[" * 100_000),
+    (list[int], "[" * 150 + "]" * 150), (Color, '"red"'), (dt.date, '"2026-01-31"'),
+    (list[int], json.dumps(json.dumps([1]))),
+])  # fmt: skip
 def test_repair_other_strings_are_refused(annotation: Any, sent: Any) -> None:
     with pytest.raises(ArgumentsError, match="value"):
         arguments_of(annotation).validate({"value": sent})
@@ -83,16 +77,13 @@ def test_repair_applies_to_explicit_json_schema() -> None:
         arguments.validate({**sent, "ids": "1, 2"})
 
 
-@each_row(
-    ("annotation", "sent", "expected"),
-    [
-        (str, 5, "5"), (str, -(2**70), str(-(2**70))), (str | None, 5, "5"), (Literal["1", "2"], 2, "2"),
-        (Decimal, 12, Decimal(12)), (list[str], ["a", 5, 6], ["a", "5", "6"]), (list[str], "[5]", ["5"]),
-        (dict[str, list[Place]], {"x": [{"name": 5, "size": "5"}]}, {"x": [{"name": "5", "size": 5}]}),
-        (tuple[str, int], [5, "6"], ("5", 6)), (tuple[str, int] | tuple[int, bool], [5, 6], ("5", 6)),
-        (list[str] | list[bool], [5, 6], ["5", "6"]), (str | list[str], 5, "5"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "sent", "expected"), [
+    (str, 5, "5"), (str, -(2**70), str(-(2**70))), (str | None, 5, "5"), (Literal["1", "2"], 2, "2"),
+    (Decimal, 12, Decimal(12)), (list[str], ["a", 5, 6], ["a", "5", "6"]), (list[str], "[5]", ["5"]),
+    (dict[str, list[Place]], {"x": [{"name": 5, "size": "5"}]}, {"x": [{"name": "5", "size": 5}]}),
+    (tuple[str, int], [5, "6"], ("5", 6)), (tuple[str, int] | tuple[int, bool], [5, 6], ("5", 6)),
+    (list[str] | list[bool], [5, 6], ["5", "6"]), (str | list[str], 5, "5"),
+])  # fmt: skip
 def test_repair_whole_number_becomes_text(annotation: Any, sent: Any, expected: Any) -> None:
     result = arguments_of(annotation).validate({"value": sent})["value"]
     assert result == expected
@@ -114,34 +105,29 @@ class C(TypedDict):
     b: NotRequired[int]
 
 
-@each_row(
-    ("annotation", "sent", "expected"),
-    [
-        # None: no reading or several, which are refused
-        (tuple[str, int] | tuple[int, str], [5, 6], None), (tuple[str, int] | tuple[int, str], ["5", "6"], None),
-        (tuple[str, int] | tuple[int, bool], ["5", "true"], (5, True)),
-        (tuple[int, bool] | tuple[str, str], ["5", True], (5, True)),
-        (list[tuple[int, bool] | tuple[bool, int]], [["5", "true"], ["true", "1"]], [(5, True), (True, 1)]),
-        (tuple[int, int] | tuple[str, str], [1, "2"], None), (tuple[str | None, int], ["null", "3"], ("null", 3)),
-        (A | B, {"a": "5", "b": True}, {"a": "5", "b": True}), (A | B, {"a": "5", "b": 6}, {"a": 5, "b": "6"}),
-        (A | B, {"a": 5, "b": True}, {"a": "5", "b": True}), (B | C, {"a": 5, "b": "6"}, {"a": "5", "b": 6}),
-        (B | C, {"a": 5, "b": "true"}, {"a": "5", "b": True}),
-        (list[A | B], [{"a": "1", "b": "x"}], [{"a": 1, "b": "x"}]),
-        (list[int] | list[bool], ["true"], [True]), (list[int] | list[bool], ["1", "true"], None),
-        (list[int] | list[str], [1, "a"], ["1", "a"]), (list[int] | list[str], ["1", 2], None),
-        (list[list[int] | list[bool]], [["1"], ["true"]], [[1], [True]]),
-        (list[list[int] | list[bool]], [["1"], ["true"], ["x"]], None),
-        (list[Literal["1", 5]] | list[Literal["5", 1]], ["5"], ["5"]),
-        (list[Literal["1", 5]] | list[int], ["5", 1], [5, 1]),
-        (str | int, "5", "5"), (int | bool, "true", True), (str | list[int], "[1]", "[1]"), (bool | float, "5", 5.0),
-        (list[int] | dict[str, int], '{"a":"1"}', {"a": 1}), (Literal["1", "2"] | bool, 1, "1"),
-        (dict[str, int] | dict[str, str], {"a": "1", "b": 2}, None),
-        (dict[str, int | None], {"a": "null", "b": "2"}, {"a": None, "b": 2}),
-    ],
-)  # fmt: skip
-def test_repair_of_union_happens_if_exactly_one_reading_exists(
-    annotation: Any, sent: Any, expected: Any
-) -> None:
+@each_row(("annotation", "sent", "expected"), [
+    # None: no reading or several, which are refused
+    (tuple[str, int] | tuple[int, str], [5, 6], None), (tuple[str, int] | tuple[int, str], ["5", "6"], None),
+    (tuple[str, int] | tuple[int, bool], ["5", "true"], (5, True)),
+    (tuple[int, bool] | tuple[str, str], ["5", True], (5, True)),
+    (list[tuple[int, bool] | tuple[bool, int]], [["5", "true"], ["true", "1"]], [(5, True), (True, 1)]),
+    (tuple[int, int] | tuple[str, str], [1, "2"], None), (tuple[str | None, int], ["null", "3"], ("null", 3)),
+    (A | B, {"a": "5", "b": True}, {"a": "5", "b": True}), (A | B, {"a": "5", "b": 6}, {"a": 5, "b": "6"}),
+    (A | B, {"a": 5, "b": True}, {"a": "5", "b": True}), (B | C, {"a": 5, "b": "6"}, {"a": "5", "b": 6}),
+    (B | C, {"a": 5, "b": "true"}, {"a": "5", "b": True}),
+    (list[A | B], [{"a": "1", "b": "x"}], [{"a": 1, "b": "x"}]),
+    (list[int] | list[bool], ["true"], [True]), (list[int] | list[bool], ["1", "true"], None),
+    (list[int] | list[str], [1, "a"], ["1", "a"]), (list[int] | list[str], ["1", 2], None),
+    (list[list[int] | list[bool]], [["1"], ["true"]], [[1], [True]]),
+    (list[list[int] | list[bool]], [["1"], ["true"], ["x"]], None),
+    (list[Literal["1", 5]] | list[Literal["5", 1]], ["5"], ["5"]),
+    (list[Literal["1", 5]] | list[int], ["5", 1], [5, 1]),
+    (str | int, "5", "5"), (int | bool, "true", True), (str | list[int], "[1]", "[1]"), (bool | float, "5", 5.0),
+    (list[int] | dict[str, int], '{"a":"1"}', {"a": 1}), (Literal["1", "2"] | bool, 1, "1"),
+    (dict[str, int] | dict[str, str], {"a": "1", "b": 2}, None),
+    (dict[str, int | None], {"a": "null", "b": "2"}, {"a": None, "b": 2}),
+])  # fmt: skip
+def test_repair_of_union_happens_if_exactly_one_reading_exists(annotation, sent, expected) -> None:
     arguments = arguments_of(annotation)
     if expected is None:
         with pytest.raises(ArgumentsError, match="value"):

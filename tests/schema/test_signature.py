@@ -91,13 +91,10 @@ def star(*cities: str) -> None: ...
 def positional(city: str, /) -> None: ...
 
 
-@each_row(
-    ("function", "message"),
-    [
-        (star, r"star: .*\*cities.*write `cities: list\[\.\.\.\]`"),
-        (positional, "positional: .*'city'.*remove the `/`"),
-    ],
-)
+@each_row(("function", "message"), [
+    (star, r"star: .*\*cities.*write `cities: list\[\.\.\.\]`"),
+    (positional, "positional: .*'city'.*remove the `/`"),
+])  # fmt: skip
 def test_signature_of_parameters_without_names_is_refused(function: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         signature_of(function)
@@ -132,42 +129,36 @@ def test_docstring_missing_has_no_description(text: str | None) -> None:
     assert documentation.arguments == {}
 
 
-@each_row(
-    "text",
-    [
-        "Add.\n\nReturns:\n    The sum\n    of both.", "Add.\n\nReturns: The sum\n    of both.",
-        "Add.\n\n    Returns:\n        int: The sum\n        of both.\n    ",
-        "Add.\n\nReturn:\n    list[int]: The sum\n    of both.",
-        "Add.\n\nReturns\n-------\nint\n    The sum\n    of both.\n",
-        "Add.\n\nReturns\n-------\nThe sum\nof both.\n", "Add.\n\n:returns: The sum\n    of both.\n:rtype: int",
-        "Add.\n\n:param a: One.\n:return: The sum\n    of both.",
-        "Add.\n\nArgs:\n    a: One.\n\nReturns:\n    The sum\n    of both.\n",
-        "Add.\n\nParameters\n----------\na : int\n    One.\n\nReturns\n-------\nint\n    The sum\n    of both.",
-    ],
-)  # fmt: skip
+@each_row("text", [
+    "Add.\n\nReturns:\n    The sum\n    of both.", "Add.\n\nReturns: The sum\n    of both.",
+    "Add.\n\n    Returns:\n        int: The sum\n        of both.\n    ",
+    "Add.\n\nReturn:\n    list[int]: The sum\n    of both.",
+    "Add.\n\nReturns\n-------\nint\n    The sum\n    of both.\n",
+    "Add.\n\nReturns\n-------\nThe sum\nof both.\n", "Add.\n\n:returns: The sum\n    of both.\n:rtype: int",
+    "Add.\n\n:param a: One.\n:return: The sum\n    of both.",
+    "Add.\n\nArgs:\n    a: One.\n\nReturns:\n    The sum\n    of both.\n",
+    "Add.\n\nParameters\n----------\na : int\n    One.\n\nReturns\n-------\nint\n    The sum\n    of both.",
+])  # fmt: skip
 def test_docstring_returns_section_in_all_styles(text: str) -> None:
     assert read(text).description == "Add.\n\nReturns: The sum\nof both."
 
 
-@each_row(
-    ("text", "description"),
-    [
-        ("Add.\n\nReturns:\n    A dict: keys are names.", "Add.\n\nReturns: A dict: keys are names."),
-        ("Add.\n\nReturns:\n    Note: nothing.", "Add.\n\nReturns: Note: nothing."),
-        ("Add.\n\nReturns:\n    pd.DataFrame: The rows.", "Add.\n\nReturns: The rows."),
-        ("Add.\n\nYields:\n    The next.", "Add.\n\nYields: The next."),
-        ("Add.\n\n:yield: The next.", "Add.\n\nYields: The next."),
-        ("Add.\n\nYields\n------\nint\n    The next.", "Add.\n\nYields: The next."),
-        (
-            "Cut.\n\nReturns\n-------\nhead : str\n    The first.\ntail : str\n    The rest.\n\nNotes\n-----\nQuick.",
-            "Cut.\n\nReturns: head: The first.\ntail: The rest.\n\nNotes\n-----\nQuick.",
-        ),
-        ("Add.\n\n:returns: One.\n\nAnd more.", "Add.\n\nReturns: One.\n\nAnd more."),
-        ("Returns: to sender.", "Returns: to sender."),
-        ("Returns the sum of both.", "Returns the sum of both."), ("Add.\n\n:rtype: int", "Add."),
-        ("Add.\n\nReturns:", "Add."),
-    ],
-)  # fmt: skip
+@each_row(("text", "description"), [
+    ("Add.\n\nReturns:\n    A dict: keys are names.", "Add.\n\nReturns: A dict: keys are names."),
+    ("Add.\n\nReturns:\n    Note: nothing.", "Add.\n\nReturns: Note: nothing."),
+    ("Add.\n\nReturns:\n    pd.DataFrame: The rows.", "Add.\n\nReturns: The rows."),
+    ("Add.\n\nYields:\n    The next.", "Add.\n\nYields: The next."),
+    ("Add.\n\n:yield: The next.", "Add.\n\nYields: The next."),
+    ("Add.\n\nYields\n------\nint\n    The next.", "Add.\n\nYields: The next."),
+    (
+        "Cut.\n\nReturns\n-------\nhead : str\n    The first.\ntail : str\n    The rest.\n\nNotes\n-----\nQuick.",
+        "Cut.\n\nReturns: head: The first.\ntail: The rest.\n\nNotes\n-----\nQuick.",
+    ),
+    ("Add.\n\n:returns: One.\n\nAnd more.", "Add.\n\nReturns: One.\n\nAnd more."),
+    ("Returns: to sender.", "Returns: to sender."),
+    ("Returns the sum of both.", "Returns the sum of both."), ("Add.\n\n:rtype: int", "Add."),
+    ("Add.\n\nReturns:", "Add."),
+])  # fmt: skip
 def test_docstring_other_result_sections(text: str, description: str) -> None:
     assert read(text).description == description
 
@@ -177,53 +168,48 @@ NAMES = {
 }  # fmt: skip
 
 
-@each_row(
-    ("text", "arguments", "rest"),
-    [
-        # Google
-        ("Args:\n    query: A.\n    limit (int, optional): B\n        and C.\n    ctx: D.\n\nReturns:\n    E.",
-         {"query": "A.", "limit": "B\nand C."}, "\n\nReturns: E."),
-        ("Arguments:\n    query: A.\n\n        More.\n    other: B.", {"query": "A.\nMore."},
-         "\n\nArguments:\n    other: B."),
-        ("Parameters:\n    - `query`: A.\n    * **limit**: B.\n    + _hint: C.",
-         {"query": "A.", "limit": "B.", "_hint": "C."}, ""),
-        ("Params:\n    1. **`query`** - A.\n    2) **limit:** B.\n    (3) <$from> \u2014 C.",
-         {"query": "A.", "limit": "B.", "start": "C."}, ""),
-        ("Keyword Args:\n    \u2022 query, limit: A.\n    __hint__ => B.", {"query": "A.", "limit": "A."},
-         "\n\nKeyword Args:\n    __hint__ => B."),
-        ("Keyword Arguments:\n    query [int] -- A.\n    limit (from 1 to 9): B.",
-         {"query": "A.", "limit": "(from 1 to 9) B."}, ""),
-        ("Other Parameters:\n    query\n        A.\n    limit\n        B.", {"query": "A.", "limit": "B."}, ""),
-        ("Args:\n    query: A.\n    More of it.\n    limit: B.", {"query": "A.\nMore of it.", "limit": "B."}, ""),
-        ("Args:\n    | name | text |\n    query: A.", {"query": "A."}, "\n\nArgs:\n    | name | text |"),
-        ("Args:\n    query: A.\n    ```\n    print(1)\n    ```", {"query": "A.\n```\nprint(1)\n```"}, ""),
-        ("Args:\n    ctx: A.\n      B.\n    Words.\n    query: C.", {"query": "C."}, "\n\nArgs:\n    Words."),
-        ("Args:\n    ctx: A.", {}, ""), ("Args:\n    other: A.", {}, "\n\nArgs:\n    other: A."),
-        ("Args:\n    query (list[str], default: 5): A.\n    limit (a long story): B.",
-         {"query": "A.", "limit": "(a long story) B."}, ""),
-        ("Args:\n    TODO(me): A.\n    query: B.", {"query": "B."}, "\n\nArgs:\n    TODO(me): A."),
-        ("Args:\n\nWords.", {}, "\n\nArgs:\n\nWords."),
-        ("Args:\n    query" + ", query" * 200 + ":\n", {}, "\n\nArgs:\n    query" + ", query" * 200 + ":"),
-        # NumPy
-        ("Parameters\n---\nquery : int\n    A.\n    And B.\nctx : Context\n    D.\n\nNotes\n---\nE.",
-         {"query": "A.\nAnd B."}, "\n\nNotes\n---\nE."),
-        ("Parameters\n---\nquery : str, the words\n    A.\nother : int\n    B.", {"query": "(str, the words) A."},
-         "\n\nParameters\n---\nother : int\n    B."),
-        ("Parameters\n---\n    Words.\nquery : int\n    A.", {"query": "A."}, "\n\nParameters\n---\n    Words."),
-        ("Parameters\n---\nquery : int\nlimit, start : int or str\n    C.", {"limit": "C.", "start": "C."}, ""),
-        ("Params\n---\n**query** : int\n    A.", {"query": "A."}, ""),
-        # reST
-        (":param str query: A\n    and more.\n:type query: str\n:param ctx: B.\n:param other: C.",
-         {"query": "A\nand more."}, "\n\n:param other: C."),
-        (":param query: A.\n:type query: the words\n:param int limit: B.\n:return: C.",
-         {"query": "A.\n(the words)", "limit": "B."}, "\n\nReturns: C."),
-        (":param query, limit: A.", {"query": "A.", "limit": "A."}, ""),
-        (":param $from:\n:param limit: B.", {"limit": "B."}, ""),
-    ],
-)  # fmt: skip
-def test_docstring_texts_of_arguments_are_removed_and_others_remain(
-    text: str, arguments: dict[str, str], rest: str
-) -> None:
+@each_row(("text", "arguments", "rest"), [
+    # Google
+    ("Args:\n    query: A.\n    limit (int, optional): B\n        and C.\n    ctx: D.\n\nReturns:\n    E.",
+     {"query": "A.", "limit": "B\nand C."}, "\n\nReturns: E."),
+    ("Arguments:\n    query: A.\n\n        More.\n    other: B.", {"query": "A.\nMore."},
+     "\n\nArguments:\n    other: B."),
+    ("Parameters:\n    - `query`: A.\n    * **limit**: B.\n    + _hint: C.",
+     {"query": "A.", "limit": "B.", "_hint": "C."}, ""),
+    ("Params:\n    1. **`query`** - A.\n    2) **limit:** B.\n    (3) <$from> \u2014 C.",
+     {"query": "A.", "limit": "B.", "start": "C."}, ""),
+    ("Keyword Args:\n    \u2022 query, limit: A.\n    __hint__ => B.", {"query": "A.", "limit": "A."},
+     "\n\nKeyword Args:\n    __hint__ => B."),
+    ("Keyword Arguments:\n    query [int] -- A.\n    limit (from 1 to 9): B.",
+     {"query": "A.", "limit": "(from 1 to 9) B."}, ""),
+    ("Other Parameters:\n    query\n        A.\n    limit\n        B.", {"query": "A.", "limit": "B."}, ""),
+    ("Args:\n    query: A.\n    More of it.\n    limit: B.", {"query": "A.\nMore of it.", "limit": "B."}, ""),
+    ("Args:\n    | name | text |\n    query: A.", {"query": "A."}, "\n\nArgs:\n    | name | text |"),
+    ("Args:\n    query: A.\n    ```\n    print(1)\n    ```", {"query": "A.\n```\nprint(1)\n```"}, ""),
+    ("Args:\n    ctx: A.\n      B.\n    Words.\n    query: C.", {"query": "C."}, "\n\nArgs:\n    Words."),
+    ("Args:\n    ctx: A.", {}, ""), ("Args:\n    other: A.", {}, "\n\nArgs:\n    other: A."),
+    ("Args:\n    query (list[str], default: 5): A.\n    limit (a long story): B.",
+     {"query": "A.", "limit": "(a long story) B."}, ""),
+    ("Args:\n    TODO(me): A.\n    query: B.", {"query": "B."}, "\n\nArgs:\n    TODO(me): A."),
+    ("Args:\n\nWords.", {}, "\n\nArgs:\n\nWords."),
+    ("Args:\n    query" + ", query" * 200 + ":\n", {}, "\n\nArgs:\n    query" + ", query" * 200 + ":"),
+    # NumPy
+    ("Parameters\n---\nquery : int\n    A.\n    And B.\nctx : Context\n    D.\n\nNotes\n---\nE.",
+     {"query": "A.\nAnd B."}, "\n\nNotes\n---\nE."),
+    ("Parameters\n---\nquery : str, the words\n    A.\nother : int\n    B.", {"query": "(str, the words) A."},
+     "\n\nParameters\n---\nother : int\n    B."),
+    ("Parameters\n---\n    Words.\nquery : int\n    A.", {"query": "A."}, "\n\nParameters\n---\n    Words."),
+    ("Parameters\n---\nquery : int\nlimit, start : int or str\n    C.", {"limit": "C.", "start": "C."}, ""),
+    ("Params\n---\n**query** : int\n    A.", {"query": "A."}, ""),
+    # reST
+    (":param str query: A\n    and more.\n:type query: str\n:param ctx: B.\n:param other: C.",
+     {"query": "A\nand more."}, "\n\n:param other: C."),
+    (":param query: A.\n:type query: the words\n:param int limit: B.\n:return: C.",
+     {"query": "A.\n(the words)", "limit": "B."}, "\n\nReturns: C."),
+    (":param query, limit: A.", {"query": "A.", "limit": "A."}, ""),
+    (":param $from:\n:param limit: B.", {"limit": "B."}, ""),
+])  # fmt: skip
+def test_docstring_texts_of_arguments_are_removed_and_others_remain(text, arguments, rest) -> None:
     documentation = read(f"Find.\n\n{text}", NAMES)
     assert documentation.arguments == arguments
     assert documentation.description == f"Find.{rest}"

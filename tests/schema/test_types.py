@@ -44,13 +44,10 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-@each_row(
-    "annotation",
-    [
-        typing.Callable[[], int], type, complex, Literal[b"x"], dict[tuple[int, int], int],
-        dict[frozenset[int], int],
-    ],
-)  # fmt: skip
+@each_row("annotation", [
+    typing.Callable[[], int], type, complex, Literal[b"x"], dict[tuple[int, int], int],
+    dict[frozenset[int], int],
+])  # fmt: skip
 def test_type_without_json_form_is_refused_naming_argument(annotation: Any) -> None:
     with pytest.raises(RegistrationError, match=r"f: argument 'value': "):
         arguments_of(annotation)
@@ -136,9 +133,7 @@ FORMATS: list[Case] = [
 
 
 @each_row(("annotation", "schema", "accepted", "refused"), FORMATS)
-def test_format_schema_and_conversion(
-    annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]
-) -> None:
+def test_format_schema_and_conversion(annotation, schema, accepted, refused) -> None:
     check_type(annotation, schema, accepted, refused)
 
 
@@ -173,9 +168,7 @@ KEYS: list[tuple[Any, Any, dict[str, Any], list[str]]] = [
 
 
 @each_row(("key", "names", "accepted", "refused"), KEYS)
-def test_object_key_schema_and_conversion(
-    key: Any, names: Any, accepted: dict[str, Any], refused: list[str]
-) -> None:
+def test_object_key_schema_and_conversion(key, names, accepted, refused) -> None:
     arguments = arguments_of(dict[key, int])
     assert arguments.schema["properties"]["value"].get("propertyNames") == names
     sent = dict.fromkeys(accepted, 0)
@@ -190,15 +183,12 @@ def test_object_key_schema_and_conversion(
             arguments.validate({"value": {name: 0}})
 
 
-@each_row(
-    ("annotation", "value", "message"),
-    [
-        (dict[int, str], {"7": "a", "07": "b"}, '"7" and "07" are the same value'),
-        (dict[str, collections.Counter[int]], {"a": {"1": 1, "01": 2}}, 'a: the keys "1" and "01" are the same'),
-        (dict[float, str], {"1": "a", "1.0": "b"}, '"1" and "1.0" are the same value'),
-        (dict[UUID, int], {UUID_TEXT: 1, UUID_TEXT.upper(): 2}, "are the same value"),
-    ],
-)  # fmt: skip
+@each_row(("annotation", "value", "message"), [
+    (dict[int, str], {"7": "a", "07": "b"}, '"7" and "07" are the same value'),
+    (dict[str, collections.Counter[int]], {"a": {"1": 1, "01": 2}}, 'a: the keys "1" and "01" are the same'),
+    (dict[float, str], {"1": "a", "1.0": "b"}, '"1" and "1.0" are the same value'),
+    (dict[UUID, int], {UUID_TEXT: 1, UUID_TEXT.upper(): 2}, "are the same value"),
+])  # fmt: skip
 def test_object_key_two_names_of_one_key_are_refused(annotation: Any, value: Any, message: str) -> None:
     with pytest.raises(ArgumentsError, match=message):
         arguments_of(annotation).validate({"value": value})

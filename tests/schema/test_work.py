@@ -140,14 +140,11 @@ def test_work_validator_stops_after_few_faults(annotation: Any, make: Callable[[
     assert caught.value.error_count() < 10
 
 
-@each_row(
-    ("annotation", "text"),
-    [
-        *((kind, lambda index: str(index * MODULUS)) for kind in (set[int], frozenset[int])),
-        (set[UUID], lambda index: f'"{UUID(int=index * MODULUS)}"'),
-        (set[Decimal], lambda index: f'"{index * MODULUS}"'),
-    ],
-)
+@each_row(("annotation", "text"), [
+    *((kind, lambda index: str(index * MODULUS)) for kind in (set[int], frozenset[int])),
+    (set[UUID], lambda index: f'"{UUID(int=index * MODULUS)}"'),
+    (set[Decimal], lambda index: f'"{index * MODULUS}"'),
+])  # fmt: skip
 def test_work_set_of_equal_hashes_is_refused(annotation: Any, text: Callable[[int], str]) -> None:
     arguments = arguments_of(annotation)
     colliding = from_json(f"[{','.join(map(text, range(1, 2_000)))}]")

@@ -1,7 +1,5 @@
 """The steps that are tried with each server, and their results."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import time

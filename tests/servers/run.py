@@ -3,8 +3,6 @@
 `make servers` installs them and runs this, which writes docs/project/client-interoperability.md. It ends with status 1
 if a server failed."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

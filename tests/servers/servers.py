@@ -1,7 +1,5 @@
 """The servers that are tried: where they come from, how they are started, and what there is to try."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ Some calls are cancelled, and some fail. In the end, the server must hold no mor
 processes than before.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """The server of the soak test: over stdio, or over HTTP on the port of the first argument."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """A few pairs of `make pairs`, and the check that finds a leak."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

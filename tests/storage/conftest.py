@@ -1,7 +1,5 @@
 """Storage engines, a clock that the test moves, and threads that switch as often as they can."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import closing

@@ -54,15 +54,12 @@ def test_event_is_logged_with_its_attributes_and_no_claims(audit: AuditLog, capl
     assert "Ada L." not in str(vars(record))
 
 
-@each_row(
-    ("principal", "begins"),
-    [
-        (user(ISSUER, "ada@example.com"), f"{ISSUER}#sub=~"),
-        (Principal("ada@example.com"), "~"),
-        (user(ISSUER, "line\nbreak"), f"{ISSUER}#sub=~"),
-        (user(ISSUER, "x" * 5000), f"{ISSUER}#sub=~"),
-    ],
-)
+@each_row(("principal", "begins"), [
+    (user(ISSUER, "ada@example.com"), f"{ISSUER}#sub=~"),
+    (Principal("ada@example.com"), "~"),
+    (user(ISSUER, "line\nbreak"), f"{ISSUER}#sub=~"),
+    (user(ISSUER, "x" * 5000), f"{ISSUER}#sub=~"),
+])  # fmt: skip
 def test_subject_that_may_be_an_address_is_logged_as_a_keyed_hash(audit, events, principal, begins) -> None:
     other = AuditLog(lambda: Keys("another secret of some length", "notes"))
     other(events.append)
@@ -160,16 +157,13 @@ def test_reduced_is_the_smallest_equivalent_list(implied: dict[str, list[str]], 
         assert scopes.expanded(set(fewest) - {name}) != scopes.expanded(expected)
 
 
-@pytest.mark.parametrize(
-    ("table", "problem"),
-    [
-        ({"a b": "x"}, "visible ASCII"), ({"": "x"}, "visible ASCII"), ({'a"': "x"}, "visible ASCII"),
-        ({"offline_access": "x"}, "cannot use the scope offline_access"),
-        ({"notes:write": Scope("x", implies=["note:read"])}, "implies 'note:read'"),
-        ({1: "x"}, "a scope must be a string"), (["a"], "a mapping such as"),
-        ({"a": 1}, "description of a Scope must be a string"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "problem"), [
+    ({"a b": "x"}, "visible ASCII"), ({"": "x"}, "visible ASCII"), ({'a"': "x"}, "visible ASCII"),
+    ({"offline_access": "x"}, "cannot use the scope offline_access"),
+    ({"notes:write": Scope("x", implies=["note:read"])}, "implies 'note:read'"),
+    ({1: "x"}, "a scope must be a string"), (["a"], "a mapping such as"),
+    ({"a": 1}, "description of a Scope must be a string"),
+])  # fmt: skip
 def test_invalid_scope_table_is_refused(table: object, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         Scopes(table)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """The contract of every engine: topics, records, claims, rate limits and versioned values."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Keys derived from the secret: signatures, encryption, rotation, refused secrets, and encrypted records."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -68,15 +66,12 @@ def test_one_changed_bit_is_refused(data, bit):
     assert keys.decrypt("session", bytes(flipped[1])) is None
 
 
-@pytest.mark.parametrize(
-    ("purpose", "secret", "name"),
-    [
-        ("state", NEW, "weather"),
-        ("session", OLD, "weather"),
-        ("session", NEW, "climate"),
-        ("session", [OLD, OLD + "!"], "weather"),
-    ],
-)
+@pytest.mark.parametrize(("purpose", "secret", "name"), [
+    ("state", NEW, "weather"),
+    ("session", OLD, "weather"),
+    ("session", NEW, "climate"),
+    ("session", [OLD, OLD + "!"], "weather"),
+])  # fmt: skip
 def test_another_purpose_secret_or_server_is_refused(purpose, secret, name):
     keys, other = Keys(NEW, "weather"), Keys(secret, name)
     assert not other.verify(purpose, b"data", keys.sign("session", b"data"))
@@ -152,9 +147,7 @@ async def test_put_stores_no_plain_text(store: Memory) -> None:
     ],
     ids=["key", "prefix", "server", "secret", "bit", "expiry", "cut", "empty"],
 )  # fmt: skip
-async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(
-    store: Memory, place: str | None, change: Any, reader: dict[str, str], key: str
-) -> None:
+async def test_get_of_a_record_that_does_not_decrypt_fails_and_keeps_it(store, place, change, reader, key):
     await sealed_with(store, NEW).put("a", RECORD, version=None, ttl=60)
     ((own, stored),) = (await stored_values(store)).items()
     value = change(stored.value) if change else stored.value

@@ -1,7 +1,5 @@
 """The job queue: admission, fences, leases, order and wake-ups, as every engine has them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from math import inf

@@ -1,7 +1,5 @@
 """The SQLite engine: the file, access rights, locks, unusable files, format versions, network disks and topics."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

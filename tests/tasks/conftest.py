@@ -1,7 +1,5 @@
 """An engine in memory, and pipes of clients of 2025-11-25 that check messages against the schema."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tasks when engine calls fail or workers die: none is lost, run twice or stuck."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

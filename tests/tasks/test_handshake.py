@@ -1,14 +1,12 @@
 """Tasks of 2025-11-25: questions, access, lists, and tasks shared with clients of 2026-07-28."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Ask, Context, Principal, Task
+from mcpkit import Ask, Context, Principal, ProtocolError, Task, ToolError
 from mcpkit.elicitation import ElicitRequest
 from mcpkit.exceptions import ClientResponseError
 from mcpkit.testing import connect
@@ -60,6 +58,68 @@ def question_text(question: dict[str, Any], id_: str) -> str:
     """Return what is asked, which belongs to a task."""
     assert question["params"]["_meta"][RELATED] == {"taskId": id_}
     return str(question["params"]["message"])
+
+
+# Options, progress and ends
+
+
+async def test_failed_task_has_the_message_of_its_tool(open_pipe: OpenPipe) -> None:
+    async def fail() -> None:
+        """Fail."""
+        raise ToolError("it is broken")
+
+    async def refuse() -> None:
+        """Refuse."""
+        raise ProtocolError(-32001, "not like that", {"why": "so"})
+
+    async with open_pipe(server_of(fail, refuse)) as pipe:
+        failed = await ended(pipe, (await begin(pipe, "fail"))["taskId"])
+        assert (failed["status"], failed["statusMessage"]) == ("failed", "it is broken")
+        assert (await pipe.result("tasks/result", {"taskId": failed["taskId"]}))["isError"] is True
+        refused = await ended(pipe, (await begin(pipe, "refuse"))["taskId"])
+        assert (refused["status"], refused["statusMessage"]) == ("failed", "not like that")
+        error = await pipe.error("tasks/result", {"taskId": refused["taskId"]})
+        assert error == {"code": -32001, "message": "not like that", "data": {"why": "so"}}
+
+
+async def test_call_as_task_must_be_supported_and_may_be_required(open_pipe: OpenPipe) -> None:
+    server = server_of(add, task=Task(required=True))
+    server.tool(wait_forever)
+    async with open_pipe(server) as pipe:
+        for params, message in (
+            ({"name": "wait_forever", "task": {}}, "does not support calls as a task"),
+            ({"name": "add", "arguments": {"a": 1, "b": 2}}, "only supports calls as a task"),
+        ):
+            error = await pipe.error("tools/call", params)
+            assert (error["code"], message in error["message"]) == (-32601, True)
+
+
+@pytest.mark.parametrize(("ttl", "least", "most"), [(0, 10_000, 99_000), (3_600_000, 3_600_000, 3_700_000)])
+async def test_ttl_of_task_is_as_requested_within_limits(open_pipe, ttl, least, most) -> None:
+    async with open_pipe(server_of(add)) as pipe:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": ttl}}
+        made = (await pipe.result("tools/call", params))["task"]
+        assert least <= (await ended(pipe, made["taskId"]))["ttl"] <= most
+
+
+async def test_progress_of_task_is_sent_with_the_token_of_its_call(open_pipe: OpenPipe) -> None:
+    go = asyncio.Event()
+
+    async def work(ctx: Context) -> None:
+        """Work."""
+        await ctx.report_progress(1, 2, "half")
+        await go.wait()
+
+    async with open_pipe(server_of(work)) as pipe:
+        id_ = (await begin(pipe, "work", progressToken="p"))["taskId"]
+        waiting = pipe.start("tasks/result", {"taskId": id_})
+        while (message := await pipe.receive())["method"] != "notifications/progress":
+            assert message["method"] == "notifications/tasks/status"
+        assert message["params"].pop("_meta") == {RELATED: {"taskId": id_}}
+        assert message["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+        go.set()
+        while message.get("id") != waiting:
+            message = await pipe.receive()
 
 
 # Questions

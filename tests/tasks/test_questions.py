@@ -1,7 +1,5 @@
 """Questions of tasks: elicitation, answers, `ctx.once`, and limits of what a task stores."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Annotated, Any

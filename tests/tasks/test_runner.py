@@ -221,12 +221,14 @@ async def test_lease_is_lost_a_tenth_before_its_end(engine: Memory) -> None:
     (job,) = await take(engine)
     renewer = LeaseRenewer(engine, 0.6)
     since = time.monotonic()
-    lease = renewer.add(job, since, lambda: None)
-    first = lease.lost_at
-    assert first == pytest.approx(since + 0.54)
-    await until(lambda: lease.lost_at != first)
-    assert lease.lost_at <= time.monotonic() + 0.54
-    await renewer.aclose()
+    try:
+        lease = renewer.add(job, since, lambda: None)
+        first = lease.lost_at
+        assert first == pytest.approx(since + 0.54)
+        await until(lambda: lease.lost_at != first)
+        assert lease.lost_at <= time.monotonic() + 0.54
+    finally:
+        await renewer.aclose()
 
 
 async def test_job_ended_elsewhere_is_cancelled(engine: Memory) -> None:

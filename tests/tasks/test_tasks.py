@@ -1,7 +1,5 @@
 """Tool calls that become tasks (ext-tasks, 2026-07-28): creation, status, cancellation, access and options."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator
@@ -271,13 +269,10 @@ async def test_plain_tools_and_invalid_arguments_create_no_task(lab: Lab) -> Non
         assert "label" in wrong["content"][0]["text"]
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        *(5, "yes", Task(timeout=0), Task(result_ttl=-1), Task(attempts=0)),
-        *(Task(rerun="often"), Task(required=1)),  # type: ignore[arg-type]
-    ],
-)
+@pytest.mark.parametrize("task", [
+    *(5, "yes", Task(timeout=0), Task(result_ttl=-1), Task(attempts=0)),
+    *(Task(rerun="often"), Task(required=1)),  # type: ignore[arg-type]
+])  # fmt: skip
 def test_invalid_task_option_is_refused(task: Any) -> None:
     with pytest.raises(Exception, match="task="):
         Server("lab").tool(lambda: None, name="work", task=task)

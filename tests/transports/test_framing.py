@@ -1,7 +1,5 @@
 """Framing of messages in a stream, writing to a pipe, and messages that are Python objects in memory streams."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

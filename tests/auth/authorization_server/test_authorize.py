@@ -1,7 +1,5 @@
 """Requests to /authorize: pages, forms, and refused requests."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -31,22 +29,19 @@ async def get_authorize(server: AuthServer, query: Any) -> httpx2.Response:
         return await browser.get("/authorize", params=query)
 
 
-@each_row(
-    "change",
-    [
-        *({"redirect_uri": uri, "code_challenge": ""} for uri in (
-            "https://evil.example/callback", "http://127.0.0.1:3000/other",
-            "http://127.0.0.1:3000/callback/", "http://127.0.0.1:3000/callback?x=1",
-            "http://127.0.0.1:3000/callback#x", "http://127.0.0.1:3000/callback@evil.example",
-            "http://127.0.0.1@evil.example/callback", "http://127.0.0.1:3000@evil.example/callback",
-            "http://127.0.0.1.evil.example/callback", "http://localhost:3000/callback",
-            "http://127.0.0.1:99999/callback", "https://127.0.0.1:3000/callback", "HTTP://evil.example",
-            "javascript:alert(1)", "//evil.example/callback", "\\\\evil.example",
-            "http://127.0.0.1:3000/call\tback",
-        )),
-        *({"client_id": name} for name in ("", "nobody", "mcpkit-1.AAAA", "mcpkit-1.é", "x" * 30_000)),
-    ],
-)  # fmt: skip
+@each_row("change", [
+    *({"redirect_uri": uri, "code_challenge": ""} for uri in (
+        "https://evil.example/callback", "http://127.0.0.1:3000/other",
+        "http://127.0.0.1:3000/callback/", "http://127.0.0.1:3000/callback?x=1",
+        "http://127.0.0.1:3000/callback#x", "http://127.0.0.1:3000/callback@evil.example",
+        "http://127.0.0.1@evil.example/callback", "http://127.0.0.1:3000@evil.example/callback",
+        "http://127.0.0.1.evil.example/callback", "http://localhost:3000/callback",
+        "http://127.0.0.1:99999/callback", "https://127.0.0.1:3000/callback", "HTTP://evil.example",
+        "javascript:alert(1)", "//evil.example/callback", "\\\\evil.example",
+        "http://127.0.0.1:3000/call\tback",
+    )),
+    *({"client_id": name} for name in ("", "nobody", "mcpkit-1.AAAA", "mcpkit-1.é", "x" * 30_000)),
+])  # fmt: skip
 async def test_authorize_unregistered_redirect_uri_is_error_page(server, login, change):
     response = await get_authorize(server, {**login.query, **change})
     assert response.status_code == 400
@@ -54,24 +49,21 @@ async def test_authorize_unregistered_redirect_uri_is_error_page(server, login, 
     assert PageForms(response.text).links == []
 
 
-@each_row(
-    ("change", "error"),
-    [
-        ({"response_type": None}, "invalid_request"),
-        *(({"response_type": value}, "unsupported_response_type") for value in ("token", "code id_token")),
-        *(({"response_mode": value}, "invalid_request") for value in ("fragment", "form_post")),
-        ({"request": "e30.e30."}, "request_not_supported"),
-        ({"request_uri": "https://evil.example/x"}, "request_uri_not_supported"),
-        *(({"code_challenge": value}, "invalid_request") for value in (None, "short", "é" * 43)),
-        *(({"code_challenge_method": value}, "invalid_request") for value in (None, "plain", "s256")),
-        *(({"scope": value}, "invalid_scope") for value in ("notes:none", 'a"b', "é")),
-        *(({"resource": value}, "invalid_target") for value in (
-            "https://other.example/mcp", f"{ORIGIN}/other", f"{MCP}#x", f"{MCP}?x", "no URL",
-            [MCP, f"{ORIGIN}/x"],
-        )),
-        *(({name: ["notes:read", "notes:write"]}, "invalid_request") for name in ("scope", "anything")),
-    ],
-)  # fmt: skip
+@each_row(("change", "error"), [
+    ({"response_type": None}, "invalid_request"),
+    *(({"response_type": value}, "unsupported_response_type") for value in ("token", "code id_token")),
+    *(({"response_mode": value}, "invalid_request") for value in ("fragment", "form_post")),
+    ({"request": "e30.e30."}, "request_not_supported"),
+    ({"request_uri": "https://evil.example/x"}, "request_uri_not_supported"),
+    *(({"code_challenge": value}, "invalid_request") for value in (None, "short", "é" * 43)),
+    *(({"code_challenge_method": value}, "invalid_request") for value in (None, "plain", "s256")),
+    *(({"scope": value}, "invalid_scope") for value in ("notes:none", 'a"b', "é")),
+    *(({"resource": value}, "invalid_target") for value in (
+        "https://other.example/mcp", f"{ORIGIN}/other", f"{MCP}#x", f"{MCP}?x", "no URL",
+        [MCP, f"{ORIGIN}/x"],
+    )),
+    *(({name: ["notes:read", "notes:write"]}, "invalid_request") for name in ("scope", "anything")),
+])  # fmt: skip
 async def test_authorize_error_redirect_includes_error_and_iss(server, change, error):
     login = await server.login(**change)
     response = await get_authorize(server, login.query)
@@ -178,22 +170,19 @@ async def test_login_wrong_password_can_be_retried():
         assert (await submit_login(browser, login)).status_code == 403
 
 
-@each_row(
-    ("name", "expected"),
-    [
-        ("<b>Cursor</b> & \u201cco\u201d", "&lt;b&gt;Cursor&lt;/b&gt; &amp; 'co'"),
-        ('Cursor" is safe. "', "Cursor' is safe. '"),
-        ("Cursor\u201d, checked by \u201cnotes", "Cursor', checked by 'notes"),
-        ("\u00abCursor\u00bb", "'Cursor'"),
-        ("Cur\u202esor\u2066\u200b\u200d", "Cursor"),
-        ("Cursor\n\tand\r more\x00", "Cursorand more"),
-        ("\u3164Cur\u2800sor\u115f", "Cursor"),
-        ("Cu\u0301\u0301\u0301\u0301\u0301\u0301r", "C\u00fa\u0301\u0301\u0301r"),
-        ("\u05e7\u05e8\u05e1\u05d5\u05e8", "\u05e7\u05e8\u05e1\u05d5\u05e8"),
-        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
-        ("\u3164\u202e", "A client without a name"),
-    ],
-)
+@each_row(("name", "expected"), [
+    ("<b>Cursor</b> & \u201cco\u201d", "&lt;b&gt;Cursor&lt;/b&gt; &amp; 'co'"),
+    ('Cursor" is safe. "', "Cursor' is safe. '"),
+    ("Cursor\u201d, checked by \u201cnotes", "Cursor', checked by 'notes"),
+    ("\u00abCursor\u00bb", "'Cursor'"),
+    ("Cur\u202esor\u2066\u200b\u200d", "Cursor"),
+    ("Cursor\n\tand\r more\x00", "Cursorand more"),
+    ("\u3164Cur\u2800sor\u115f", "Cursor"),
+    ("Cu\u0301\u0301\u0301\u0301\u0301\u0301r", "C\u00fa\u0301\u0301\u0301r"),
+    ("\u05e7\u05e8\u05e1\u05d5\u05e8", "\u05e7\u05e8\u05e1\u05d5\u05e8"),
+    ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+    ("\u3164\u202e", "A client without a name"),
+])  # fmt: skip
 async def test_consent_page_cleans_client_name(server, name, expected):
     client = await server.registered(client_name=name)
     text = (await get_authorize(server, Login(client["client_id"]).query)).text
@@ -233,13 +222,10 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 
 
-@each_row(
-    ("data", "kind"),
-    [
-        (PNG, "png"), (b"\xff\xd8\xff\xe0", "jpeg"), (b"GIF89a", "gif"),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "webp"), (SVG, "svg+xml"), (b"<?xml version='1.0'?>" + SVG, "svg+xml"),
-    ],
-)  # fmt: skip
+@each_row(("data", "kind"), [
+    (PNG, "png"), (b"\xff\xd8\xff\xe0", "jpeg"), (b"GIF89a", "gif"),
+    (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "webp"), (SVG, "svg+xml"), (b"<?xml version='1.0'?>" + SVG, "svg+xml"),
+])  # fmt: skip
 def test_page_picture_is_data_url_by_format(data, kind, tmp_path):
     branding = check_branding("Notes", data)
     assert str(branding.logo).startswith(f"data:image/{kind};base64,")
@@ -263,15 +249,12 @@ def test_page_picture_size_limit():
         check_branding("Notes", PNG.ljust(256 * 1024 + 1, b"x"))
 
 
-@each_row(
-    ("title", "picture", "error"),
-    [
-        *((title, None, ValueError) for title in ("", " ", "x" * 101, "a\nb")),
-        (7, None, TypeError),
-        *(("Notes", picture, ValueError) for picture in (b"", b"<html>", b"RIFF\x00\x00\x00\x00WAVE")),
-        ("Notes", Path("/nowhere/at/all.png"), OSError),
-    ],
-)
+@each_row(("title", "picture", "error"), [
+    *((title, None, ValueError) for title in ("", " ", "x" * 101, "a\nb")),
+    (7, None, TypeError),
+    *(("Notes", picture, ValueError) for picture in (b"", b"<html>", b"RIFF\x00\x00\x00\x00WAVE")),
+    ("Notes", Path("/nowhere/at/all.png"), OSError),
+])  # fmt: skip
 def test_page_title_or_picture_invalid_raises(title, picture, error):
     with pytest.raises(error):
         check_branding(title, picture)

@@ -1,7 +1,5 @@
 """DevAuth: options, hosts and proxies it refuses, what it stores, and its audit events."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import httpx2
@@ -22,13 +20,10 @@ def client_of(auth: DevAuth, address: str = "127.0.0.1") -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=transport, base_url=ORIGIN)
 
 
-@each_row(
-    "origin",
-    [
-        "https://mcp.example.com", "http://192.168.0.7:8000", "http://0.0.0.0:8000",
-        "http://localhost.example.com", "http://[::]:8000", "http://127.0.0.1.nip.io",
-    ],
-)  # fmt: skip
+@each_row("origin", [
+    "https://mcp.example.com", "http://192.168.0.7:8000", "http://0.0.0.0:8000",
+    "http://localhost.example.com", "http://[::]:8000", "http://127.0.0.1.nip.io",
+])  # fmt: skip
 def test_dev_auth_requires_loopback_url(origin):
     with pytest.raises(ValueError, match=r"only serves loopback URLs.*Jwt\("):
         DevAuth().bind(site(origin=origin))
@@ -46,18 +41,15 @@ def test_dev_auth_serves_one_site():
         auth.bind(site(origin="http://127.0.0.1:9000"))
 
 
-@each_row(
-    ("name", "value"),
-    [
-        *((name, "x") for name in (
-            "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded",
-            "X-Original-Host", "X-Real-IP", "Via", "CF-Connecting-IP", "True-Client-IP", "Fly-Client-IP",
-        )),
-        *(("Host", host) for host in (
-            "mcp.example.com", "127.0.0.1.evil.example:8000", "192.168.0.7:8000", "", "[::]", "0.0.0.0", "é",
-        )),
-    ],
-)  # fmt: skip
+@each_row(("name", "value"), [
+    *((name, "x") for name in (
+        "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded",
+        "X-Original-Host", "X-Real-IP", "Via", "CF-Connecting-IP", "True-Client-IP", "Fly-Client-IP",
+    )),
+    *(("Host", host) for host in (
+        "mcp.example.com", "127.0.0.1.evil.example:8000", "192.168.0.7:8000", "", "[::]", "0.0.0.0", "é",
+    )),
+])  # fmt: skip
 async def test_dev_auth_rejects_proxy_headers_and_other_hosts(name, value):
     auth = DevAuth()
     async with client_of(auth) as browser:
@@ -77,26 +69,23 @@ async def test_dev_auth_rejects_other_addresses():
         assert (await neighbour.get("/.well-known/oauth-authorization-server")).status_code == 403
 
 
-@each_row(
-    ("make", "error"),
-    [
-        *((partial(DevAuth, users=users), TypeError) for users in ("ada", [7])),
-        *((partial(DevAuth, users=users), ValueError) for users in ([], ["ada", "ada"], ["a\nb"], [""])),
-        (partial(DevAuth, users=["ci"], clients=[DevClient("ci", secret="x")]), ValueError),
-        (partial(DevAuth, clients=["ci"]), TypeError),
-        (partial(DevAuth, token_lifetime=0), ValueError),
-        (partial(DevUser, 7), TypeError),
-        *((partial(DevUser, "ada", password=value), error)
-            for value, error in (("", ValueError), (7, TypeError))),
-        (partial(DevUser, "ada", claims={"sub": "bob"}), ValueError),
-        (partial(DevUser, "ada", scopes=["a b"]), RegistrationError),
-        *((partial(DevClient, name), ValueError) for name in ("https://x", "a b")),
-        *((partial(DevClient, "ci", **options), ValueError) for options in (
-            {"scopes": []}, {"secret": ""}, {"redirect_uris": ["javascript:x"]},
-        )),
-        (partial(DevClient, "ci", redirect_uris=CALLBACK), TypeError),
-    ],
-)  # fmt: skip
+@each_row(("make", "error"), [
+    *((partial(DevAuth, users=users), TypeError) for users in ("ada", [7])),
+    *((partial(DevAuth, users=users), ValueError) for users in ([], ["ada", "ada"], ["a\nb"], [""])),
+    (partial(DevAuth, users=["ci"], clients=[DevClient("ci", secret="x")]), ValueError),
+    (partial(DevAuth, clients=["ci"]), TypeError),
+    (partial(DevAuth, token_lifetime=0), ValueError),
+    (partial(DevUser, 7), TypeError),
+    *((partial(DevUser, "ada", password=value), error)
+        for value, error in (("", ValueError), (7, TypeError))),
+    (partial(DevUser, "ada", claims={"sub": "bob"}), ValueError),
+    (partial(DevUser, "ada", scopes=["a b"]), RegistrationError),
+    *((partial(DevClient, name), ValueError) for name in ("https://x", "a b")),
+    *((partial(DevClient, "ci", **options), ValueError) for options in (
+        {"scopes": []}, {"secret": ""}, {"redirect_uris": ["javascript:x"]},
+    )),
+    (partial(DevClient, "ci", redirect_uris=CALLBACK), TypeError),
+])  # fmt: skip
 def test_dev_auth_options_invalid_raise(make, error):
     with pytest.raises(error) as caught:
         make()
@@ -135,14 +124,11 @@ async def test_audit_login_of_client_credentials():
     assert events == [AuditEvent("login", f"{ORIGIN}#client=job", "job", ORIGIN, scopes=("notes:read",))]
 
 
-@each_row(
-    ("form", "status"),
-    [
-        ({"grant_type": "client_credentials", "client_secret": "a secret guess"}, 401),
-        ({"grant_type": "refresh_token", "client_secret": "right"}, 400),
-        ({"grant_type": "a secret guess", "client_secret": "right"}, 400),
-    ],
-)
+@each_row(("form", "status"), [
+    ({"grant_type": "client_credentials", "client_secret": "a secret guess"}, 401),
+    ({"grant_type": "refresh_token", "client_secret": "right"}, 400),
+    ({"grant_type": "a secret guess", "client_secret": "right"}, 400),
+])  # fmt: skip
 async def test_audit_refusal_hides_request_values(form, status):
     server = AuthServer(clients=[DevClient("job", secret="right", scopes=["notes:read"])])
     events = record_events(server)

@@ -1,7 +1,5 @@
 """Generated requests to an authorization server: none is a 500, redirects elsewhere or leaks."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Metadata, /token and /revoke: codes, refresh tokens, client authentication, revocation."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from typing import Any
@@ -270,17 +268,14 @@ async def test_confidential_client_must_authenticate(server):
     assert (await server.refreshed(tokens, login, client_secret=secret)).status_code == 200
 
 
-@each_row(
-    ("change", "error"),
-    [
-        ({"grant_type": None}, "invalid_request"),
-        ({"grant_type": "password"}, "unsupported_grant_type"),
-        ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unsupported_grant_type"),
-        ({"grant_type": ["authorization_code", "refresh_token"]}, "invalid_request"),
-        ({"grant_type": "client_credentials"}, "unauthorized_client"),
-        ({"anything": ["a", "b"]}, "invalid_request"),
-    ],
-)
+@each_row(("change", "error"), [
+    ({"grant_type": None}, "invalid_request"),
+    ({"grant_type": "password"}, "unsupported_grant_type"),
+    ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unsupported_grant_type"),
+    ({"grant_type": ["authorization_code", "refresh_token"]}, "invalid_request"),
+    ({"grant_type": "client_credentials"}, "unauthorized_client"),
+    ({"anything": ["a", "b"]}, "invalid_request"),
+])  # fmt: skip
 async def test_token_request_grant_type_invalid_is_rejected(server, login, change, error):
     assert await token_error(server, login.form("x", **change)) == (400, error)
 
@@ -288,15 +283,12 @@ async def test_token_request_grant_type_invalid_is_rejected(server, login, chang
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-@each_row(
-    ("options", "status"),
-    [
-        ({"json": {"grant_type": "refresh_token"}}, 400),
-        ({"content": b"grant_type=x", "headers": {"Content-Type": "text/plain"}}, 400),
-        ({"content": b""}, 400), ({"content": b"a=%FF", "headers": FORM}, 400),
-        ({"content": b"\xff", "headers": FORM}, 400), ({"data": {"a": "x" * 40_000}}, 413),
-    ],
-)  # fmt: skip
+@each_row(("options", "status"), [
+    ({"json": {"grant_type": "refresh_token"}}, 400),
+    ({"content": b"grant_type=x", "headers": {"Content-Type": "text/plain"}}, 400),
+    ({"content": b""}, 400), ({"content": b"a=%FF", "headers": FORM}, 400),
+    ({"content": b"\xff", "headers": FORM}, 400), ({"data": {"a": "x" * 40_000}}, 413),
+])  # fmt: skip
 async def test_token_request_body_invalid_is_rejected(server, options, status):
     async with server.browser() as client:
         assert error_of(await client.post("/token", **options)) == (status, "invalid_request")

@@ -1,7 +1,5 @@
 """Attacks on an OAuthProxy: two browsers, forged forms, other clients, stolen codes and tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -116,16 +114,13 @@ async def test_pages_have_security_headers(flow):
     check_page(await flow.browser.post("/authorize", data={"request": "x"}))
 
 
-@each_row(
-    "query",
-    [
-        *({}, {"state": "x"}, {"code": "x"}, {"error": "access_denied", "state": "x"}),
-        {"error": "<script>alert(1)</script>", "error_description": "<script>", "state": "<script>"},
-        *({"code": "x", "state": state} for state in (
-            "x", "x" * 30_000, "../../x\r\nSet-Cookie: a=b", "\u202e",
-        )),
-    ],
-)  # fmt: skip
+@each_row("query", [
+    *({}, {"state": "x"}, {"code": "x"}, {"error": "access_denied", "state": "x"}),
+    {"error": "<script>alert(1)</script>", "error_description": "<script>", "state": "<script>"},
+    *({"code": "x", "state": state} for state in (
+        "x", "x" * 30_000, "../../x\r\nSet-Cookie: a=b", "\u202e",
+    )),
+])  # fmt: skip
 async def test_callback_without_login_is_page_without_redirect(proxy, query):
     page = await proxy.browser().get("/callback", params=query)
     assert 400 <= page.status_code < 500
@@ -144,15 +139,12 @@ async def test_link_without_consent_gives_nothing(proxy, flow):
     assert not proxy.upstream.asked
 
 
-@each_row(
-    "headers",
-    [
-        {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
-        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
-        {"Origin": "https://evil.example.com", "Sec-Fetch-Site": "same-site"},
-        {"Origin": "https://mcp.example.com.evil.example"}, {"Origin": "https://mcp.example.com:8443"}, {},
-    ],
-)  # fmt: skip
+@each_row("headers", [
+    {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+    {"Origin": "https://evil.example.com", "Sec-Fetch-Site": "same-site"},
+    {"Origin": "https://mcp.example.com.evil.example"}, {"Origin": "https://mcp.example.com:8443"}, {},
+])  # fmt: skip
 async def test_consent_form_from_another_site_is_rejected(proxy, attacker, headers):
     """CSRF: the attacker fetches the page for themselves, and has the victim's browser send its form."""
     form, victim = form_of(await attacker.page()), proxy.flow()
@@ -248,9 +240,7 @@ async def test_provider_claims_do_not_override_protocol_claims(proxy, flow):
 
 
 @pytest.fixture
-async def principals(
-    proxy: ProxyServer, attacker: ProxyFlow, tokens: Any
-) -> tuple[Principal, Principal, Any]:
+async def principals(proxy, attacker, tokens) -> tuple[Principal, Principal, Any]:
     """The principals of ada and mallory, and the tokens of mallory."""
     proxy.upstream.user = "mallory"
     others = await attacker.tokens()

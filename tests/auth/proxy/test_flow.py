@@ -1,7 +1,5 @@
 """Logins through an OAuthProxy in memory: configuration, cookies, allow= functions, failures of provider and store."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Collection
@@ -61,30 +59,24 @@ def make_proxy(**options: Any) -> OAuthProxy:
     return OAuthProxy(FakeUpstream(Clock()), **options)
 
 
-@each_row(
-    ("origin", "issuer", "problem"),
-    [
-        ("http://mcp.example.com", None, "public_url is not encrypted"),
-        (PROXY_ORIGIN, "http://mcp.example.com", "the issuer of OAuthProxy is not encrypted"),
-        (PROXY_ORIGIN, "https://id.example.com", "on the origin of public_url"),
-        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login?tenant=1", "on the origin of public_url"),
-        (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login#x", "fragment"),
-        (PROXY_ORIGIN, "mcp.example.com", "not a valid https URL"),
-    ],
-)
+@each_row(("origin", "issuer", "problem"), [
+    ("http://mcp.example.com", None, "public_url is not encrypted"),
+    (PROXY_ORIGIN, "http://mcp.example.com", "the issuer of OAuthProxy is not encrypted"),
+    (PROXY_ORIGIN, "https://id.example.com", "on the origin of public_url"),
+    (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login?tenant=1", "on the origin of public_url"),
+    (PROXY_ORIGIN, f"{PROXY_ORIGIN}/login#x", "fragment"),
+    (PROXY_ORIGIN, "mcp.example.com", "not a valid https URL"),
+])  # fmt: skip
 def test_proxy_url_or_issuer_invalid_raises(origin, issuer, problem):
     with pytest.raises(ValueError, match=problem):
         make_proxy(issuer=issuer).bind(site(origin=origin))
 
 
-@each_row(
-    ("options", "problem"),
-    [
-        ({"allow": {"ada"}}, "allow= must be a function"), ({"token_lifetime": 0}, "above 0"),
-        ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"), ({"title": ""}, "title"),
-        ({"picture": b"no picture"}, "picture"),
-    ],
-)  # fmt: skip
+@each_row(("options", "problem"), [
+    ({"allow": {"ada"}}, "allow= must be a function"), ({"token_lifetime": 0}, "above 0"),
+    ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"), ({"title": ""}, "title"),
+    ({"picture": b"no picture"}, "picture"),
+])  # fmt: skip
 def test_proxy_options_invalid_raise(options, problem):
     with pytest.raises((TypeError, ValueError), match=problem):
         make_proxy(**options)
@@ -183,17 +175,14 @@ def check_location(response: httpx2.Response, callback: str) -> dict[str, str]:
     return params
 
 
-@each_row(
-    ("error", "client_error"),
-    [
-        ("access_denied", "access_denied"),
-        ("temporarily_unavailable", "temporarily_unavailable"),
-        *((error, "server_error") for error in (
-            "invalid_scope", "unauthorized_client", "<script>", "server_error\r\nSet-Cookie: a=b", "x" * 5000,
-            "access_denied&code=attackers", "\u202e\x00", "é",
-        )),
-    ],
-)  # fmt: skip
+@each_row(("error", "client_error"), [
+    ("access_denied", "access_denied"),
+    ("temporarily_unavailable", "temporarily_unavailable"),
+    *((error, "server_error") for error in (
+        "invalid_scope", "unauthorized_client", "<script>", "server_error\r\nSet-Cookie: a=b", "x" * 5000,
+        "access_denied&code=attackers", "\u202e\x00", "é",
+    )),
+])  # fmt: skip
 async def test_provider_error_is_mapped_for_client(proxy, error, client_error):
     flow = proxy.flow(visit=lambda url: proxy.upstream.refuse(url, error))
     response = await flow.back()
@@ -204,14 +193,11 @@ async def test_provider_error_is_mapped_for_client(proxy, error, client_error):
     assert login_cookies(flow.browser) == []
 
 
-@each_row(
-    "state",
-    [
-        "x\r\nSet-Cookie: stolen=1", "x\nLocation: https://evil.example", "x\x00y",
-        "<script>alert(1)</script>", "'\"><img src=x>", "x&code=attackers&iss=https://evil.example",
-        "x#code=attackers", "%0d%0aSet-Cookie:%20stolen=1", "\u2028\u202e\U0001f600", "é",
-    ],
-)  # fmt: skip
+@each_row("state", [
+    "x\r\nSet-Cookie: stolen=1", "x\nLocation: https://evil.example", "x\x00y",
+    "<script>alert(1)</script>", "'\"><img src=x>", "x&code=attackers&iss=https://evil.example",
+    "x#code=attackers", "%0d%0aSet-Cookie:%20stolen=1", "\u2028\u202e\U0001f600", "é",
+])  # fmt: skip
 async def test_hostile_state_is_returned_unchanged(proxy, state):
     flow = proxy.flow(state=state, callback="http://127.0.0.1:3000/callback?a=1")
     for response in (await flow.back(), await flow.answered("deny")):
@@ -252,31 +238,25 @@ async def allow_ada(principal: Principal) -> bool:
     return principal.claims["login"] == "ada"
 
 
-@each_row(
-    ("allow", "scope"),
-    [
-        (lambda principal: principal.claims["login"] == "ada", "notes:write"),
-        (allow_ada, "notes:write"),
-        (lambda principal: {"notes:read", "notes:write"}, "notes:write"),
-        (lambda principal: ["notes:read"], "notes:read"),
-    ],
-)
+@each_row(("allow", "scope"), [
+    (lambda principal: principal.claims["login"] == "ada", "notes:write"),
+    (allow_ada, "notes:write"),
+    (lambda principal: {"notes:read", "notes:write"}, "notes:write"),
+    (lambda principal: ["notes:read"], "notes:read"),
+])  # fmt: skip
 async def test_allow_true_or_scopes_grants(allow, scope):
     tokens = await ProxyServer(allow=allow).flow(scope="notes:write").tokens()
     assert tokens["scope"] == scope
 
 
-@each_row(
-    ("allow", "error"),
-    [
-        (lambda principal: principal.claims["login"] == "grace", "access_denied"),
-        (lambda principal: (), "access_denied"),
-        *((allow, "server_error") for allow in (
-            lambda principal: None, lambda principal: 1, lambda principal: principal.claims,
-            lambda principal: principal.claims["nothing"], lambda principal: ["no scope"],
-        )),
-    ],
-)  # fmt: skip
+@each_row(("allow", "error"), [
+    (lambda principal: principal.claims["login"] == "grace", "access_denied"),
+    (lambda principal: (), "access_denied"),
+    *((allow, "server_error") for allow in (
+        lambda principal: None, lambda principal: 1, lambda principal: principal.claims,
+        lambda principal: principal.claims["nothing"], lambda principal: ["no scope"],
+    )),
+])  # fmt: skip
 async def test_allow_false_or_invalid_result_denies(allow, error, caplog):
     caplog.clear()
     proxy = ProxyServer(allow=allow)

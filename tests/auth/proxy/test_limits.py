@@ -1,7 +1,5 @@
 """Rate limits and CORS headers of an OAuthProxy, floods, oversized and random requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx2
@@ -47,14 +45,11 @@ async def statuses(
 @pytest.mark.limit("pages of `OAuthProxy` to one address")
 @pytest.mark.limit("registrations at `OAuthProxy` of one address")
 @pytest.mark.limit("requests for tokens at `OAuthProxy` of one address")
-@pytest.mark.parametrize(
-    ("method", "path", "options", "burst", "status"),
-    [
-        (*REGISTER, REGISTRATIONS.burst, 201), ("GET", "/authorize", {}, PAGES.burst, 400),
-        ("POST", "/authorize", {}, PAGES.burst, 400), ("POST", "/token", {}, TOKENS.burst, 400),
-        ("POST", "/revoke", {}, TOKENS.burst, 400),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("method", "path", "options", "burst", "status"), [
+    (*REGISTER, REGISTRATIONS.burst, 201), ("GET", "/authorize", {}, PAGES.burst, 400),
+    ("POST", "/authorize", {}, PAGES.burst, 400), ("POST", "/token", {}, TOKENS.burst, 400),
+    ("POST", "/revoke", {}, TOKENS.burst, 400),
+])  # fmt: skip
 async def test_limit_of_one_address_returns_429(proxy, method, path, options, burst, status):
     assert await statuses(proxy, burst, method, path, options) == [status] * burst
     async with client_at(proxy) as client:
@@ -86,13 +81,10 @@ async def test_limit_is_off_for_loopback_and_store_failure(shared, address):
     assert set(await statuses(proxy, REGISTRATIONS.burst + 5, *REGISTER, address)) == {201}
 
 
-@each_row(
-    ("method", "path"),
-    [
-        ("GET", "/.well-known/oauth-authorization-server"), ("GET", "/.well-known/openid-configuration"),
-        ("GET", "/jwks.json"), ("POST", "/register"), ("POST", "/token"), ("POST", "/revoke"),
-    ],
-)  # fmt: skip
+@each_row(("method", "path"), [
+    ("GET", "/.well-known/oauth-authorization-server"), ("GET", "/.well-known/openid-configuration"),
+    ("GET", "/jwks.json"), ("POST", "/register"), ("POST", "/token"), ("POST", "/revoke"),
+])  # fmt: skip
 async def test_cors_allows_program_endpoints(proxy, method, path):
     headers = {"Origin": "https://client.example"}
     preflight_headers = {

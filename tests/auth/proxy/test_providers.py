@@ -1,7 +1,5 @@
 """Logins through an OAuthProxy with GitHub, Google and Entra, as their documentation describes them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,14 +26,11 @@ from tests.helpers.signed_tokens import NOW
 from tests.helpers.waiting import Clock
 
 
-@pytest.mark.parametrize(
-    ("kind", "errors", "notes"),
-    [
-        (GitHub, {"no-registration"}, set()),
-        (Google, {"no-registration"}, set()),
-        (Entra, {"no-registration", "no-pkce"}, {"no-iss"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "errors", "notes"), [
+    (GitHub, {"no-registration"}, set()),
+    (Google, {"no-registration"}, set()),
+    (Entra, {"no-registration", "no-pkce"}, {"no-iss"}),
+])  # fmt: skip
 async def test_provider_without_proxy_findings(kind, errors, notes):
     found = await found_directly(kind)
     assert {each.code for each in found if each.severity == "error"} == errors

@@ -1,7 +1,5 @@
 """Provider tokens of an OAuthProxy: refreshed once when due, and revoked with the login."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Remembered consent of an OAuthProxy: when the page is skipped, and when not."""
 
-from __future__ import annotations
-
 import json
 import time
 import zlib
@@ -113,31 +111,25 @@ async def test_saved_consent_of_another_version_shows_page(proxy, program):
     assert shows_page(await program.open())
 
 
-@each_row(
-    "headers",
-    [
-        None,  # of a browser that sends none
-        *({"Sec-Fetch-Site": value} for value in ("cross-site", "same-site", "same-origin", "", None)),
-        *({"Sec-Fetch-Mode": value} for value in ("cors", None)),
-        *({"Sec-Fetch-Dest": value} for value in ("iframe", "image", None)),
-        {"Sec-Purpose": "prefetch;prerender"},
-        {"Purpose": "prefetch"},
-    ],
-)
+@each_row("headers", [
+    None,  # of a browser that sends none
+    *({"Sec-Fetch-Site": value} for value in ("cross-site", "same-site", "same-origin", "", None)),
+    *({"Sec-Fetch-Mode": value} for value in ("cors", None)),
+    *({"Sec-Fetch-Dest": value} for value in ("iframe", "image", None)),
+    {"Sec-Purpose": "prefetch;prerender"},
+    {"Purpose": "prefetch"},
+])  # fmt: skip
 async def test_saved_consent_needs_top_level_navigation(program, headers):
     changed = {name: value for name, value in (OPENED | (headers or {})).items() if value is not None}
     assert shows_page(await program.open(headers={} if headers is None else changed))
     assert not shows_page(await program.open())
 
 
-@each_row(
-    "change",
-    [
-        *({"redirect_uri": uri} for uri in OTHER_URIS), {"scope": "notes:read notes:write"},
-        {"scope": "notes:write"}, {"resource": f"{PROXY_ORIGIN}/sse"},
-        {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]}, {"resource": None},
-    ],
-)  # fmt: skip
+@each_row("change", [
+    *({"redirect_uri": uri} for uri in OTHER_URIS), {"scope": "notes:read notes:write"},
+    {"scope": "notes:write"}, {"resource": f"{PROXY_ORIGIN}/sse"},
+    {"resource": [PROXY_MCP, f"{PROXY_ORIGIN}/sse"]}, {"resource": None},
+])  # fmt: skip
 async def test_saved_consent_needs_same_request(program, change):
     assert shows_page(await program.open(**change))
     assert not shows_page(await program.open())

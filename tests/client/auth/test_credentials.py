@@ -1,7 +1,5 @@
 """Stored tokens, DPoP proofs, client assertions and presented tokens: kept as they are, and never shown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -86,9 +84,7 @@ async def test_storage_keeps_and_forgets_by_resource_and_client(storage: TokenSt
     assert await storage.get_tokens(RESOURCE, "two") == other
 
 
-async def test_storage_reads_previous_version_and_keeps_later_one(
-    storage: TokenStorage, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_storage_reads_previous_version_and_keeps_later_one(storage, caplog) -> None:
     await storage.save(f"tokens {RESOURCE}", {**TOKENS.record(), "version": VERSION - 1})
     assert await storage.get_tokens(RESOURCE) == TOKENS
     later = {**TOKENS.record(), "version": VERSION + 1, "more": "of it"}

@@ -4,8 +4,6 @@ Tests that talk to their server as a client do so by `mcp.client`, which mcpkit 
 before anything of `mcp`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec

@@ -1,7 +1,5 @@
 """Updates, list entries and watches for some clients only: `to=`, `list_entries=` and `watch=` with a principal."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -52,17 +50,12 @@ async def test_subscription_over_http_of_an_open_server_needs_no_login(schema_di
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-@each_row(
-    ("to", "names"),
-    [
-        (Principal("ada"), ["ada"]), (Principal("ada", {"other", "scopes"}), ["ada"]),
-        (lambda who: "admin" in who.scopes, ["root"]), (lambda who: who.id in {"ada", "bob"}, ["ada", "bob"]),
-        (lambda who: False, []), (None, ["ada", "bob", "root"]),
-    ],
-)  # fmt: skip
-async def test_update_is_sent_to_its_audience(
-    revision: str, is_elsewhere: bool, to: Any, names: list[str]
-) -> None:
+@each_row(("to", "names"), [
+    (Principal("ada"), ["ada"]), (Principal("ada", {"other", "scopes"}), ["ada"]),
+    (lambda who: "admin" in who.scopes, ["root"]), (lambda who: who.id in {"ada", "bob"}, ["ada", "bob"]),
+    (lambda who: False, []), (None, ["ada", "bob", "root"]),
+])  # fmt: skip
+async def test_update_is_sent_to_its_audience(revision, is_elsewhere, to, names) -> None:
     broker = Memory() if is_elsewhere else None
     server = mail_server(broker)
     publisher = mail_server(broker) if is_elsewhere else server
@@ -149,14 +142,11 @@ async def test_entries_are_those_of_the_principal(revision: str, entries: Callab
                 assert (await client.request("resources/list"))["cacheScope"] == "private"
 
 
-@each_row(
-    ("entries", "problem"),
-    [
-        (number, "no value for the parameter 'limit' of list_entries="),
-        (later, "list_entries= must be a function that is not async"),
-        ([], "list_entries= must be a function"),
-    ],
-)
+@each_row(("entries", "problem"), [
+    (number, "no value for the parameter 'limit' of list_entries="),
+    (later, "list_entries= must be a function that is not async"),
+    ([], "list_entries= must be a function"),
+])  # fmt: skip
 def test_entries_with_other_parameters_are_refused(entries: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=problem):
         Server("s").resource("notes://{owner}/{name}", list_entries=entries)(note)

@@ -123,9 +123,7 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
 # Servers that share a broker
 
 
-async def test_broker_failure_is_logged_once_and_publishing_is_retried(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_broker_failure_is_logged_once_and_publishing_is_retried(caplog) -> None:
     class Failing(Memory):
         is_down = True
 

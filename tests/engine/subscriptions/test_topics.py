@@ -1,7 +1,5 @@
 """Topics of extensions: keys that clients subscribe to, audiences of messages, and refused definitions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
@@ -60,16 +58,13 @@ async def refusal(server: Server, keys: Any, capabilities: Any) -> ProtocolError
     return caught.value
 
 
-@each_row(
-    ("keys", "capabilities", "code", "message"),
-    [
-        (["a"], {}, -32021, "com.example/jobs"),
-        *(
-            (keys, CAPABILITIES, -32602, "notifications.jobIds: expected an array of strings")
-            for keys in ("a", 1, True, {}, {"a": 1}, [1], [None], ["a", ["b"]])
-        ),
-    ],
-)
+@each_row(("keys", "capabilities", "code", "message"), [
+    (["a"], {}, -32021, "com.example/jobs"),
+    *(
+        (keys, CAPABILITIES, -32602, "notifications.jobIds: expected an array of strings")
+        for keys in ("a", 1, True, {}, {"a": 1}, [1], [None], ["a", ["b"]])
+    ),
+])  # fmt: skip
 async def test_topic_wrong_request_is_refused(keys: Any, capabilities: Any, code: int, message: str) -> None:
     server = Server("s")
     jobs(server)
@@ -122,19 +117,14 @@ def raising(error: Exception) -> Callable[..., Any]:
     return accept
 
 
-@each_row(
-    ("accept", "code", "text"),
-    [
-        (raising(ProtocolError(-32602, "No such job")), -32602, "No such job"),
-        (raising(ValueError("secret")), -32603, "Internal error (ref "),
-        (lambda keys, ctx: keys[0], -32603, "Internal error (ref "),
-        (lambda keys, ctx: None, -32603, "Internal error (ref "),
-        (lambda keys, ctx: [*keys, "more"], -32603, "Internal error (ref "),
-    ],
-)
-async def test_topic_accept_error_is_the_response(
-    accept: Any, code: int, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
+@each_row(("accept", "code", "text"), [
+    (raising(ProtocolError(-32602, "No such job")), -32602, "No such job"),
+    (raising(ValueError("secret")), -32603, "Internal error (ref "),
+    (lambda keys, ctx: keys[0], -32603, "Internal error (ref "),
+    (lambda keys, ctx: None, -32603, "Internal error (ref "),
+    (lambda keys, ctx: [*keys, "more"], -32603, "Internal error (ref "),
+])  # fmt: skip
+async def test_topic_accept_error_is_the_response(accept, code, text, caplog) -> None:
     caplog.clear()
     server = Server("s")
     jobs(server, accept=accept)
@@ -143,15 +133,12 @@ async def test_topic_accept_error_is_the_response(
     assert bool(caplog.records) == (code == -32603)
 
 
-@each_row(
-    "message",
-    [
-        {"what": METHOD, "uri": "a"}, {"what": METHOD, "uri": "a", "params": ["state"]},
-        {"what": METHOD, "uri": None, "params": {"state": "x"}}, {"what": METHOD, "uri": 1, "params": {"state": "x"}},
-        {"what": [METHOD], "uri": "a", "params": {"state": "x"}}, {"what": "who", "uri": "a", "number": 1},
-        {"what": "who", "of": 1, "uri": "a", "number": 1},
-    ],
-)  # fmt: skip
+@each_row("message", [
+    {"what": METHOD, "uri": "a"}, {"what": METHOD, "uri": "a", "params": ["state"]},
+    {"what": METHOD, "uri": None, "params": {"state": "x"}}, {"what": METHOD, "uri": 1, "params": {"state": "x"}},
+    {"what": [METHOD], "uri": "a", "params": {"state": "x"}}, {"what": "who", "uri": "a", "number": 1},
+    {"what": "who", "of": 1, "uri": "a", "number": 1},
+])  # fmt: skip
 async def test_topic_malformed_broker_message_is_ignored(message: dict[str, Any]) -> None:
     broker = Memory()
     server = Server("s", storage=broker)
@@ -162,13 +149,10 @@ async def test_topic_malformed_broker_message_is_ignored(message: dict[str, Any]
         assert await states(clients) == ["valid"]
 
 
-@each_row(
-    ("error", "arguments"),
-    [
-        *((TypeError, arguments) for arguments in ((1, {}), ("a", []), ("a", None), ("a", {"_meta": 1}))),
-        (OutputError, ("a", {"x": object()})),
-    ],
-)
+@each_row(("error", "arguments"), [
+    *((TypeError, arguments) for arguments in ((1, {}), ("a", []), ("a", None), ("a", {"_meta": 1}))),
+    (OutputError, ("a", {"x": object()})),
+])  # fmt: skip
 def test_topic_publish_wrong_value_is_refused(error: type[Exception], arguments: Any) -> None:
     with pytest.raises(error):
         Extension("com.example/jobs").topic("jobIds", METHOD).publish(*arguments)
@@ -178,14 +162,11 @@ async def accept_async(keys: list[str], ctx: Any) -> list[str]:
     return keys
 
 
-@each_row(
-    ("member", "notification", "accept"),
-    [
-        *((member, METHOD, None) for member in ("", 1, "resourceSubscriptions", "toolsListChanged")),
-        *(("jobIds", method, None) for method in ("jobs", None, "notifications/resources/updated")),
-        *(("jobIds", METHOD, accept) for accept in ("all", accept_async)),
-    ],
-)
+@each_row(("member", "notification", "accept"), [
+    *((member, METHOD, None) for member in ("", 1, "resourceSubscriptions", "toolsListChanged")),
+    *(("jobIds", method, None) for method in ("jobs", None, "notifications/resources/updated")),
+    *(("jobIds", METHOD, accept) for accept in ("all", accept_async)),
+])  # fmt: skip
 def test_topic_wrong_definition_is_refused(member: Any, notification: Any, accept: Any) -> None:
     extension = Extension("com.example/jobs")
     with pytest.raises(RegistrationError):

@@ -1,7 +1,5 @@
 """Functions of `watch=` and watched folders: they run while clients are subscribed, and restart when they fail."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -110,13 +108,10 @@ async def other_variable(station: str) -> AsyncIterator[None]:
 
 
 @each_row("uri", ["data://x", "data://stations/{id}"])
-@each_row(
-    ("watch", "message"),
-    [
-        *((each, "watch= needs an async generator function") for each in (plain, generator, "watch")),
-        (other_variable, "no value for the parameter 'station' of watch="),
-    ],
-)
+@each_row(("watch", "message"), [
+    *((each, "watch= needs an async generator function") for each in (plain, generator, "watch")),
+    (other_variable, "no value for the parameter 'station' of watch="),
+])  # fmt: skip
 def test_watch_wrong_function_is_refused(uri: str, watch: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Server("s").resource(uri, watch=watch)(station if "{" in uri else read)
@@ -189,9 +184,7 @@ async def test_watch_that_returns_had_its_variables_and_is_not_restarted(delays:
     await stop(server, listener)
 
 
-async def test_watch_that_raises_is_logged_and_restarted(
-    server: Server, source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_watch_that_raises_is_logged_and_restarted(server, source, delays, caplog) -> None:
     listener = listen(server, "data://x")
     for _ in range(8):
         await source.fail()
@@ -207,9 +200,7 @@ async def test_watch_that_raises_is_logged_and_restarted(
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
-async def test_watch_that_fails_or_ignores_closing_ends(
-    is_stubborn: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_watch_that_fails_or_ignores_closing_ends(is_stubborn, caplog) -> None:
     story: list[str] = []
 
     async def watch() -> AsyncIterator[None]:
@@ -303,9 +294,7 @@ async def test_watched_folder_reports_visible_files_written_added_and_removed(fo
 
 
 @pytest.mark.slow
-async def test_watched_folder_that_was_removed_is_reported_and_watched_again(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_watched_folder_that_was_removed_is_reported_and_watched_again(folder, monkeypatch, caplog):
     monkeypatch.setattr(module, "FIRST_DELAY", 0.05)
     a, *_ = folder.changes
     (folder.root / "sub").rmdir()
@@ -317,9 +306,7 @@ async def test_watched_folder_that_was_removed_is_reported_and_watched_again(
     await until(lambda: folder.a.write_text("again") and a in folder.listener.heard)
 
 
-def test_watched_folder_without_watchfiles_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watched_folder_without_watchfiles_names_the_extra(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RegistrationError, match=r"pip install .*\[watch\]"):
         resource_dir(tmp_path, "docs://guide", watch=True)

@@ -1,7 +1,5 @@
 """A verifier with a table of tokens, and what it was asked."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from typing import Any

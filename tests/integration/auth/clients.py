@@ -1,7 +1,5 @@
 """Official clients, with a user who logs in for them in a browser."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

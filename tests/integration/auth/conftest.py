@@ -1,7 +1,5 @@
 """Fixtures: providers and issuers over HTTP, an `OAuthProxy` with a real provider, and a browser."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 

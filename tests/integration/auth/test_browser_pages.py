@@ -1,7 +1,5 @@
 """The pages of an OAuthProxy and of DevAuth in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from urllib.parse import urlencode
@@ -49,15 +47,12 @@ def test_consent_page_passes_accessibility_audit(page, pages, dev_auth, kind):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize(
-    ("kind", "keys", "result"),
-    [
-        ("proxy", ["Tab", "Space", "Tab"], "code="),
-        ("proxy", ["Tab", "Tab", "Tab"], "error=access_denied"),
-        ("dev_auth", ["Tab", *"secret", "Tab"], "code="),
-        ("dev_auth", ["Tab", "Tab", "Tab", "Tab"], "error=access_denied"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "keys", "result"), [
+    ("proxy", ["Tab", "Space", "Tab"], "code="),
+    ("proxy", ["Tab", "Tab", "Tab"], "error=access_denied"),
+    ("dev_auth", ["Tab", *"secret", "Tab"], "code="),
+    ("dev_auth", ["Tab", "Tab", "Tab", "Tab"], "error=access_denied"),
+])  # fmt: skip
 def test_consent_page_is_usable_by_keyboard(page, pages, dev_auth, kind, keys, result):
     callback = f"{pages.client}/callback"
     page.show(360)

@@ -1,7 +1,5 @@
 """Documents of issuers and clients, fetched over HTTP within limits."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -100,34 +98,28 @@ async def test_client_document_login(web):
     assert request.headers["host"] == urlsplit(login.client_id).netloc
 
 
-@each_row(
-    ("changes", "problem"),
-    [
-        *(({"client_id": url}, "not the URL of the document") for url in ("https://x.example/x.json", None)),
-        ({"client_name": None}, "no client_name"),
-        ({"client_secret": "x"}, "secret"),
-        ({"client_secret_expires_at": 0}, "secret"),
-        *(({"token_endpoint_auth_method": method}, "must be none") for method in (
-            "client_secret_post", "private_key_jwt",
-        )),
-        *(({"redirect_uris": uris}, "redirect") for uris in (
-            None, [], "https://x.example/", ["http://x.example/"], ["javascript:x"],
-        )),
-    ],
-)  # fmt: skip
+@each_row(("changes", "problem"), [
+    *(({"client_id": url}, "not the URL of the document") for url in ("https://x.example/x.json", None)),
+    ({"client_name": None}, "no client_name"),
+    ({"client_secret": "x"}, "secret"),
+    ({"client_secret_expires_at": 0}, "secret"),
+    *(({"token_endpoint_auth_method": method}, "must be none") for method in (
+        "client_secret_post", "private_key_jwt",
+    )),
+    *(({"redirect_uris": uris}, "redirect") for uris in (
+        None, [], "https://x.example/", ["http://x.example/"], ["javascript:x"],
+    )),
+])  # fmt: skip
 async def test_client_document_invalid_is_rejected(web, changes, problem):
     assert problem in await web.find_error(**changes)
 
 
-@each_row(
-    ("status", "headers", "body"),
-    [
-        *((200, {}, body) for body in (b"", b"[]", b"{", b'{"a":1,"a":2}', b"x" * 10_000_000)),
-        (302, {"Location": "https://127.0.0.1/"}, None),
-        (404, {}, None),
-        (200, {"Content-Type": "text/html"}, None),
-    ],
-)
+@each_row(("status", "headers", "body"), [
+    *((200, {}, body) for body in (b"", b"[]", b"{", b'{"a":1,"a":2}', b"x" * 10_000_000)),
+    (302, {"Location": "https://127.0.0.1/"}, None),
+    (404, {}, None),
+    (200, {"Content-Type": "text/html"}, None),
+])  # fmt: skip
 async def test_client_document_response_invalid_is_rejected(web, status, headers, body):
     async def script(request: HttpRequest, reply: Reply) -> None:
         await reply.send(status, json.dumps(web.document).encode() if body is None else body, JSON | headers)
@@ -174,18 +166,15 @@ async def test_client_document_cache_follows_headers(web):
             assert len(web.seen) == requests, (now, cache_control)
 
 
-@each_row(
-    "url",
-    [
-        "http://client.example/client.json", "https://client.example", "https:///client.json",
-        "https://user@client.example/client.json", "https://client.example/client.json#x",
-        "https://client.example/a/../client.json", "https://client.example/./client.json",
-        "https://client.example/%2e%2E/client.json", "https://client.example\\@evil.example/x",
-        "https://client.example:99999/x", "https://client..example/x", "https://.example/x",
-        f"https://{'a' * 64}.example/x", "https://[::1/x", "https://client.example/a b",
-        "https://client.example/ü", "https:client.example/x", "https://client.example/" + "x" * 2000,
-    ],
-)  # fmt: skip
+@each_row("url", [
+    "http://client.example/client.json", "https://client.example", "https:///client.json",
+    "https://user@client.example/client.json", "https://client.example/client.json#x",
+    "https://client.example/a/../client.json", "https://client.example/./client.json",
+    "https://client.example/%2e%2E/client.json", "https://client.example\\@evil.example/x",
+    "https://client.example:99999/x", "https://client..example/x", "https://.example/x",
+    f"https://{'a' * 64}.example/x", "https://[::1/x", "https://client.example/a b",
+    "https://client.example/ü", "https:client.example/x", "https://client.example/" + "x" * 2000,
+])  # fmt: skip
 async def test_client_id_url_invalid_is_rejected(url):
     with pytest.raises(OAuthError, match="client_id that is a URL"):
         check_client_url(url)
@@ -298,15 +287,12 @@ async def test_fetch_limits_decompressed_size():
     assert "a Content-Encoding that was not requested" in str(unknown)
 
 
-@each_row(
-    "body",
-    [
-        b"", b"<html>", b"[]", b'"text"', b'{"issuer": "a", "issuer": "b"}',
-        b'{"deep": {"twice": 1, "twice": 1}}', b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\xff"}',
-        b'{"a": "\\ud800"}', b'{"a":' * 100_000, b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
-        b'{"a": ' + b"9" * 10_000 + b"}",
-    ],
-)  # fmt: skip
+@each_row("body", [
+    b"", b"<html>", b"[]", b'"text"', b'{"issuer": "a", "issuer": "b"}',
+    b'{"deep": {"twice": 1, "twice": 1}}', b'{"a": NaN}', b'{"a": 1e999}', b'{"a": "\xff"}',
+    b'{"a": "\\ud800"}', b'{"a":' * 100_000, b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+    b'{"a": ' + b"9" * 10_000 + b"}",
+])  # fmt: skip
 async def test_fetch_invalid_json_raises(body):
     error = await fetch_error(respond_with(body))
     assert "JSON object" in str(error)

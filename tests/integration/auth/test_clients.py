@@ -1,7 +1,5 @@
 """Official clients, the inspector, mcp-remote and mcpkit itself log in and step up at servers of mcpkit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

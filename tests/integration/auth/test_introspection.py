@@ -1,7 +1,5 @@
 """Token introspection at an issuer, and metadata that an issuer publishes in two documents."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging
@@ -65,22 +63,19 @@ async def test_introspection_client_authentication(issuer):
     assert second == {**first, **CLIENT}
 
 
-@each_row(
-    ("changes", "problem"),
-    [
-        *(({"active": value}, "not active") for value in (False, None, "true", 1)),
-        ({"iss": "https://other.example.com"}, "another issuer"),
-        *(({"aud": value}, "another audience") for value in (None, "https://other.example.com")),
-        *(({"token_type": value}, "not a bearer token") for value in ("DPoP", ["Bearer"])),
-        *(({"cnf": value}, "bound to a key") for value in ({"jkt": "x" * 43}, {"x5t#S256": "x" * 43})),
-        ({"exp": NOW - 5}, "has expired"),
-        ({"nbf": NOW + 6}, "not valid yet"),
-        ({"exp": "soon"}, "exp, nbf or iat of the token"),
-        ({"sub": None, "client_id": None}, "neither sub nor client_id"),
-        ({"sub": 7}, "neither sub nor client_id"),
-        ({"scope": 7}, "scopes of the token"),
-    ],
-)
+@each_row(("changes", "problem"), [
+    *(({"active": value}, "not active") for value in (False, None, "true", 1)),
+    ({"iss": "https://other.example.com"}, "another issuer"),
+    *(({"aud": value}, "another audience") for value in (None, "https://other.example.com")),
+    *(({"token_type": value}, "not a bearer token") for value in ("DPoP", ["Bearer"])),
+    *(({"cnf": value}, "bound to a key") for value in ({"jkt": "x" * 43}, {"x5t#S256": "x" * 43})),
+    ({"exp": NOW - 5}, "has expired"),
+    ({"nbf": NOW + 6}, "not valid yet"),
+    ({"exp": "soon"}, "exp, nbf or iat of the token"),
+    ({"sub": None, "client_id": None}, "neither sub nor client_id"),
+    ({"sub": 7}, "neither sub nor client_id"),
+    ({"scope": 7}, "scopes of the token"),
+])  # fmt: skip
 async def test_introspection_response_invalid_is_rejected(issuer, changes, problem):
     with pytest.raises(InvalidTokenError) as caught:
         await verify(issuer, introspected(**changes))
@@ -94,16 +89,13 @@ async def test_introspection_malformed_token_sends_no_request(token):
             await verifier.verify(token, AUDIENCE)
 
 
-@each_row(
-    ("response", "problem"),
-    [
-        (Response(status_code=503), "responded with HTTP 503"),
-        (Response(status_code=401), "Check client_id, client_secret and authentication"),
-        (Response(status_code=302, headers={"Location": "/"}), "responded with HTTP 302"),
-        (PlainTextResponse("active"), "not a valid JSON object (text/plain)"),
-        (Response('{"active": true, "active": false}', media_type="application/json"), "JSON object"),
-    ],
-)
+@each_row(("response", "problem"), [
+    (Response(status_code=503), "responded with HTTP 503"),
+    (Response(status_code=401), "Check client_id, client_secret and authentication"),
+    (Response(status_code=302, headers={"Location": "/"}), "responded with HTTP 302"),
+    (PlainTextResponse("active"), "not a valid JSON object (text/plain)"),
+    (Response('{"active": true, "active": false}', media_type="application/json"), "JSON object"),
+])  # fmt: skip
 async def test_introspection_error_response_is_unavailable(issuer, response, problem, caplog):
     caplog.clear()
     issuer.tokens[TOKEN] = introspected()
@@ -123,17 +115,14 @@ async def test_introspection_error_response_is_unavailable(issuer, response, pro
         assert secret not in caplog.text
 
 
-@each_row(
-    ("options", "error", "problem"),
-    [
-        ({"client_id": ""}, TypeError, "client_id must be a non-empty string"),
-        ({"client_secret": None}, TypeError, "client_secret must be a non-empty string"),
-        ({"authentication": "none"}, ValueError, "authentication must be"),
-        ({"endpoint": "http://id.example.com/introspect"}, ValueError, "not encrypted"),
-        ({"cache_ttl": 0}, ValueError, "cache_ttl"),
-        ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
-    ],
-)
+@each_row(("options", "error", "problem"), [
+    ({"client_id": ""}, TypeError, "client_id must be a non-empty string"),
+    ({"client_secret": None}, TypeError, "client_secret must be a non-empty string"),
+    ({"authentication": "none"}, ValueError, "authentication must be"),
+    ({"endpoint": "http://id.example.com/introspect"}, ValueError, "not encrypted"),
+    ({"cache_ttl": 0}, ValueError, "cache_ttl"),
+    ({"audience": "a", "accept_tokens_for_any_audience": True}, ValueError, "exclude each other"),
+])  # fmt: skip
 def test_introspection_options_invalid_raise(options, error, problem):
     with pytest.raises(error, match=problem) as caught:
         Introspection("https://id.example.com", **{**CLIENT, **options})
@@ -151,21 +140,18 @@ OTHER = dict.fromkeys(ENDPOINTS, "https://other.example/any")
 HALF = {"jwks_uri", "token_endpoint"}
 
 
-@each_row(
-    ("documents", "found"),
-    [
-        ({METADATA: ALL}, ALL),
-        ({OPENID: ALL}, ALL),
-        ({METADATA: HALF, OPENID: ALL - HALF}, ALL),
-        ({METADATA: HALF, OPENID: HALF}, HALF),
-        ({METADATA: set(), OPENID: ALL - HALF}, ALL - HALF),
-        ({METADATA: HALF, OPENID: Response('{"issuer": "', media_type="application/json")}, HALF),
-        ({METADATA: HALF, OPENID: JSONResponse({**OTHER, "issuer": "https://other.example"})}, HALF),
-        *(({METADATA: HALF, OPENID: Response(status_code=status)}, HALF) for status in (302, 403, 500, 503)),
-        ({METADATA: JSONResponse([]), OPENID: ALL}, ALL),
-        ({METADATA: HTMLResponse("<h1>Log in</h1>"), OPENID: HALF}, HALF),
-    ],
-)
+@each_row(("documents", "found"), [
+    ({METADATA: ALL}, ALL),
+    ({OPENID: ALL}, ALL),
+    ({METADATA: HALF, OPENID: ALL - HALF}, ALL),
+    ({METADATA: HALF, OPENID: HALF}, HALF),
+    ({METADATA: set(), OPENID: ALL - HALF}, ALL - HALF),
+    ({METADATA: HALF, OPENID: Response('{"issuer": "', media_type="application/json")}, HALF),
+    ({METADATA: HALF, OPENID: JSONResponse({**OTHER, "issuer": "https://other.example"})}, HALF),
+    *(({METADATA: HALF, OPENID: Response(status_code=status)}, HALF) for status in (302, 403, 500, 503)),
+    ({METADATA: JSONResponse([]), OPENID: ALL}, ALL),
+    ({METADATA: HTMLResponse("<h1>Log in</h1>"), OPENID: HALF}, HALF),
+])  # fmt: skip
 async def test_metadata_is_combined_from_both_documents(issuer, documents, found):
     def respond(request: Request) -> Response | None:
         content = documents.get(request.url.path, Response(status_code=404))

@@ -1,7 +1,5 @@
 """Keys that an issuer publishes: fetched once, renewed, and used while the issuer is down."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
@@ -26,14 +24,11 @@ from tests.helpers.waiting import until
 from tests.integration.auth.servers import make_server, tool_call
 
 
-@pytest.mark.parametrize(
-    ("path", "places"),
-    [
-        ("", [METADATA]), ("", [METADATA, OPENID]), ("/", [METADATA]), ("/tenant", [METADATA + "/tenant"]),
-        ("/tenant", [METADATA + "/tenant", OPENID + "/tenant"]),
-        ("/tenant", [METADATA + "/tenant", OPENID + "/tenant", "/tenant" + OPENID]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "places"), [
+    ("", [METADATA]), ("", [METADATA, OPENID]), ("/", [METADATA]), ("/tenant", [METADATA + "/tenant"]),
+    ("/tenant", [METADATA + "/tenant", OPENID + "/tenant"]),
+    ("/tenant", [METADATA + "/tenant", OPENID + "/tenant", "/tenant" + OPENID]),
+])  # fmt: skip
 @pytest.mark.parametrize("other_status", [404, 500])
 async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, places, other_status):
     url = issuer.url + path
@@ -50,13 +45,10 @@ async def test_metadata_is_found_at_every_well_known_url(issuer, clock, path, pl
 
 
 @pytest.mark.limit("age of keys")
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("max-age=600", 600), ("max-age=15", MIN_KEYS_AGE), ("no-store", MIN_KEYS_AGE),
-        ("max-age=99999999", MAX_KEYS_AGE), ("", HOUR),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("header", "seconds"), [
+    ("max-age=600", 600), ("max-age=15", MIN_KEYS_AGE), ("no-store", MIN_KEYS_AGE),
+    ("max-age=99999999", MAX_KEYS_AGE), ("", HOUR),
+])  # fmt: skip
 async def test_keys_are_renewed_in_background(issuer, jwt, clock, header, seconds):
     issuer.headers = {"Cache-Control": header}
     assert await is_verified(jwt, token(issuer))
@@ -129,21 +121,18 @@ async def test_issuer_unreachable_is_unavailable(issuer, clock):
         assert f"cannot connect to {url}" in await problem(url)
 
 
-@each_row(
-    ("response", "problem"),
-    [
-        (JSONResponse({}), "a JWK Set must have a list `keys`"),
-        (JSONResponse({"keys": {}}), "a JWK Set must have a list `keys`"),
-        (JSONResponse({"keys": []}), "no key that can verify"),
-        (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that can verify"),
-        (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),
-        (JSONResponse([]), "JSON object"),
-        (PlainTextResponse("{"), "not a valid JSON object (text/plain)"),
-        (RedirectResponse("/other"), "redirects"),
-        (Response(status_code=404), "responded with HTTP 404"),
-        (JSONResponse({"keys": ["x" * 600_000]}), "sent more than"),
-    ],
-)
+@each_row(("response", "problem"), [
+    (JSONResponse({}), "a JWK Set must have a list `keys`"),
+    (JSONResponse({"keys": {}}), "a JWK Set must have a list `keys`"),
+    (JSONResponse({"keys": []}), "no key that can verify"),
+    (JSONResponse({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "old"}]}), "no key that can verify"),
+    (JSONResponse({"keys": [{}] * 101}), "more than 100 keys"),
+    (JSONResponse([]), "JSON object"),
+    (PlainTextResponse("{"), "not a valid JSON object (text/plain)"),
+    (RedirectResponse("/other"), "redirects"),
+    (Response(status_code=404), "responded with HTTP 404"),
+    (JSONResponse({"keys": ["x" * 600_000]}), "sent more than"),
+])  # fmt: skip
 async def test_invalid_keys_do_not_replace_valid_keys(issuer, clock, response, problem, caplog):
     caplog.clear()
     issuer.repair()

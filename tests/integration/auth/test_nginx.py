@@ -1,7 +1,5 @@
 """A protected server and an OAuthProxy behind nginx with TLS and a prefix, and two servers on one origin."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Secrets of a provider, its users and the server in what an OAuthProxy stores, logs and responds."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

@@ -1,7 +1,5 @@
 """Server-side request forgery through URLs that clients name."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
@@ -89,14 +87,11 @@ async def send_client_id(origin: str, client_id: str) -> list[httpx2.Response]:
         ]
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0", "localhost", "LOCALHOST",
-        "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
-        "internal.example", "mapped.example",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("host", [
+    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0", "localhost", "LOCALHOST",
+    "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
+    "internal.example", "mapped.example",
+])  # fmt: skip
 async def test_loopback_url_in_any_spelling_is_not_requested(origin, canary, host, monkeypatch):
     url = f"https://{host}:{canary.port}/client.json"
     responses = await send_client_id(origin, url)

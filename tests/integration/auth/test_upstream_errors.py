@@ -1,7 +1,5 @@
 """Invalid, slow and missing answers of a provider, and secrets in errors and logs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import httpx2
@@ -41,35 +39,32 @@ INVALID_MEMBERS = [
 
 
 @pytest.mark.slow
-@each_row(
-    ("answer", "problem"),
-    [
-        *((Response(status_code=status), f"responded with HTTP {status}") for status in (500, 429)),
-        (Response(status_code=204), "JSON object"),
-        (RedirectResponse("/elsewhere"), "HTTP 307"),
-        (HTMLResponse("<h1>Sign in</h1>"), r"JSON object .*\(text/html\)"),
-        (HTMLResponse("<h1>Forbidden</h1>", 403), r"text/html.*HTTP 403"),
-        (PlainTextResponse("access_token=a&token_type=bearer"), r"JSON object .*\(text/plain\)"),
-        *((json_text(text), "JSON object") for text in (
-            '["a"]', "null", '{"access_token": "a", "access_token": "b"}', b"\xff\xfe",
-        )),
-        TOO_LONG,
-        (json_text(b"x", **{"Content-Encoding": "br"}), "a Content-Encoding that was not requested"),
-        (json_text(b"this is no gzip", **{"Content-Encoding": "gzip"}), "cannot be decompressed"),
-        (JSONResponse({}), "a missing or invalid token"),
-        *((JSONResponse(TOKENS, status), f"responded with HTTP {status}") for status in (201, 400)),
-        *(
-            (JSONResponse({**TOKENS, name: value}), problem)
-            for name, values, problem in INVALID_MEMBERS
-            for value in values
-        ),
-        (JSONResponse({"error": "invalid_client"}, 401), "Check client_id"),
-        (JSONResponse({"error": "unauthorized_client"}, 403), "Check client_id"),
-        *((JSONResponse({"error": error}, 400), "is temporarily unavailable") for error in (
-            "temporarily_unavailable", "slow_down", {"code": 1}, "",
-        )),
-    ],
-)  # fmt: skip
+@each_row(("answer", "problem"), [
+    *((Response(status_code=status), f"responded with HTTP {status}") for status in (500, 429)),
+    (Response(status_code=204), "JSON object"),
+    (RedirectResponse("/elsewhere"), "HTTP 307"),
+    (HTMLResponse("<h1>Sign in</h1>"), r"JSON object .*\(text/html\)"),
+    (HTMLResponse("<h1>Forbidden</h1>", 403), r"text/html.*HTTP 403"),
+    (PlainTextResponse("access_token=a&token_type=bearer"), r"JSON object .*\(text/plain\)"),
+    *((json_text(text), "JSON object") for text in (
+        '["a"]', "null", '{"access_token": "a", "access_token": "b"}', b"\xff\xfe",
+    )),
+    TOO_LONG,
+    (json_text(b"x", **{"Content-Encoding": "br"}), "a Content-Encoding that was not requested"),
+    (json_text(b"this is no gzip", **{"Content-Encoding": "gzip"}), "cannot be decompressed"),
+    (JSONResponse({}), "a missing or invalid token"),
+    *((JSONResponse(TOKENS, status), f"responded with HTTP {status}") for status in (201, 400)),
+    *(
+        (JSONResponse({**TOKENS, name: value}), problem)
+        for name, values, problem in INVALID_MEMBERS
+        for value in values
+    ),
+    (JSONResponse({"error": "invalid_client"}, 401), "Check client_id"),
+    (JSONResponse({"error": "unauthorized_client"}, 403), "Check client_id"),
+    *((JSONResponse({"error": error}, 400), "is temporarily unavailable") for error in (
+        "temporarily_unavailable", "slow_down", {"code": 1}, "",
+    )),
+])  # fmt: skip
 async def test_token_response_invalid_is_unavailable(provider, login, answer, problem):
     tokens = UpstreamTokens("access", "refresh", None, ())
     provider.instead = only(TOKEN, answer)
@@ -86,18 +81,15 @@ async def test_userinfo_response_invalid_is_unavailable(provider, login, answer)
         await login.redeemed()
 
 
-@each_row(
-    ("body", "error", "description"),
-    [
-        ({"error": "invalid_grant"}, "invalid_grant", ""),
-        ({"error": "invalid_grant", "error_description": 7}, "invalid_grant", ""),
-        ({"error": "a", "error_description": 'no "such" \\ \r\nX: é'}, "a", "no ?such? ? ??X: ?"),
-        ({"error": "a", "error_description": "x" * 5_000}, "a", "x" * 300),
-        ({"error": "a", "error_description": "User 'ada@example.com' may not"}, "a", "User '...' may not"),
-        ({"error": "x" * 5_000}, "x" * 300, ""),
-        ({"error": "é\n"}, "??", ""),
-    ],
-)
+@each_row(("body", "error", "description"), [
+    ({"error": "invalid_grant"}, "invalid_grant", ""),
+    ({"error": "invalid_grant", "error_description": 7}, "invalid_grant", ""),
+    ({"error": "a", "error_description": 'no "such" \\ \r\nX: é'}, "a", "no ?such? ? ??X: ?"),
+    ({"error": "a", "error_description": "x" * 5_000}, "a", "x" * 300),
+    ({"error": "a", "error_description": "User 'ada@example.com' may not"}, "a", "User '...' may not"),
+    ({"error": "x" * 5_000}, "x" * 300, ""),
+    ({"error": "é\n"}, "??", ""),
+])  # fmt: skip
 async def test_provider_error_text_is_limited(provider, login, body, error, description):
     provider.repair()
     answer = await login.answered()

@@ -1,7 +1,5 @@
 """Logins at OpenID Connect, plain OAuth and GitHub providers, from the side of the proxy."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
@@ -94,27 +92,24 @@ async def test_openid_id_token_algorithms_and_at_hash(algorithm, digest):
 NOW = int(time.time())
 
 
-@each_row(
-    ("changes", "problem"),
-    [
-        *(({"iss": value}, "another issuer") for value in (None, "https://other.example.com")),
-        *(({"aud": value}, "another client") for value in ("another", None, ["proxy", "another"])),
-        ({"aud": ["proxy", "another"], "azp": "another"}, "another client"),
-        *(({"azp": value}, "another client") for value in ("another", ["proxy"])),
-        ({"exp": NOW - 10}, "has expired, although .* Check the clock"),
-        ({"exp": "9999999999"}, "exp, nbf or iat of the token"),
-        ({"exp": None}, "exp, nbf or iat of the token"),
-        ({"iat": None}, "exp, nbf or iat of the token"),
-        ({"iat": NOW + 6000}, "not valid yet, although .* Check the clock"),
-        ({"nonce": "another"}, "another login"),
-        ({"nonce": None}, "another login"),
-        *(({"nonce": nonce}, "another login") for nonce in (["the-nonce"], "")),
-        *(({"at_hash": value}, "another access token") for value in (7, base64url_encode(b"y" * 16))),
-        ({"nonce": "\ud800"}, "not a signed JWT"),
-        ({"sub": "sub-of-bob"}, "for another user"),
-        *(({"sub": value}, "no valid user ID") for value in (None, "", 7, "a\x00b")),
-    ],
-)
+@each_row(("changes", "problem"), [
+    *(({"iss": value}, "another issuer") for value in (None, "https://other.example.com")),
+    *(({"aud": value}, "another client") for value in ("another", None, ["proxy", "another"])),
+    ({"aud": ["proxy", "another"], "azp": "another"}, "another client"),
+    *(({"azp": value}, "another client") for value in ("another", ["proxy"])),
+    ({"exp": NOW - 10}, "has expired, although .* Check the clock"),
+    ({"exp": "9999999999"}, "exp, nbf or iat of the token"),
+    ({"exp": None}, "exp, nbf or iat of the token"),
+    ({"iat": None}, "exp, nbf or iat of the token"),
+    ({"iat": NOW + 6000}, "not valid yet, although .* Check the clock"),
+    ({"nonce": "another"}, "another login"),
+    ({"nonce": None}, "another login"),
+    *(({"nonce": nonce}, "another login") for nonce in (["the-nonce"], "")),
+    *(({"at_hash": value}, "another access token") for value in (7, base64url_encode(b"y" * 16))),
+    ({"nonce": "\ud800"}, "not a signed JWT"),
+    ({"sub": "sub-of-bob"}, "for another user"),
+    *(({"sub": value}, "no valid user ID") for value in (None, "", 7, "a\x00b")),
+])  # fmt: skip
 async def test_openid_id_token_invalid_is_rejected(provider, login, changes, problem):
     provider.claims = lambda claims: {**claims, **changes}
     with pytest.raises(UpstreamUnavailableError, match=problem) as caught:
@@ -154,17 +149,14 @@ async def test_openid_id_token_of_other_key_or_type_is_rejected(provider, login)
             await login.redeemed()
 
 
-@each_row(
-    "metadata",
-    [
-        *({"issuer": issuer} for issuer in ("https://evil.example", "https://id.example.net/", None)),
-        *({"token_endpoint": url} for url in ("http://id.example.net/token", 7, None)),
-        *({"authorization_endpoint": url} for url in (
-            "http://id.example.net/authorize", "javascript:alert(1)//", "https://x@id.example.net/authorize",
-        )),
-        *({"jwks_uri": url} for url in ("http://id.example.net/keys", None)),
-    ],
-)  # fmt: skip
+@each_row("metadata", [
+    *({"issuer": issuer} for issuer in ("https://evil.example", "https://id.example.net/", None)),
+    *({"token_endpoint": url} for url in ("http://id.example.net/token", 7, None)),
+    *({"authorization_endpoint": url} for url in (
+        "http://id.example.net/authorize", "javascript:alert(1)//", "https://x@id.example.net/authorize",
+    )),
+    *({"jwks_uri": url} for url in ("http://id.example.net/keys", None)),
+])  # fmt: skip
 async def test_openid_hostile_metadata_is_not_used(provider, metadata):
     provider.metadata = metadata
     async with login_at(UpstreamProvider.openid(provider.url, *CLIENT)) as login:

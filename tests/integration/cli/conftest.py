@@ -1,7 +1,5 @@
 """The workbench server over HTTP, and the fixtures of commands that run in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """mcpkit auth: login, logout, list and check."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

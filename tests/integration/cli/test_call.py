@@ -21,31 +21,28 @@ NO_INTEGER = (
 )
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "out", "err"),
-    [
-        ("add first=2 --http", 0, "3\n", ""),
-        ("add --args '{\"first\": 40}' second=2", 0, "42\n", ""),
-        ("echo 'value:=[1, null]'", 0, '{"value":[1,null]}\n', ""),
-        ("work", 0, "worked\n", ""),
-        ("work -v --log-level warning", 0, "worked\n", PROGRESS),
-        ("fail", 5, "", "it does not work\n"),
-        ("fail kind=protocol", 5, "", 'mcpkit: out of order\n{\n  "since": 1984\n}\n'),
-        ("add first=two", 5, "", NO_INTEGER),
-        ("ad", 2, "", "mcpkit: no such tool: ad; did you mean add?\n"),
-        (
-            "'nothing like it'",
-            2,
-            "",
-            "mcpkit: no such tool: nothing like it; the server has add, make.order, ",
-        ),
-        ("add first", 1, "", "mcpkit: arguments must be key=value"),
-        ("add --cwd . first=1", 1, "", "mcpkit: a URL does not have the option cwd="),
-        ("add first=1 --revision 2020-01-01", 1, "", "mcpkit: "),
-        ("add first=1 --sse", 4, "", "mcpkit: "),
-        ("report --revision 2025-06-18", 5, "", "mcpkit: "),
-    ],
-)
+@pytest.mark.parametrize(("words", "status", "out", "err"), [
+    ("add first=2 --http", 0, "3\n", ""),
+    ("add --args '{\"first\": 40}' second=2", 0, "42\n", ""),
+    ("echo 'value:=[1, null]'", 0, '{"value":[1,null]}\n', ""),
+    ("work", 0, "worked\n", ""),
+    ("work -v --log-level warning", 0, "worked\n", PROGRESS),
+    ("fail", 5, "", "it does not work\n"),
+    ("fail kind=protocol", 5, "", 'mcpkit: out of order\n{\n  "since": 1984\n}\n'),
+    ("add first=two", 5, "", NO_INTEGER),
+    ("ad", 2, "", "mcpkit: no such tool: ad; did you mean add?\n"),
+    (
+        "'nothing like it'",
+        2,
+        "",
+        "mcpkit: no such tool: nothing like it; the server has add, make.order, ",
+    ),
+    ("add first", 1, "", "mcpkit: arguments must be key=value"),
+    ("add --cwd . first=1", 1, "", "mcpkit: a URL does not have the option cwd="),
+    ("add first=1 --revision 2020-01-01", 1, "", "mcpkit: "),
+    ("add first=1 --sse", 4, "", "mcpkit: "),
+    ("report --revision 2025-06-18", 5, "", "mcpkit: "),
+])  # fmt: skip
 def test_call_writes_results_and_errors_with_status(mcpkit, url, words, status, out, err) -> None:
     ended = mcpkit("call", url, *shlex.split(words))
     assert ended[:2] == (status, out)

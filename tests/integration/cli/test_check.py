@@ -1,7 +1,5 @@
 """mcpkit check and mcpkit lock: rules, findings, the lockfile, and the estimate of tokens."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -241,13 +239,10 @@ def test_findings_of_malformed_surfaces_do_not_raise(key: str) -> None:
             )
 
 
-@each_row(
-    ("text", "count"),
-    [
-        ("", 0), ("hello world", 2), ('{"type": "object", "properties": {"city": {"type": "string"}}}', 19),
-        ("Ärzte für 東京", 5), ("<|endoftext|>", 7), ("\ud800", 1),
-    ],
-)  # fmt: skip
+@each_row(("text", "count"), [
+    ("", 0), ("hello world", 2), ('{"type": "object", "properties": {"city": {"type": "string"}}}', 19),
+    ("Ärzte für 東京", 5), ("<|endoftext|>", 7), ("\ud800", 1),
+])  # fmt: skip
 def test_tokens_equal_o200k_base(text: str, count: int) -> None:
     assert count_tokens(text) == count
 

@@ -53,19 +53,16 @@ def test_command_has_an_example_and_a_page(name: str) -> None:
     assert f"{name}: cli/{name}.md" in (ROOT / "mkdocs.yml").read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        ((), 1, ""), (("--help",), 0, ""), (("list", "--help"), 0, ""),
-        (("lits", "server.py"), 1, "no such command: lits; did you mean list?"),
-        (("list",), 1, "Missing argument 'TARGET'"),
-        (("list", "absent.py"), 2, "absent.py does not exist in "),
-        (("list", "nothing"), 2, "nothing is not a file, a URL, a command of several words"),
-        (("list", "no-such-program --now"), 4, ""),
-        (("list", "http://127.0.0.1:1/mcp"), 4, "cannot connect to http://127.0.0.1:1"),
-        (("list", str(ROOT / "examples" / "weather" / "server.py")), 0, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "status", "message"), [
+    ((), 1, ""), (("--help",), 0, ""), (("list", "--help"), 0, ""),
+    (("lits", "server.py"), 1, "no such command: lits; did you mean list?"),
+    (("list",), 1, "Missing argument 'TARGET'"),
+    (("list", "absent.py"), 2, "absent.py does not exist in "),
+    (("list", "nothing"), 2, "nothing is not a file, a URL, a command of several words"),
+    (("list", "no-such-program --now"), 4, ""),
+    (("list", "http://127.0.0.1:1/mcp"), 4, "cannot connect to http://127.0.0.1:1"),
+    (("list", str(ROOT / "examples" / "weather" / "server.py")), 0, ""),
+])  # fmt: skip
 def test_commands_exit_with_documented_status(arguments: tuple[str, ...], status: int, message: str) -> None:
     ended = run_process(*arguments)
     assert ended.returncode == status, ended.stderr

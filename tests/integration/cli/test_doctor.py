@@ -75,27 +75,24 @@ def test_doctor_weather_example_has_no_findings(doctor: Doctor, monkeypatch: pyt
     assert report["seen"]["capabilities"] == capabilities
 
 
-@pytest.mark.parametrize(
-    ("faults", "codes"),
-    [
-        ("", ""), ("noise", "noise noise"), ("byte-order-mark crlf", "byte-order-mark crlf"),
-        ("encoding", "encoding"), ("encoding-windows", "encoding-windows"),
-        ("echoed-revision", "echoed-revision"), ("no-common-revision", "no-common-revision"),
-        ("unknown-revision", "unknown-revision"), ("discover-ends", "discover-ends"),
-        ("tools/list prompts/list", "list-fails list-fails"),
-        ("undeclared-tools undeclared-prompts", "undeclared undeclared"),
-        ("cursor-loops", "cursor-loops cursor-accepted"), ("pages", ""),
-        ("pages cursor-accepted", "cursor-accepted"),
-        ("resources/subscribe logging/setLevel", "logging-fails subscribe-fails"),
-        ("completion/complete", "completions-fail"), ("ping unknown-method", "ping-fails unknown-method"),
-        ("client-fails", "client-fails"), ("output-mismatch", "output-mismatch"),
-        ("tools/call", "call-fails"), ("listen-refused", "listen-refused"),
-        ("malformed-ends", "malformed-ends"), ("orphans", "orphans"), ("discover-silent", "discover-silent"),
-        ("no-answer", "no-answer"), ("buffered-output", "buffered-output"),
-        ("ended-at-start", "ended-at-start"), ("input-end-ignored", "input-end-ignored"),
-        ("sigterm-ignored", "sigterm-ignored"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("faults", "codes"), [
+    ("", ""), ("noise", "noise noise"), ("byte-order-mark crlf", "byte-order-mark crlf"),
+    ("encoding", "encoding"), ("encoding-windows", "encoding-windows"),
+    ("echoed-revision", "echoed-revision"), ("no-common-revision", "no-common-revision"),
+    ("unknown-revision", "unknown-revision"), ("discover-ends", "discover-ends"),
+    ("tools/list prompts/list", "list-fails list-fails"),
+    ("undeclared-tools undeclared-prompts", "undeclared undeclared"),
+    ("cursor-loops", "cursor-loops cursor-accepted"), ("pages", ""),
+    ("pages cursor-accepted", "cursor-accepted"),
+    ("resources/subscribe logging/setLevel", "logging-fails subscribe-fails"),
+    ("completion/complete", "completions-fail"), ("ping unknown-method", "ping-fails unknown-method"),
+    ("client-fails", "client-fails"), ("output-mismatch", "output-mismatch"),
+    ("tools/call", "call-fails"), ("listen-refused", "listen-refused"),
+    ("malformed-ends", "malformed-ends"), ("orphans", "orphans"), ("discover-silent", "discover-silent"),
+    ("no-answer", "no-answer"), ("buffered-output", "buffered-output"),
+    ("ended-at-start", "ended-at-start"), ("input-end-ignored", "input-end-ignored"),
+    ("sigterm-ignored", "sigterm-ignored"),
+])  # fmt: skip
 def test_doctor_finds_planted_faults(faults: str, codes: str, doctor: Doctor) -> None:
     has_no_answer = faults in {"no-answer", "buffered-output", "discover-silent"}
     found, status, _ = doctor(faulty(faults), *(["--timeout", "2"] if has_no_answer else ["--call"]))
@@ -227,19 +224,16 @@ class FaultyApp:
         return JSONResponse(answer, headers=headers)
 
 
-@pytest.mark.parametrize(
-    ("faults", "codes"),
-    [
-        ("", ""), ("cors", ""), ("clock", "clock"), ("unknown-session", "unknown-session session-goes-on"),
-        ("revision-header notification-status", "notification-status revision-header"),
-        ("malformed-status get-status", "malformed-status get-status"), ("foreign-origin", "foreign-origin"),
-        ("foreign-host", "foreign-host"), ("cors cors-preflight cors-exposed", "cors-preflight cors-exposed"),
-        ("cors cors-answer", "cors-answer"), ("session-goes-on", "session-goes-on"),
-        ("delete-fails", "delete-fails"), ("session-id", "session-id client-fails"),
-        ("content-type", "content-type"), ("at /nothing", "no-mcp"), ("server-error", "server-error"),
-        ("endpoint-origin at /sse", "endpoint-origin"), ("buffered-events at /sse", "buffered-events"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("faults", "codes"), [
+    ("", ""), ("cors", ""), ("clock", "clock"), ("unknown-session", "unknown-session session-goes-on"),
+    ("revision-header notification-status", "notification-status revision-header"),
+    ("malformed-status get-status", "malformed-status get-status"), ("foreign-origin", "foreign-origin"),
+    ("foreign-host", "foreign-host"), ("cors cors-preflight cors-exposed", "cors-preflight cors-exposed"),
+    ("cors cors-answer", "cors-answer"), ("session-goes-on", "session-goes-on"),
+    ("delete-fails", "delete-fails"), ("session-id", "session-id client-fails"),
+    ("content-type", "content-type"), ("at /nothing", "no-mcp"), ("server-error", "server-error"),
+    ("endpoint-origin at /sse", "endpoint-origin"), ("buffered-events at /sse", "buffered-events"),
+])  # fmt: skip
 def test_doctor_finds_planted_http_faults(faults: str, codes: str, doctor: Doctor) -> None:
     with in_thread(FaultyApp(faults), date_header=False) as origin:
         found, status, _ = doctor(origin + (faults.partition("at ")[2] or "/mcp"))

@@ -157,17 +157,12 @@ def test_bundle_registry_writes_server_json(folder: Path, mcpkit: Run) -> None:
     }
 
 
-@each_row(
-    ("options", "message"),
-    [
-        (("--setting", "1x=2"), "'1x' is not a valid name of an environment variable"),
-        (("--secret", "API_KEY=abc"), "--secret cannot have a default"),
-        (("--pypi", "tea-shop"), "--pypi, --download and --remote need --registry"),
-    ],
-)  # fmt: skip
-def test_bundle_invalid_options_are_rejected(
-    options: tuple[str, ...], message: str, folder, mcpkit: Run
-) -> None:
+@each_row(("options", "message"), [
+    (("--setting", "1x=2"), "'1x' is not a valid name of an environment variable"),
+    (("--secret", "API_KEY=abc"), "--secret cannot have a default"),
+    (("--pypi", "tea-shop"), "--pypi, --download and --remote need --registry"),
+])  # fmt: skip
+def test_bundle_invalid_options_are_rejected(options, message, folder, mcpkit) -> None:
     status, out, err = mcpkit("bundle", "server.py", *options)
     assert (status, out, message in err) == (1, "", True)
     assert not list(folder.glob("*.mcpb"))
@@ -229,15 +224,12 @@ def new_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "Good Day"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("json", "json conflicts with another package. Choose another name, for example json-server"),
-        ("mcpkit", "the package name mcpkit conflicts with another package"),
-        ("9lives", "'9lives' is not a valid project name"),
-        ("taken", "taken exists and is not an empty folder"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("json", "json conflicts with another package. Choose another name, for example json-server"),
+    ("mcpkit", "the package name mcpkit conflicts with another package"),
+    ("9lives", "'9lives' is not a valid project name"),
+    ("taken", "taken exists and is not an empty folder"),
+])  # fmt: skip
 def test_new_invalid_names_are_rejected(name: str, message: str, tmp_path, mcpkit: Run, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").mkdir()

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -73,29 +73,26 @@ MAIN = "if __name__ == '__main__':\n    "
 NO_SERVER = "mcpkit: FILE has no mcpkit Server"
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "status", "message"),
-    [
-        ("x = 1\ndef broken(:\n", "", 1, "mcpkit: FILE:2: SyntaxError: invalid syntax\n"),
-        ("x = 1\n1 / 0\n", "", 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
-        ("import absent_thing\n", "", 1, "FILE:1: ModuleNotFoundError: No module named 'absent_thing'\n"),
-        (f"{MAIN}1 / 0\n", "", 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
-        (f"{MAIN}raise SystemExit(7)\n", "", 7, ""),
-        ("x = 1\n", "", 2, f"{NO_SERVER}\n"),
-        ("x = 1\n", "--http", 2, f"{NO_SERVER}\n"),
-        (f"{MAIN}1 / 0\n", "--http", 1, f"{NO_SERVER}, so it chooses its own transport. Omit --http and"),
-        (NATIVE, "--port 1", 1, "--host, --port and --workers need an HTTP server. Add --http\n"),
-        (NATIVE, "--http --reload --workers 2", 1, "--reload uses one process. Omit --workers"),
-        (NATIVE, "--http --compat", 1, "the file chooses its own transport. Omit them\n"),
-        (NATIVE, "--http --workers 2 --port 0", 1, "a fixed port. Add --port, for example --port 8000\n"),
-        (
-            f"{NATIVE}\n@shop.tool\ndef x(a: 'A') -> str: ...\n",
-            "",
-            1,
-            "UnresolvedHint: x: the type hint 'A' is",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("source", "options", "status", "message"), [
+    ("x = 1\ndef broken(:\n", "", 1, "mcpkit: FILE:2: SyntaxError: invalid syntax\n"),
+    ("x = 1\n1 / 0\n", "", 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
+    ("import absent_thing\n", "", 1, "FILE:1: ModuleNotFoundError: No module named 'absent_thing'\n"),
+    (f"{MAIN}1 / 0\n", "", 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
+    (f"{MAIN}raise SystemExit(7)\n", "", 7, ""),
+    ("x = 1\n", "", 2, f"{NO_SERVER}\n"),
+    ("x = 1\n", "--http", 2, f"{NO_SERVER}\n"),
+    (f"{MAIN}1 / 0\n", "--http", 1, f"{NO_SERVER}, so it chooses its own transport. Omit --http and"),
+    (NATIVE, "--port 1", 1, "--host, --port and --workers need an HTTP server. Add --http\n"),
+    (NATIVE, "--http --reload --workers 2", 1, "--reload uses one process. Omit --workers"),
+    (NATIVE, "--http --compat", 1, "the file chooses its own transport. Omit them\n"),
+    (NATIVE, "--http --workers 2 --port 0", 1, "a fixed port. Add --port, for example --port 8000\n"),
+    (
+        f"{NATIVE}\n@shop.tool\ndef x(a: 'A') -> str: ...\n",
+        "",
+        1,
+        "UnresolvedHint: x: the type hint 'A' is",
+    ),
+])  # fmt: skip
 def test_run_errors_are_one_line(file: Path, source: str, options: str, status: int, message: str) -> None:
     file.write_text(source)
     ended = mcpkit("run", file, *options.split())
@@ -145,19 +142,16 @@ def test_run_serves_function(file: Path) -> None:
     assert mcpkit("call", file, "price").stdout == "tea\n"
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "message"),
-    [
-        (f"def create(name) {MAKES_SERVER}", ":create", "create() has parameters without defaults. Name a"),
-        ("def create(): return 'tea'", ":create", "create() must return a Server, got a str"),
-        ("async def create(): return None", ":create", "create() must return a Server, got a NoneType"),
-        ("def create(): raise OSError('no key')", ":create", "py:2: OSError: no key"),
-        ("async def create(): raise OSError('no key')", ":create", "py:2: OSError: no key"),
-        (f"def one() {MAKES_SERVER}\ndef two() {MAKES_SERVER}", "", "has 2 servers. Write "),
-        (f"def create() {MAKES_SERVER.replace('-> Server', '')}", "", "has no mcpkit Server"),
-        (f"def create(name) {MAKES_SERVER}", "", "has no mcpkit Server"),
-    ],
-)
+@pytest.mark.parametrize(("source", "name", "message"), [
+    (f"def create(name) {MAKES_SERVER}", ":create", "create() has parameters without defaults. Name a"),
+    ("def create(): return 'tea'", ":create", "create() must return a Server, got a str"),
+    ("async def create(): return None", ":create", "create() must return a Server, got a NoneType"),
+    ("def create(): raise OSError('no key')", ":create", "py:2: OSError: no key"),
+    ("async def create(): raise OSError('no key')", ":create", "py:2: OSError: no key"),
+    (f"def one() {MAKES_SERVER}\ndef two() {MAKES_SERVER}", "", "has 2 servers. Write "),
+    (f"def create() {MAKES_SERVER.replace('-> Server', '')}", "", "has no mcpkit Server"),
+    (f"def create(name) {MAKES_SERVER}", "", "has no mcpkit Server"),
+])  # fmt: skip
 def test_function_without_server_raises(source: str, name: str, message: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     file = tmp_path / f"{tmp_path.name}.py"
@@ -355,9 +349,7 @@ def bundled(author: Path) -> Sequence[str]:
     ],
     ids=["installed", "reloading", "without-a-script", "package", "bundle", "compat", "compat-module"],
 )  # fmt: skip
-async def test_process_for_host_executes_no_code_of_current_folder(
-    command: Callable[[Path], Sequence[str]], author: Path, hostile: Path
-) -> None:
+async def test_process_for_host_executes_no_code_of_current_folder(command, author, hostile) -> None:
     async with Client(list(command(author))) as client:
         assert (await client.call_tool("price")).text == "tea"
     assert executed(hostile) == ""

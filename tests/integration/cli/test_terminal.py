@@ -1,7 +1,5 @@
 """Commands at a pseudo-terminal: forms, progress bar, interrupts."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

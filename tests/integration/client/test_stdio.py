@@ -42,9 +42,7 @@ server.run("stdio")
 """
 
 
-async def test_client_of_process_makes_concurrent_calls_and_restarts_it_after_its_death(
-    tmp_path: Path,
-) -> None:
+async def test_client_of_process_makes_concurrent_calls_and_restarts_it_after_its_death(tmp_path) -> None:
     before, note = open_resources(), tmp_path / "note"
     transport = StdioTransport(script(SERVER), env={"PYTHONPATH": str(ROOT)}, stderr=lambda line: None)
     async with Client(transport) as client:

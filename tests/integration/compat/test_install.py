@@ -239,15 +239,12 @@ print("made", file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "arguments"),
-    [
-        ("mcp", "if __name__ == '__main__':\n    mcp.run(transport='stdio')", ["served.py", "--fast"]),
-        ("server", "app = 3", ["served.py"]),
-        ("app", "", ["-m", "served"]),
-        *(("weather", "", [f"{name}:weather"]) for name in ("served.py", "served")),
-    ],
-)
+@pytest.mark.parametrize(("name", "more", "arguments"), [
+    ("mcp", "if __name__ == '__main__':\n    mcp.run(transport='stdio')", ["served.py", "--fast"]),
+    ("server", "app = 3", ["served.py"]),
+    ("app", "", ["-m", "served"]),
+    *(("weather", "", [f"{name}:weather"]) for name in ("served.py", "served")),
+])  # fmt: skip
 async def test_compat_module_serves_objects_and_scripts(tmp_path, name, more, arguments):
     (tmp_path / "served.py").write_text(SERVER.format(name=name, more=more))
     log = []

@@ -1,7 +1,5 @@
 """Servers in the manner of published ones: what the page shows of them is what the tool prints, and they run alike."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -56,9 +54,7 @@ def migrated(name: str, folder: Path) -> Path:
     return file
 
 
-def test_page_diffs_equal_output_of_migrate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_diffs_equal_output_of_migrate(tmp_path, monkeypatch, capsys) -> None:
     blocks = re.findall(r"```diff\n(--- (\S+)\n.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == 10
     monkeypatch.chdir(tmp_path)
@@ -73,9 +69,7 @@ def test_page_diffs_equal_output_of_migrate(
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="the environment of mcp 1 is not installed")
 @pytest.mark.parametrize("name", CALLS)
-def test_migrated_server_responses_equal_those_before(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_migrated_server_responses_equal_those_before(name, tmp_path, capsys) -> None:
     (original := tmp_path / "original.py").write_text(SNIPPETS[name])
     after = migrated(name, tmp_path)
     assert name != "quick start" or capsys.readouterr().err == "", "it has no marks"

@@ -42,22 +42,19 @@ def image(mime_type: str, data: bytes) -> list[dict[str, Any]]:
     return [{"type": "image", "data": base64_text(data), "mimeType": mime_type}]
 
 
-@each_row(
-    ("value", "blocks"),
-    [
-        (make_displayable(png=PNG, jpeg=b"j", html="h"), image("image/png", PNG)),
-        (make_displayable(png=(PNG, {"width": 1})), image("image/png", PNG)),
-        (make_displayable(png=base64_text(PNG)), image("image/png", PNG)),
-        (make_displayable(png=None, jpeg=b"j", svg="<svg/>"), image("image/jpeg", b"j")),
-        (make_displayable(svg="<svg/>", markdown="m"), image("image/svg+xml", b"<svg/>")),
-        (make_displayable(html="<b>h</b>", markdown="**m**"), text_blocks("**m**")),
-        (make_displayable(html="<b>h</b>"), text_blocks("<b>h</b>")),
-        (bundle({"text/html": "<b>h</b>", "text/plain": "h"}), text_blocks("h")),
-        (bundle({"text/plain": "h", "image/png": base64_text(PNG)}), image("image/png", PNG)),
-        (bundle(({"text/markdown": "m"}, {"text/markdown": {}})), text_blocks("m")),
-        ([make_displayable(png=PNG), "caption"], [*image("image/png", PNG), *text_blocks("caption")]),
-    ],
-)
+@each_row(("value", "blocks"), [
+    (make_displayable(png=PNG, jpeg=b"j", html="h"), image("image/png", PNG)),
+    (make_displayable(png=(PNG, {"width": 1})), image("image/png", PNG)),
+    (make_displayable(png=base64_text(PNG)), image("image/png", PNG)),
+    (make_displayable(png=None, jpeg=b"j", svg="<svg/>"), image("image/jpeg", b"j")),
+    (make_displayable(svg="<svg/>", markdown="m"), image("image/svg+xml", b"<svg/>")),
+    (make_displayable(html="<b>h</b>", markdown="**m**"), text_blocks("**m**")),
+    (make_displayable(html="<b>h</b>"), text_blocks("<b>h</b>")),
+    (bundle({"text/html": "<b>h</b>", "text/plain": "h"}), text_blocks("h")),
+    (bundle({"text/plain": "h", "image/png": base64_text(PNG)}), image("image/png", PNG)),
+    (bundle(({"text/markdown": "m"}, {"text/markdown": {}})), text_blocks("m")),
+    ([make_displayable(png=PNG), "caption"], [*image("image/png", PNG), *text_blocks("caption")]),
+])  # fmt: skip
 def test_display_best_representation(value: Any, blocks: Any) -> None:
     assert to_content(value) == blocks
 
@@ -75,18 +72,15 @@ PANDAS = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
 POLARS = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, None]})
 
 
-@each_row(
-    ("value", "text"),
-    [
-        (PANDAS, "day,high\nMon,21.5\nTue,\n"), (PANDAS.set_index("day"), "day,high\nMon,21.5\nTue,\n"),
-        (PANDAS[1:], ",day,high\n1,Tue,\n"), (PANDAS["day"], "day\nMon\nTue\n"),
-        (pd.DataFrame({"n": range(5000)}), "n\n" + "".join(f"{number}\n" for number in range(5000))),
-        (POLARS, "day,high\nMon,21.5\nTue,\n"), (POLARS["day"], "day\nMon\nTue\n"),
-        (POLARS.lazy().filter(pl.col("day") == "Tue"), "day,high\nTue,\n"),
-        # CSV has no lists.
-        (pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]}), '[{"day":"Mon","highs":[1,2]}]'),
-    ],
-)  # fmt: skip
+@each_row(("value", "text"), [
+    (PANDAS, "day,high\nMon,21.5\nTue,\n"), (PANDAS.set_index("day"), "day,high\nMon,21.5\nTue,\n"),
+    (PANDAS[1:], ",day,high\n1,Tue,\n"), (PANDAS["day"], "day\nMon\nTue\n"),
+    (pd.DataFrame({"n": range(5000)}), "n\n" + "".join(f"{number}\n" for number in range(5000))),
+    (POLARS, "day,high\nMon,21.5\nTue,\n"), (POLARS["day"], "day\nMon\nTue\n"),
+    (POLARS.lazy().filter(pl.col("day") == "Tue"), "day,high\nTue,\n"),
+    # CSV has no lists.
+    (pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]}), '[{"day":"Mon","highs":[1,2]}]'),
+])  # fmt: skip
 def test_display_table_is_csv(value: Any, text: str) -> None:
     assert to_content(value) == text_blocks(text)
     assert to_content(["a table", value]) == [*text_blocks("a table"), *text_blocks(text)]

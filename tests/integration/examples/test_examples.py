@@ -1,7 +1,5 @@
 """The examples as processes: an extension, a Unix socket, a server with login, and long work on several processes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

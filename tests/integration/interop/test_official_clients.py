@@ -1,7 +1,5 @@
 """The official Python and TypeScript clients, and the inspector, use everything of one server."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import re
@@ -14,7 +12,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from tests.helpers.serving import ROOT, Served, serving
+from tests.helpers.serving import ROOT, serving
 from tests.integration.interop.conftest import HANDSHAKE, STATELESS, TIMEOUT, TRANSPORTS, Reach, Run, json_of
 
 TOOLS = [
@@ -184,18 +182,14 @@ def test_typescript_client_1_sees_expected_results(run_driver: Run, reach: Reach
 @pytest.mark.parametrize(
     ("mode", "version"), [("legacy", HANDSHAKE), ("auto", STATELESS), (STATELESS, STATELESS)]
 )
-def test_typescript_client_2_sees_expected_results(
-    run_driver: Run, reach: Reach, transport: str, mode: str, version: str
-) -> None:
+def test_typescript_client_2_sees_expected_results(run_driver, reach, transport, mode, version) -> None:
     results = run_driver(CLIENT_2, mode, *reach(transport))
     has_session = transport == "http" and version == HANDSHAKE
     check_results(results, version, not_found=NOT_FOUND, has_session=has_session)
 
 
 @pytest.mark.parametrize("client", [SDK_1, CLIENT_2])
-async def test_cut_connection_client_resumes_stream(
-    http_server: Served, run_driver: Run, client: str
-) -> None:
+async def test_cut_connection_client_resumes_stream(http_server, run_driver, client) -> None:
     """The stream of a call is cut in the middle, and the stream of the session after a notification."""
     proxy = CuttingProxy(http_server.origin, b'"at 2"', b"tools/list_changed")
     async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as listener:

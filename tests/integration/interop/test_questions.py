@@ -1,7 +1,5 @@
 """Requests to the official clients and to the in-memory client, by the same handlers, in each protocol version."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +17,7 @@ from mcpkit.protocol.revisions import ALL
 from mcpkit.protocol.revisions import HANDSHAKE as HANDSHAKE_VERSIONS
 from mcpkit.testing import connect
 from tests.integration.interop import questions_server
-from tests.integration.interop.conftest import HANDSHAKE, STATELESS, TIMEOUT, Reach, Run
+from tests.integration.interop.conftest import HANDSHAKE, STATELESS, TIMEOUT, Run
 
 SERVER = "questions_server.py"
 FORMS_SINCE = "2025-06-18"
@@ -256,9 +254,7 @@ def test_question_in_memory_client_sees_expected_exchange(version: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "mode", "transport", "version"), PEERS, ids=map(" ".join, PEERS))
-def test_question_official_client_sees_expected_exchange(
-    request: pytest.FixtureRequest, reach: Reach, client: str, mode: str, transport: str, version: str
-) -> None:
+def test_question_official_client_sees_expected_exchange(request, reach, client, mode, transport, version):
     """A client that declares all capabilities; over HTTP one that declares none, too."""
     faults = []
     _, *target = reach(transport)

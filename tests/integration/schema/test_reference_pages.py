@@ -1,7 +1,5 @@
 """Reference pages on types, mistakes and results: each page shows what the package does."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import sys

@@ -1,8 +1,6 @@
 """A tool that returns its argument is the identity for every supported type, as ajv in Node judges."""
 
 # ruff: noqa: UP007, UP045 - built of what is known at run time only, and the old spellings are tested on purpose
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import re
@@ -203,9 +201,7 @@ def test_round_trip_of_each_type_alone_and_in_containers(entry: Supported, judge
 
 @settings(QUICKLY, max_examples=60)
 @given(TYPES, st.data(), st.sampled_from(REVISIONS))
-def test_round_trip_of_nested_types(
-    judge: NodeJudge, entry: Supported, data: st.DataObject, revision: str
-) -> None:
+def test_round_trip_of_nested_types(judge, entry, data, revision) -> None:
     value = data.draw(entry.values, label=str(entry.annotation))
     check(entry, Echo(entry.annotation), value, revision, judge)
 

@@ -1,7 +1,5 @@
 """The fixtures of tests/storage, with Redis as the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Redis that is killed, paused, cut off, emptied or replaced: errors, gaps, recovery and rate limits."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator

@@ -112,13 +112,10 @@ alone.tool(lambda: None, name="tool", task=True)
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("apps:alone", "alone keeps its tasks in the memory of its own process"),
-        ("apps.py:idle", "idle has no tool that can run as a task. Write @server.tool(task=True)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("apps:alone", "alone keeps its tasks in the memory of its own process"),
+    ("apps.py:idle", "idle has no tool that can run as a task. Write @server.tool(task=True)"),
+])  # fmt: skip
 async def test_invalid_server_argument_is_refused(name: str, message: str, lab: TaskProcesses) -> None:
     (lab.folder / "apps.py").write_text(APPS)
     status, output = await lab.wait_for_exit(await lab.start("-m", "mcpkit", "worker", name))

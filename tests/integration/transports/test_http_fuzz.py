@@ -1,7 +1,5 @@
 """Random requests: the app answers or refuses each, without an error or a hang, and serves the next request."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -161,9 +159,7 @@ def send(url: str, request: Request, session: str) -> bytes | None:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mixed=st.lists(requests(), min_size=1, max_size=3))
-def test_random_requests_are_answered_without_error(
-    url: str, mixed: list[Request], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_random_requests_are_answered_without_error(url, mixed, caplog) -> None:
     caplog.set_level(logging.ERROR)
     opening = httpx2.post(f"{url}/mcp", json=initialize(), headers=COMMON)
     for each in mixed:

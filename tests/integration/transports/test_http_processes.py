@@ -144,9 +144,7 @@ class Replicas(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["sqlite", "redis"])
-def started_replicas(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Replicas]:
+def started_replicas(request, tmp_path_factory) -> Iterator[Replicas]:
     folder = tmp_path_factory.mktemp("replicas")
     replicas = Replicas([], threading.Event(), threading.Event())
     with ExitStack() as stack:

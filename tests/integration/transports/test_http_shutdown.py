@@ -119,15 +119,12 @@ class StreamThread:
         return [json.loads(line) for line in self.lines if line.startswith("{")]
 
 
-@pytest.mark.parametrize(
-    ("runner", "number", "loop", "parser", "statuses"),
-    [
-        ("uvicorn", signal.SIGTERM, "asyncio", "h11", {-signal.SIGTERM, 143}),
-        ("run", signal.SIGINT, "asyncio", "h11", {0, 130}),
-        ("mounted", signal.SIGTERM, "uvloop", "h11", {-signal.SIGTERM, 143}),
-        ("workers", signal.SIGTERM, "uvloop", "httptools", {0}),
-    ],
-)
+@pytest.mark.parametrize(("runner", "number", "loop", "parser", "statuses"), [
+    ("uvicorn", signal.SIGTERM, "asyncio", "h11", {-signal.SIGTERM, 143}),
+    ("run", signal.SIGINT, "asyncio", "h11", {0, 130}),
+    ("mounted", signal.SIGTERM, "uvloop", "h11", {-signal.SIGTERM, 143}),
+    ("workers", signal.SIGTERM, "uvloop", "httptools", {0}),
+])  # fmt: skip
 def test_signal_ends_streams_and_process_within_grace_period(runner, number, loop, parser, statuses):
     with start_server(runner, loop, parser) as server, ExitStack() as stack:
         address = urlsplit(server.origin)
@@ -281,9 +278,7 @@ STATES: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize(("parser", "is_mounted"), [("h11", False), ("httptools", True)])
-def test_should_exit_ends_open_connections_within_grace_period(
-    parser: str, is_mounted: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_should_exit_ends_open_connections_within_grace_period(parser, is_mounted, caplog) -> None:
     released = threading.Event()
     threads: dict[str, threading.Thread] = {}
     with ExitStack() as stack:

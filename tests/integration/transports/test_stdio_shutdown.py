@@ -77,9 +77,7 @@ def test_signal_cancels_calls_and_leaves_the_lifespan(number: signal.Signals) ->
 @pytest.mark.parametrize(
     ("tool", "arguments", "number"), [(*each, SIGNALS[index % 2]) for index, each in enumerate(STUBBORN)]
 )
-def test_signal_ends_the_process_after_grace(
-    tool: str, arguments: dict[str, Any], number: signal.Signals
-) -> None:
+def test_signal_ends_the_process_after_grace(tool, arguments, number) -> None:
     with Host(GRACE=0.5) as host:
         interrupt(host, tool, arguments, number)
         assert f"{number.name}; the process is terminated" in host.read_notes()

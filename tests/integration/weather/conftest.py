@@ -1,7 +1,5 @@
 """A local server with the format of the National Weather Service's API, and with switches for failures."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The commands of the weather example: the server over stdio and HTTP, the demo, and what its README shows."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

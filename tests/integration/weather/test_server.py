@@ -1,7 +1,5 @@
 """The weather example in memory, with a service that answers and one that fails."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

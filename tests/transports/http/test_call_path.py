@@ -1,7 +1,5 @@
 """The path of a POST of `tools/call`: the files and functions of mcpkit from the ASGI app to its response."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

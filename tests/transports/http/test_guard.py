@@ -1,7 +1,5 @@
 """Host and Origin checks."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -22,30 +20,24 @@ def passes(guard: Guard, host: str | None = "localhost", origin: str | None = No
     return refusal_of(guard, host, origin) is None
 
 
-@each_row(
-    "host",
-    [
-        None, "", ":8000", "evil.example", "evil.example:8000", "127.0.0.1.evil.example",
-        "localhost.evil.example:80", "evil-localhost", "localhost:8000.evil.example", "localhost:*",
-        "localhost:x", "localhost:\xb2", "localhost:80:80", "localhost,evil.example", "user@localhost",
-        " localhost", "0.0.0.0:8000", "10.0.0.1", "::1", "*", "\xff",
-    ],
-)  # fmt: skip
+@each_row("host", [
+    None, "", ":8000", "evil.example", "evil.example:8000", "127.0.0.1.evil.example",
+    "localhost.evil.example:80", "evil-localhost", "localhost:8000.evil.example", "localhost:*",
+    "localhost:x", "localhost:\xb2", "localhost:80:80", "localhost,evil.example", "user@localhost",
+    " localhost", "0.0.0.0:8000", "10.0.0.1", "::1", "*", "\xff",
+])  # fmt: skip
 def test_guard_refuses_other_host_with_setting(host: str | None) -> None:
     status, text = refusal_of(Guard(), host)
     assert (status, "server.asgi(allowed_hosts=[" in text) == (421, True)
 
 
-@each_row(
-    "origin",
-    [
-        "", "null", "*", "https://evil.example", "http://localhost.evil.example",
-        "http://evil.example:8000", "http://localhost:8000/", "http://localhost:8000/path",
-        "http://localhost:*", "http://localhost@evil.example", "http://user@localhost",
-        "http://localhost, https://evil.example", "ftp://localhost", "localhost", "//localhost", "file://",
-        "\xe9",
-    ],
-)  # fmt: skip
+@each_row("origin", [
+    "", "null", "*", "https://evil.example", "http://localhost.evil.example",
+    "http://evil.example:8000", "http://localhost:8000/", "http://localhost:8000/path",
+    "http://localhost:*", "http://localhost@evil.example", "http://user@localhost",
+    "http://localhost, https://evil.example", "ftp://localhost", "localhost", "//localhost", "file://",
+    "\xe9",
+])  # fmt: skip
 def test_guard_refuses_other_origin_with_setting(origin: str) -> None:
     status, text = refusal_of(Guard(), origin=origin)
     assert (status, "server.asgi(allowed_origins=[" in text) == (403, True)
@@ -69,65 +61,57 @@ NAMES = {
 }  # fmt: skip
 
 
-@each_row(
-    ("settings", "host", "origin", "is_accepted"),
-    [
-        *(({}, name + port, None, True) for name in LOOPBACK for port in ("", ":", ":80", ":65535")),
-        *(({}, "localhost", f"https://{name}:6274", True) for name in LOOPBACK),
-        *((EXAMPLE, host, None, True) for host in ("example.com", "example.com:81", "[2001:db8::1]:81")),
-        (EXAMPLE, "www.example.com:81", None, False),
-        *(({"allowed_origins": [origin]}, "localhost", origin, True) for origin in LISTED),
-        *((ALL_HOSTS, host, None, True) for host in (None, "", "evil.example", "\xff")),
-        (ALL_HOSTS, None, "https://evil.example", False),
-        *((ALL_ORIGINS, "localhost", origin, True) for origin in ("null", "", "https://evil.example")),
-        (ALL_ORIGINS, "evil.example", "https://evil.example", False),
-        (SCHEME, "localhost", "moz-extension://5f0b6c1e-2d0a-4f7c-9b1e-0a1b2c3d4e5f", True),
-        *((SCHEME, "localhost", f"moz-extension://{rest}", False) for rest in ("", "a/b", "a:1")),
-        *((SCHEME, "localhost", origin, False) for origin in ("xmoz-extension://a", "https://a", "null")),
-        *((BELOW, name, None, fits) for fits, names in NAMES.items() for name in names),
-        *((BELOW, "localhost", f"https://{name}", fits) for fits, names in NAMES.items() for name in names),
-        *(
-            (BELOW, f"a.example.com:{port}", None, fits)
-            for port, fits in ((80, True), (443, True), (81, False))
-        ),
-        *(
-            (BELOW, "localhost", origin, fits)
-            for origin, fits in (
-                ("https://a.example.com:443", True),
-                ("https://a.example.com:80", False),
-                ("http://a.example.com", False),
-            )
-        ),
-        *((BELOW_PORT, f"a.example.com{port}", None, port == ":8000") for port in ("", ":80", ":8000")),
-        *(
-            (BELOW_PORT, "localhost", f"https://a.example.com{port}", port == ":8000")
-            for port in ("", ":443", ":8000")
-        ),
-        *((BELOW_ANY, f"a.example.com{port}", None, True) for port in ("", ":1")),
-        *(
-            (BELOW_ANY, "localhost", f"{scheme}://a.example.com:1", scheme == "https")
-            for scheme in ("https", "http")
-        ),
-    ],
-)
-def test_guard_setting_accepts_hosts_and_origins(
-    settings: dict[str, Any], host: str | None, origin: str | None, is_accepted: bool
-) -> None:
+@each_row(("settings", "host", "origin", "is_accepted"), [
+    *(({}, name + port, None, True) for name in LOOPBACK for port in ("", ":", ":80", ":65535")),
+    *(({}, "localhost", f"https://{name}:6274", True) for name in LOOPBACK),
+    *((EXAMPLE, host, None, True) for host in ("example.com", "example.com:81", "[2001:db8::1]:81")),
+    (EXAMPLE, "www.example.com:81", None, False),
+    *(({"allowed_origins": [origin]}, "localhost", origin, True) for origin in LISTED),
+    *((ALL_HOSTS, host, None, True) for host in (None, "", "evil.example", "\xff")),
+    (ALL_HOSTS, None, "https://evil.example", False),
+    *((ALL_ORIGINS, "localhost", origin, True) for origin in ("null", "", "https://evil.example")),
+    (ALL_ORIGINS, "evil.example", "https://evil.example", False),
+    (SCHEME, "localhost", "moz-extension://5f0b6c1e-2d0a-4f7c-9b1e-0a1b2c3d4e5f", True),
+    *((SCHEME, "localhost", f"moz-extension://{rest}", False) for rest in ("", "a/b", "a:1")),
+    *((SCHEME, "localhost", origin, False) for origin in ("xmoz-extension://a", "https://a", "null")),
+    *((BELOW, name, None, fits) for fits, names in NAMES.items() for name in names),
+    *((BELOW, "localhost", f"https://{name}", fits) for fits, names in NAMES.items() for name in names),
+    *(
+        (BELOW, f"a.example.com:{port}", None, fits)
+        for port, fits in ((80, True), (443, True), (81, False))
+    ),
+    *(
+        (BELOW, "localhost", origin, fits)
+        for origin, fits in (
+            ("https://a.example.com:443", True),
+            ("https://a.example.com:80", False),
+            ("http://a.example.com", False),
+        )
+    ),
+    *((BELOW_PORT, f"a.example.com{port}", None, port == ":8000") for port in ("", ":80", ":8000")),
+    *(
+        (BELOW_PORT, "localhost", f"https://a.example.com{port}", port == ":8000")
+        for port in ("", ":443", ":8000")
+    ),
+    *((BELOW_ANY, f"a.example.com{port}", None, True) for port in ("", ":1")),
+    *(
+        (BELOW_ANY, "localhost", f"{scheme}://a.example.com:1", scheme == "https")
+        for scheme in ("https", "http")
+    ),
+])  # fmt: skip
+def test_guard_setting_accepts_hosts_and_origins(settings, host, origin, is_accepted) -> None:
     guard = Guard(**settings)
     assert passes(guard, host, origin) == is_accepted
     assert guard.allows_all_origins == (settings is ALL_ORIGINS)
 
 
-@each_row(
-    ("public_url", "host", "origin"),
-    [
-        ("https://example.com/mcp", "example.com", "https://example.com"),
-        ("https://example.com", "example.com:443", "https://example.com"),
-        ("http://example.com:8080/a/b", "example.com:8080", "http://example.com:8080"),
-        ("HTTPS://Example.com/", "example.com", "https://example.com"),
-        ("http://[2001:db8::1]:81", "[2001:db8::1]:81", "http://[2001:db8::1]:81"),
-    ],
-)
+@each_row(("public_url", "host", "origin"), [
+    ("https://example.com/mcp", "example.com", "https://example.com"),
+    ("https://example.com", "example.com:443", "https://example.com"),
+    ("http://example.com:8080/a/b", "example.com:8080", "http://example.com:8080"),
+    ("HTTPS://Example.com/", "example.com", "https://example.com"),
+    ("http://[2001:db8::1]:81", "[2001:db8::1]:81", "http://[2001:db8::1]:81"),
+])  # fmt: skip
 def test_guard_accepts_public_url(public_url: str, host: str, origin: str) -> None:
     guard = Guard(public_url=public_url)
     assert passes(guard, host, origin)

@@ -1,7 +1,5 @@
 """The event stream of 2024-11-05, which sse-starlette serves."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

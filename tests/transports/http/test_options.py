@@ -1,7 +1,5 @@
 """Options of the app, `run("http")`, and readiness."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json
@@ -25,27 +23,22 @@ from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 
 
-@each_row(
-    ("options", "error", "text"),
-    [
-        ({"pth": "/x"}, TypeError, "no option 'pth'. Did you mean 'path'?"),
-        ({"zzz": 1}, TypeError, "no option 'zzz'. Its options are path, public_url,"),
-        ({"sse": False}, TypeError, "Write server.asgi(http=HttpOptions(sse=...))"),
-        ({"max_sessions": 3}, TypeError, "Write Server(limits=Limits(max_sessions=...))"),
-        ({"http": {}}, TypeError, "http must be HttpOptions(...)"),
-        ({"path": "mcp"}, ValueError, "path must begin with a slash"),
-        ({"stateless": "yes"}, TypeError, "stateless must be True or False, got 'yes'"),
-        ({"allowed_hosts": "x.com"}, ValueError, "allowed_hosts must be a list such as ['x.com']"),
-        ({"allowed_origins": [1]}, TypeError, "allowed_origins must be a list of texts such as 'https://"),
-        ({"public_url": 1}, TypeError, "public_url must be a URL such as 'https://example.com/mcp', got 1"),
-        ({"public_url": "https://example.com:99999"}, ValueError, "Port out of range 0-65535"),
-        ({"path": "/sse"}, ValueError, "path='/sse' is a path of the HTTP+SSE transport"),
-        ({"http": HttpOptions(readiness_path="/mcp/")}, ValueError, "'/mcp/' is the path of path='/mcp' too"),
-    ],
-)
-def test_invalid_option_is_refused_with_advice(
-    options: dict[str, Any], error: type[Exception], text: str
-) -> None:
+@each_row(("options", "error", "text"), [
+    ({"pth": "/x"}, TypeError, "no option 'pth'. Did you mean 'path'?"),
+    ({"zzz": 1}, TypeError, "no option 'zzz'. Its options are path, public_url,"),
+    ({"sse": False}, TypeError, "Write server.asgi(http=HttpOptions(sse=...))"),
+    ({"max_sessions": 3}, TypeError, "Write Server(limits=Limits(max_sessions=...))"),
+    ({"http": {}}, TypeError, "http must be HttpOptions(...)"),
+    ({"path": "mcp"}, ValueError, "path must begin with a slash"),
+    ({"stateless": "yes"}, TypeError, "stateless must be True or False, got 'yes'"),
+    ({"allowed_hosts": "x.com"}, ValueError, "allowed_hosts must be a list such as ['x.com']"),
+    ({"allowed_origins": [1]}, TypeError, "allowed_origins must be a list of texts such as 'https://"),
+    ({"public_url": 1}, TypeError, "public_url must be a URL such as 'https://example.com/mcp', got 1"),
+    ({"public_url": "https://example.com:99999"}, ValueError, "Port out of range 0-65535"),
+    ({"path": "/sse"}, ValueError, "path='/sse' is a path of the HTTP+SSE transport"),
+    ({"http": HttpOptions(readiness_path="/mcp/")}, ValueError, "'/mcp/' is the path of path='/mcp' too"),
+])  # fmt: skip
+def test_invalid_option_is_refused_with_advice(options, error, text) -> None:
     with pytest.raises(error, match=re.escape(text)):
         Server("s").asgi(**options)
 
@@ -88,9 +81,7 @@ def uvicorn_configs(monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Config]:
     return configs
 
 
-def test_run_listens_on_loopback_in_one_process(
-    uvicorn_configs: list[uvicorn.Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_run_listens_on_loopback_in_one_process(uvicorn_configs, monkeypatch, caplog) -> None:
     with pytest.raises(ValueError, match="`uvicorn module:app --workers 3`"):
         Server("several").run("http", workers=3)
     Server("local").run("sse")
@@ -105,17 +96,14 @@ def test_run_listens_on_loopback_in_one_process(
     assert uvicorn_configs[-1].workers == 1
 
 
-@each_row(
-    ("option", "message"),
-    [
-        ("prot", "server.run() has no option 'prot'. Did you mean 'port'?"),
-        ("max_message_size", "Write Server(limits=Limits(max_message_size=...))"),
-        ("shutdown", "Write Server(timeouts=Timeouts(shutdown=...))"),
-        ("sse", "Write server.run(http=HttpOptions(sse=...))"),
-        ("storage", "Pass it to the server: Server(storage=...)"),
-        ("ssl_keyfil", "Did you mean 'ssl_keyfile'?"),
-    ],
-)
+@each_row(("option", "message"), [
+    ("prot", "server.run() has no option 'prot'. Did you mean 'port'?"),
+    ("max_message_size", "Write Server(limits=Limits(max_message_size=...))"),
+    ("shutdown", "Write Server(timeouts=Timeouts(shutdown=...))"),
+    ("sse", "Write server.run(http=HttpOptions(sse=...))"),
+    ("storage", "Pass it to the server: Server(storage=...)"),
+    ("ssl_keyfil", "Did you mean 'ssl_keyfile'?"),
+])  # fmt: skip
 def test_run_refuses_unknown_option(option: str, message: str) -> None:
     with pytest.raises(TypeError, match=re.escape(message)):
         Server("s").run("http", **{option: 1})  # type: ignore[arg-type]  # misspelt
@@ -164,14 +152,7 @@ async def probe(client: Client, path: str = "/health") -> tuple[int | None, Any]
 @pytest.mark.parametrize(
     ("mode", "reason"), [("down", "the engine is down"), ("hanging", "it took longer than 0.01 seconds")]
 )
-async def test_readiness_follows_shared_store(
-    mode: str,
-    reason: str,
-    serve: Serve,
-    clock: Clock,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_readiness_follows_shared_store(mode, reason, serve, clock, caplog, monkeypatch) -> None:
     monkeypatch.setattr("mcpkit.transports.http.service._CHECK_TIMEOUT", 0.02)
     engine = UnreliableStore()
     server = Server("s", storage=engine, secret_key="a secret of some length")

@@ -1,7 +1,5 @@
 """Principals of requests, and challenges to clients without one."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Annotated, Any
 
@@ -100,9 +98,7 @@ async def test_sse_scopes_follow_each_message(users_server: Server, serve: Serve
 
 
 @each_row("answer", ["ada", 7, KeyError("x-user")])
-async def test_principal_function_failure_is_500(
-    answer: Any, users_server: Server, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_principal_function_failure_is_500(answer, users_server, serve, caplog) -> None:
     def find(scope: Scope) -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -126,19 +122,16 @@ class Unlike:
     is_authenticated = True
 
 
-@each_row(
-    ("scope", "expected"),
-    [
-        ({}, Principal()),
-        ({"user": SimpleUser("ada"), "auth": AuthCredentials(["a"])}, Principal("ada", {"a"})),
-        ({"user": WithIdentity("ada"), "auth": AuthCredentials()}, Principal("17")),
-        ({"user": UnauthenticatedUser(), "auth": AuthCredentials(["a"])}, Principal(None, {"a"})),
-        ({"user": SimpleUser(""), "auth": None}, Principal()),
-        ({"user": Unlike(), "auth": "Bearer"}, Principal()),
-        ({"user": {"id": 7}, "auth": {"scopes": ["admin"]}}, Principal()),
-        ({"auth": AuthCredentials("admin")}, Principal(None, set("admin"))),
-    ],
-)
+@each_row(("scope", "expected"), [
+    ({}, Principal()),
+    ({"user": SimpleUser("ada"), "auth": AuthCredentials(["a"])}, Principal("ada", {"a"})),
+    ({"user": WithIdentity("ada"), "auth": AuthCredentials()}, Principal("17")),
+    ({"user": UnauthenticatedUser(), "auth": AuthCredentials(["a"])}, Principal(None, {"a"})),
+    ({"user": SimpleUser(""), "auth": None}, Principal()),
+    ({"user": Unlike(), "auth": "Bearer"}, Principal()),
+    ({"user": {"id": 7}, "auth": {"scopes": ["admin"]}}, Principal()),
+    ({"auth": AuthCredentials("admin")}, Principal(None, set("admin"))),
+])  # fmt: skip
 def test_principal_of_scope(scope: dict[str, Any], expected: Principal) -> None:
     assert principal_of(scope) == expected
 
@@ -187,55 +180,40 @@ def challenging_server() -> Server:
     return server
 
 
-@each_row(
-    ("send", "finder"),
-    [
-        *((post, find_principal) for post in REQUESTS.values()),
-        (lambda client, headers: client.open("GET", "/sse"), find_principal),
-        (lambda client, headers: client.post({}, path="/messages?session_id=x"), find_principal),
-        (REQUESTS["stateless"], find_principal_async),
-        (REQUESTS["GET"], AwaitableFinder()),
-    ],
-)
-async def test_challenge_comes_before_any_request(
-    send: Any, finder: Any, challenging_server: Server, serve: Serve
-) -> None:
+@each_row(("send", "finder"), [
+    *((post, find_principal) for post in REQUESTS.values()),
+    (lambda client, headers: client.open("GET", "/sse"), find_principal),
+    (lambda client, headers: client.post({}, path="/messages?session_id=x"), find_principal),
+    (REQUESTS["stateless"], find_principal_async),
+    (REQUESTS["GET"], AwaitableFinder()),
+])  # fmt: skip
+async def test_challenge_comes_before_any_request(send, finder, challenging_server, serve) -> None:
     async with serve(challenging_server, http=HttpOptions(principal=finder)) as client:
         answer = await send(client, {}).whole()
         assert (answer.status, answer.headers["www-authenticate"]) == (401, CHALLENGE)
         assert answer.body == b"Send a token.\n"
 
 
-@each_row(
-    ("method", "params"),
-    [
-        *(("tools/call", {"name": name, "arguments": {}}) for name in ("erase", "drop", "several")),
-        ("resources/read", {"uri": "note://1"}),
-        ("prompts/get", {"name": "summary", "arguments": {}}),
-    ],
-)
-async def test_component_may_challenge_stateless_request(
-    method: str, params: dict[str, Any], challenging_server: Server, serve: Serve
-) -> None:
+@each_row(("method", "params"), [
+    *(("tools/call", {"name": name, "arguments": {}}) for name in ("erase", "drop", "several")),
+    ("resources/read", {"uri": "note://1"}),
+    ("prompts/get", {"name": "summary", "arguments": {}}),
+])  # fmt: skip
+async def test_component_may_challenge_stateless_request(method, params, challenging_server, serve) -> None:
     async with serve(challenging_server, http=HttpOptions(principal=find_principal)) as client:
         answer = await client.ask(method, params, headers={"authorization": "Bearer ada"}).whole()
         assert (answer.status, answer.headers["www-authenticate"]) == (403, SCOPE_CHALLENGE)
         assert answer.error() == {"code": -32600, "message": SCOPE_CHALLENGE}
 
 
-@each_row(
-    ("status", "challenge", "error", "problem"),
-    [
-        *(
-            (401, challenge, ValueError, "challenge of a ChallengeError must be visible ASCII")
-            for challenge in ("", "Bearer\r\nset-cookie: a=b", 'Bearer realm="\xfc"')
-        ),
-        (404, "Bearer", ValueError, "401 or 403, got 404"),
-        (401, None, TypeError, "got -32600 and None"),
-    ],
-)
-def test_challenge_error_refuses_invalid_header_or_status(
-    status: Any, challenge: Any, error: type[Exception], problem: str
-) -> None:
+@each_row(("status", "challenge", "error", "problem"), [
+    *(
+        (401, challenge, ValueError, "challenge of a ChallengeError must be visible ASCII")
+        for challenge in ("", "Bearer\r\nset-cookie: a=b", 'Bearer realm="\xfc"')
+    ),
+    (404, "Bearer", ValueError, "401 or 403, got 404"),
+    (401, None, TypeError, "got -32600 and None"),
+])  # fmt: skip
+def test_challenge_error_refuses_invalid_header_or_status(status, challenge, error, problem) -> None:
     with pytest.raises(error, match=problem):
         ChallengeError(status, challenge)

@@ -1,7 +1,5 @@
 """Request bodies, and limits on running requests, streams and sessions that one client cannot use up."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any
@@ -49,17 +47,12 @@ async def test_body_reader_propagates_cancellation() -> None:
         await reading
 
 
-@each_row(
-    ("headers", "parts"),
-    [
-        (headers, parts)
-        for headers in ({b"content-length": b"2"}, {b"transfer-encoding": b"chunked"})
-        for parts in ([b""], [b"", b""])
-    ],
-)
-async def test_announced_empty_body_is_refused_with_cause(
-    headers: dict[bytes, bytes], parts: list[bytes]
-) -> None:
+@each_row(("headers", "parts"), [
+    (headers, parts)
+    for headers in ({b"content-length": b"2"}, {b"transfer-encoding": b"chunked"})
+    for parts in ([b""], [b"", b""])
+])  # fmt: skip
+async def test_announced_empty_body_is_refused_with_cause(headers, parts) -> None:
     with pytest.raises(RefusedError, match=r"although the headers announce one\. Send a body") as refusal:
         await read_body(*parts, headers=headers)
     assert refusal.value.status == 400
@@ -68,26 +61,21 @@ async def test_announced_empty_body_is_refused_with_cause(
     assert await read_body(*parts, headers={b"content-length": b"0", b"upgrade": b"h2c"}) == b""
 
 
-@each_row(
-    ("headers", "status"),
-    [
-        *(
-            ({"content-type": name}, 200)
-            for name in ("application/json", "application/json; charset=utf-8", "APPLICATION/JSON")
-        ),
-        *(
-            ({"content-type": name}, 415)
-            for name in (
-                None, "", "text/plain", "application/x-www-form-urlencoded", "application/json-rpc",
-                "multipart/form-data; boundary=application/json",
-            )
-        ),
-        ({"content-encoding": "gzip"}, 415),
-    ],
-)  # fmt: skip
-async def test_post_requires_json_without_encoding(
-    headers: dict[str, str | None], status: int, client: Client
-) -> None:
+@each_row(("headers", "status"), [
+    *(
+        ({"content-type": name}, 200)
+        for name in ("application/json", "application/json; charset=utf-8", "APPLICATION/JSON")
+    ),
+    *(
+        ({"content-type": name}, 415)
+        for name in (
+            None, "", "text/plain", "application/x-www-form-urlencoded", "application/json-rpc",
+            "multipart/form-data; boundary=application/json",
+        )
+    ),
+    ({"content-encoding": "gzip"}, 415),
+])  # fmt: skip
+async def test_post_requires_json_without_encoding(headers, status, client) -> None:
     assert (await client.call_tool("echo", {"text": "hi"}, headers=headers).whole()).status == status
 
 
@@ -114,9 +102,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short_timeout")
 @pytest.mark.limit("body of a request that is refused")
 @each_row(("method", "path", "headers", "status"), REFUSED)
-async def test_refused_request_with_long_body_closes_connection(
-    method: str, path: str, headers: dict[str, str], status: int, client: Client
-) -> None:
+async def test_refused_request_with_long_body_closes_connection(method, path, headers, status, client):
     short = JSON | {"content-length": "6"} | headers
     answer = client.open(method, path, headers=short, body=None).feed(b"123", more=True)
     answer = await answer.feed(b"456").whole()
@@ -129,19 +115,16 @@ async def test_refused_request_with_long_body_closes_connection(
 
 
 @pytest.mark.limit("time for a body")
-@each_row(
-    ("body", "size", "options", "status", "version", "connection"),
-    [
-        (body, size, options, status, version, connection)
-        for body, size, options, status in (
-            (None, {"content-length": "101"}, {"limits": Limits(max_request_body_size=100)}, 413),
-            (None, LONG, {"limits": Limits(max_request_body_size=100)}, 413),
-            (b"x" * 101, CHUNKED, {"limits": Limits(max_request_body_size=100)}, 413),
-            (b"{", {"content-length": "2"}, {"timeouts": Timeouts(request_body=0.01)}, 408),
-        )
-        for version, connection in (("1.1", "close"), ("2", None))
-    ],
-)
+@each_row(("body", "size", "options", "status", "version", "connection"), [
+    (body, size, options, status, version, connection)
+    for body, size, options, status in (
+        (None, {"content-length": "101"}, {"limits": Limits(max_request_body_size=100)}, 413),
+        (None, LONG, {"limits": Limits(max_request_body_size=100)}, 413),
+        (b"x" * 101, CHUNKED, {"limits": Limits(max_request_body_size=100)}, 413),
+        (b"{", {"content-length": "2"}, {"timeouts": Timeouts(request_body=0.01)}, 408),
+    )
+    for version, connection in (("1.1", "close"), ("2", None))
+])  # fmt: skip
 async def test_large_or_slow_body_closes_connection(
     body: bytes | None,
     size: dict[str, str],
@@ -206,9 +189,7 @@ def by_user(scope: Any) -> Principal | None:
     ],
     ids=["address", "principal"],
 )
-async def test_calls_of_one_client_leave_places_for_others(
-    limited: Server, gate: Gate, serve: Serve, eve: dict[str, Any], ada: dict[str, Any], name: str
-) -> None:
+async def test_calls_of_one_client_leave_places_for_others(limited, gate, serve, eve, ada, name) -> None:
     async with serve(limited, http=HttpOptions(principal=by_user)) as client:
         calls = [client.call_tool("wait_open", **eve) for _ in range(PLACES)]
         await until(lambda: gate.count + sum(each.task.done() for each in calls) == PLACES)

@@ -1,7 +1,5 @@
 """Routes beside the endpoint, mount points, CORS and readiness paths."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Streamable HTTP of 2026-07-28: each POST is independent; codes and statuses of errors, also of extensions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,15 +31,12 @@ async def test_session_id_and_last_event_id_are_ignored(client: Client) -> None:
         assert "mcp-session-id" not in answer.headers
 
 
-@each_row(
-    "message",
-    [
-        {"method": "notifications/cancelled", "params": {"requestId": 1}},
-        {"method": "notifications/unknown"},
-        {"method": "notifications/unknown", "params": {"_meta": stateless_meta()}},
-        {"method": "tools/list"},
-    ],
-)
+@each_row("message", [
+    {"method": "notifications/cancelled", "params": {"requestId": 1}},
+    {"method": "notifications/unknown"},
+    {"method": "notifications/unknown", "params": {"_meta": stateless_meta()}},
+    {"method": "tools/list"},
+])  # fmt: skip
 async def test_notification_is_accepted_without_body(message: dict[str, Any], client: Client) -> None:
     answer = await client.post({"jsonrpc": "2.0", **message}, {"mcp-protocol-version": REVISION}).whole()
     assert (answer.status, answer.body, "content-type" in answer.headers) == (202, b"", False)
@@ -95,20 +90,17 @@ async def test_accept_json_only_gets_no_stream(accept: str, server: Server, serv
         assert "text/event-stream" in listen.error()["message"]
 
 
-@each_row(
-    ("changes", "status"),
-    [
-        ({}, 200), ({"mcp-protocol-version": f"  {REVISION} \t"}, 200),
-        ({"mcp-method": " tools/call "}, 200), ({"mcp-name": "  region  "}, 200),
-        ({"mcp-name": "=?base64?cmVnaW9u?="}, 200), ({"mcp-param-region": "=?base64?dXMtd2VzdDE=?="}, 200),
-        ({"mcp-param-unknown": "\x00"}, 200), ({"mcp-method": None}, 400),
-        ({"mcp-method": "TOOLS/CALL"}, 400), ({"mcp-method": "tools/list"}, 400),
-        ({"mcp-name": None}, 400), ({"mcp-name": "echo"}, 400), ({"mcp-name": "Region"}, 400),
-        ({"mcp-name": "=?base64?cmVnaW9u="}, 400), ({"mcp-name": "r\xe9gion".encode("latin-1")}, 400),
-        ({"mcp-param-region": None}, 400), ({"mcp-param-region": "eu"}, 400),
-        ({"mcp-param-region": "us-west1\x01"}, 400), ({"mcp-param-region": "=?base64?dXMtd2VzdDE?="}, 400),
-    ],
-)  # fmt: skip
+@each_row(("changes", "status"), [
+    ({}, 200), ({"mcp-protocol-version": f"  {REVISION} \t"}, 200),
+    ({"mcp-method": " tools/call "}, 200), ({"mcp-name": "  region  "}, 200),
+    ({"mcp-name": "=?base64?cmVnaW9u?="}, 200), ({"mcp-param-region": "=?base64?dXMtd2VzdDE=?="}, 200),
+    ({"mcp-param-unknown": "\x00"}, 200), ({"mcp-method": None}, 400),
+    ({"mcp-method": "TOOLS/CALL"}, 400), ({"mcp-method": "tools/list"}, 400),
+    ({"mcp-name": None}, 400), ({"mcp-name": "echo"}, 400), ({"mcp-name": "Region"}, 400),
+    ({"mcp-name": "=?base64?cmVnaW9u="}, 400), ({"mcp-name": "r\xe9gion".encode("latin-1")}, 400),
+    ({"mcp-param-region": None}, 400), ({"mcp-param-region": "eu"}, 400),
+    ({"mcp-param-region": "us-west1\x01"}, 400), ({"mcp-param-region": "=?base64?dXMtd2VzdDE?="}, 400),
+])  # fmt: skip
 async def test_headers_must_match_body(changes: dict[str, Any], status: int, client: Client) -> None:
     headers = {"mcp-param-region": "us-west1"} | changes
     answer = await client.call_tool("region", {"region": "us-west1"}, headers=headers).whole()
@@ -191,37 +183,34 @@ async def test_version_header_and_meta_select_protocol(header: str | None, clien
             assert body["id"] == 1
 
 
-@each_row(
-    ("body", "code", "id_"),
-    [
-        *(
-            (body, -32700, None)
-            for body in (
-                b"", b"{", b"{}x", b"nonsense", b"\xff", b"\xef\xbb\xbf", b"\xef\xbb\xbf" * 2 + b"{}",
-                b'{"id": NaN}', b'"\\ud800"', b"[1e400]",
-            )
-        ),
-        (7, -32600, None),
-        ({"jsonrpc": "2.0", "id": 1}, -32600, None),
-        ({"id": 1, "method": "tools/list"}, -32600, 1),
-        ({"jsonrpc": "2.0", "id": None, "method": "tools/list"}, -32600, None),
-        ({"jsonrpc": "2.0", "id": 1, "result": {}}, -32600, None),
-        ([request("tools/list")], -32600, None),
-        *(
-            (request("tools/list", params), -32602, 1)
-            for params in (
-                [], {}, {"_meta": {META + "protocolVersion": REVISION}},
-                {"_meta": stateless_meta() | {"progressToken": {}}},
-            )
-        ),
-        (request("tools/call", call_params("echo") | {"arguments": []}), -32602, 1),
-        (request("subscriptions/listen", {"_meta": stateless_meta()}), -32602, 1),
-        (
-            request("subscriptions/listen", {"_meta": stateless_meta(), "notifications": {"toolsListChanged": 1}}),
-            -32602, 1,
-        ),
-    ],
-)  # fmt: skip
+@each_row(("body", "code", "id_"), [
+    *(
+        (body, -32700, None)
+        for body in (
+            b"", b"{", b"{}x", b"nonsense", b"\xff", b"\xef\xbb\xbf", b"\xef\xbb\xbf" * 2 + b"{}",
+            b'{"id": NaN}', b'"\\ud800"', b"[1e400]",
+        )
+    ),
+    (7, -32600, None),
+    ({"jsonrpc": "2.0", "id": 1}, -32600, None),
+    ({"id": 1, "method": "tools/list"}, -32600, 1),
+    ({"jsonrpc": "2.0", "id": None, "method": "tools/list"}, -32600, None),
+    ({"jsonrpc": "2.0", "id": 1, "result": {}}, -32600, None),
+    ([request("tools/list")], -32600, None),
+    *(
+        (request("tools/list", params), -32602, 1)
+        for params in (
+            [], {}, {"_meta": {META + "protocolVersion": REVISION}},
+            {"_meta": stateless_meta() | {"progressToken": {}}},
+        )
+    ),
+    (request("tools/call", call_params("echo") | {"arguments": []}), -32602, 1),
+    (request("subscriptions/listen", {"_meta": stateless_meta()}), -32602, 1),
+    (
+        request("subscriptions/listen", {"_meta": stateless_meta(), "notifications": {"toolsListChanged": 1}}),
+        -32602, 1,
+    ),
+])  # fmt: skip
 async def test_malformed_body_is_bad_request(body: Any, code: int, id_: int | None, client: Client) -> None:
     method = body.get("method", "tools/list") if isinstance(body, dict) else "tools/list"
     answer = await client.post(body, standard_headers(method, "echo")).whole()
@@ -273,17 +262,14 @@ async def ask_extension(
     return await answer.whole()
 
 
-@each_row(
-    ("method", "params", "name", "status", "code"),
-    [
-        ("thing/other", {}, None, 404, -32601), ("thing/secret", {"id": "a"}, None, 404, -32601),
-        ("thing/get", {}, None, 400, -32602), ("thing/get", {"id": 7}, None, 400, -32602),
-        ("thing/get", {"id": "unknown"}, "unknown", 200, -32602),
-        ("thing/get", {"id": "broken"}, "broken", 200, -32603), ("thing/get", {"id": "a"}, None, 400, -32020),
-        ("thing/get", {"id": "a"}, "=?base64?Yg==?=", 400, -32020),
-        ("thing/free", {"count": "many"}, None, 400, -32602),
-    ],
-)  # fmt: skip
+@each_row(("method", "params", "name", "status", "code"), [
+    ("thing/other", {}, None, 404, -32601), ("thing/secret", {"id": "a"}, None, 404, -32601),
+    ("thing/get", {}, None, 400, -32602), ("thing/get", {"id": 7}, None, 400, -32602),
+    ("thing/get", {"id": "unknown"}, "unknown", 200, -32602),
+    ("thing/get", {"id": "broken"}, "broken", 200, -32603), ("thing/get", {"id": "a"}, None, 400, -32020),
+    ("thing/get", {"id": "a"}, "=?base64?Yg==?=", 400, -32020),
+    ("thing/free", {"count": "many"}, None, 400, -32602),
+])  # fmt: skip
 async def test_extension_errors_have_protocol_statuses(
     method: str,
     params: dict[str, Any],

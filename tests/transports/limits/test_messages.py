@@ -1,7 +1,5 @@
 """Limits of a request, of the message in it, and of its arguments and result: at the bound and just above."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator
@@ -50,9 +48,7 @@ def upload(client: Client, size: int, *, is_chunked: bool) -> Answer:
     ("size", "is_chunked"),
     [(size, is_chunked) for size in (BODY, BODY + 1, 100 * BODY) for is_chunked in (False, True)],
 )
-async def test_body_above_max_body_is_rejected_unread(
-    size: int, is_chunked: bool, server: Server, serve: Serve
-) -> None:
+async def test_body_above_max_body_is_rejected_unread(size, is_chunked, server, serve) -> None:
     body = request_body(size)
     async with serve(server, limits=Limits(max_request_body_size=BODY)) as client:
         peaks: list[int] = []
@@ -95,21 +91,16 @@ RANGE = "Parse error: number out of range"
 
 @limit("nesting of a message")
 @limit("number")
-@each_row(
-    ("value", "error"),
-    [
-        (b"[" * (LEVELS - 3) + b"]" * (LEVELS - 3), None),  # in the message, params and arguments
-        (b"[" * (LEVELS - 2) + b"]" * (LEVELS - 2), NESTED),
-        (b"[" * 2_000_000 + b"]" * 2_000_000, NESTED),
-        (b"1" * 4300, None),
-        (b"1" * 4301, RANGE),
-        (b"1e308", None),
-        (b"1e309", RANGE),
-    ],
-)
-async def test_value_above_parser_limit_is_a_parse_error(
-    value: bytes, error: str | None, wire: Wire, server: Server
-) -> None:
+@each_row(("value", "error"), [
+    (b"[" * (LEVELS - 3) + b"]" * (LEVELS - 3), None),  # in the message, params and arguments
+    (b"[" * (LEVELS - 2) + b"]" * (LEVELS - 2), NESTED),
+    (b"[" * 2_000_000 + b"]" * 2_000_000, NESTED),
+    (b"1" * 4300, None),
+    (b"1" * 4301, RANGE),
+    (b"1e308", None),
+    (b"1e309", RANGE),
+])  # fmt: skip
+async def test_value_above_parser_limit_is_a_parse_error(value, error, wire, server) -> None:
     async with wire(server) as pipe:
         call = pipe.message(7, "tools/call", {"name": "echo", "arguments": {"value": "here"}})
         pipe.methods[7] = [("tools/call", "2025-11-25")]
@@ -126,18 +117,13 @@ async def test_value_above_parser_limit_is_a_parse_error(
 
 @limit("id of a request")
 @limit("progress token")
-@each_row(
-    ("id_", "is_valid"),
-    [
-        ("i" * MAX_ID_LENGTH, True),
-        ("i" * (MAX_ID_LENGTH + 1), False),
-        *((number, True) for number in (2**63 - 1, -(2**63))),
-        *((number, False) for number in (2**63, -(2**63) - 1, 10**4290)),
-    ],
-)
-async def test_id_or_progress_token_above_limit_is_rejected(
-    id_: Any, is_valid: bool, wire: Wire, server: Server
-) -> None:
+@each_row(("id_", "is_valid"), [
+    ("i" * MAX_ID_LENGTH, True),
+    ("i" * (MAX_ID_LENGTH + 1), False),
+    *((number, True) for number in (2**63 - 1, -(2**63))),
+    *((number, False) for number in (2**63, -(2**63) - 1, 10**4290)),
+])  # fmt: skip
+async def test_id_or_progress_token_above_limit_is_rejected(id_, is_valid, wire, server) -> None:
     async with wire(server) as pipe:
         pipe.send(pipe.message(id_, "tools/list"))
         answer = await pipe.receive()

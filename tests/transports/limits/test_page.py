@@ -1,7 +1,5 @@
 """The page on limits: each row has its setting and default, and a test or a reason in `bounds.txt`."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

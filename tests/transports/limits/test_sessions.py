@@ -1,7 +1,5 @@
 """Limits of sessions, streams, running calls, tasks and stores: at the bound and just above."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json
@@ -104,18 +102,13 @@ LONG_URIS = [f"it://{number:02d}" + "x" * (2048 - 7) for number in range(32)]
 
 
 @limit("URIs and keys that are subscribed to")
-@each_row(
-    ("uris", "is_valid"),
-    [
-        ([f"it://{number}" for number in range(MAX_URIS)], True),
-        ([f"it://{number}" for number in range(MAX_URIS + 1)], False),
-        (["it://" + "x" * (MAX_URI_LENGTH - 5)], True), (["it://" + "x" * (MAX_URI_LENGTH - 4)], False),
-        (LONG_URIS, True), ([*LONG_URIS, "i"], False),
-    ],
-)  # fmt: skip
-async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(
-    uris: list[str], is_valid: bool
-) -> None:
+@each_row(("uris", "is_valid"), [
+    ([f"it://{number}" for number in range(MAX_URIS)], True),
+    ([f"it://{number}" for number in range(MAX_URIS + 1)], False),
+    (["it://" + "x" * (MAX_URI_LENGTH - 5)], True), (["it://" + "x" * (MAX_URI_LENGTH - 4)], False),
+    (LONG_URIS, True), ([*LONG_URIS, "i"], False),
+])  # fmt: skip
+async def test_subscribed_uris_and_keys_above_limit_are_invalid_params(uris, is_valid) -> None:
     """The keys of topics count together with the URIs."""
     server = Server("listened", options=ServerOptions(capabilities={"resources"}))
     server.extension("com.example/a").topic("firstIds", "notifications/first")
@@ -197,9 +190,7 @@ async def test_files_above_max_entries_are_not_listed(tmp_path: Path) -> None:
 
 @limit("client that does not read")
 @pytest.mark.parametrize("seconds", [950, 1050])
-async def test_response_is_aborted_when_client_does_not_read(
-    seconds: int, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_response_is_aborted_when_client_does_not_read(seconds, serve, monkeypatch) -> None:
     monkeypatch.setattr(response, "READ_TIMEOUT", 1000)
     server = Server("patient")
     text = "x" * 5 * response.PIECE
@@ -258,9 +249,7 @@ async def test_sse_client_that_does_not_read_gets_503(serve: Serve, monkeypatch:
 
 
 @limit("start of a worker process")
-async def test_worker_start_above_limit_fails_and_frees_its_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_worker_start_above_limit_fails_and_frees_its_place(monkeypatch, tmp_path) -> None:
     (tmp_path / "starts_for_ever.py").write_text(
         "import multiprocessing, time\n"
         "if multiprocessing.parent_process() is not None:\n"
@@ -333,9 +322,7 @@ async def test_changes_above_limit_are_not_published(excess: int) -> None:
 
 
 @limit("wait for a `Sqlite` that another process has locked")
-async def test_locked_sqlite_gets_503_after_timeout(
-    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_locked_sqlite_gets_503_after_timeout(tmp_path, serve, monkeypatch) -> None:
     with (
         closing(Sqlite(tmp_path / "shared.db")) as shared,
         closing(sqlite3.connect(tmp_path / "shared.db", isolation_level=None)) as other,

@@ -1,7 +1,5 @@
 """check_authorization: each fault of a server or authorization server is found by its code."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

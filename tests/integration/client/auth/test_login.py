@@ -1,11 +1,8 @@
 """Logins of users and tokens of programs: registration, requests, and tokens that are refreshed and never shown."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,9 +169,7 @@ async def test_issuer_changed_needs_new_registration(server: Granting) -> None:
 
 
 @pytest.mark.slow
-async def test_secrets_are_in_no_output(
-    server: Granting, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+async def test_secrets_are_in_no_output(server, caplog, capsys, tmp_path) -> None:
     caplog.set_level(logging.DEBUG)
     auth = clicking(client_id="notebook", client_secret="very secret secret", issuer=server.origin)
     errors: list[BaseException] = []

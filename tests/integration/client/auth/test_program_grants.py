@@ -1,7 +1,5 @@
 """Tokens of programs without a user at a browser: enterprise-managed, workload identity, keys and assertions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The login page in a browser, the listener for the redirect of a login, and token files between processes."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess
@@ -176,9 +174,7 @@ async def test_open_browser_without_display_prints_page(capsys: pytest.CaptureFi
     ({}, True), ({"DISPLAY": ":0"}, False), ({"WAYLAND_DISPLAY": "wayland-0"}, False), ({"BROWSER": "w3m"}, False),
     ({"SSH_CONNECTION": "a"}, True), ({"SSH_CONNECTION": "a", "DISPLAY": "localhost:10.0"}, False),
 ])  # fmt: skip
-def test_is_headless_by_environment(
-    environment: dict[str, str], headless: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_is_headless_by_environment(environment, headless, monkeypatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert is_headless() == headless

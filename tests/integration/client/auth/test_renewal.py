@@ -146,9 +146,7 @@ async def test_cancelled_login_ends(server: Granting) -> None:
     await asyncio.wait_for(browser.ended.wait(), 10)
 
 
-async def test_second_caller_gets_tokens_after_first_caller_left(
-    server: Granting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_second_caller_gets_tokens_after_first_caller_left(server, monkeypatch) -> None:
     joined: list[ResourceAuthorizer] = []
 
     def renew(self: ResourceAuthorizer, *args: Any) -> Coroutine[Any, Any, None]:
@@ -188,9 +186,7 @@ class Repeats(Response):
         await JSONResponse(content, 400)(scope, receive, send)
 
 
-async def test_secret_repeated_by_token_endpoint_is_in_no_error_and_no_log(
-    server: Granting, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_secret_repeated_by_token_endpoint_is_in_no_error_and_no_log(server, caplog) -> None:
     caplog.set_level(logging.DEBUG, "mcpkit")
     server.answers["token"] = [Repeats(server, "code_verifier")]
     with pytest.raises(AuthorizationError, match=r"\.\.\. was used before") as refused:

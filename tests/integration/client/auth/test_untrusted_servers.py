@@ -1,7 +1,5 @@
 """Metadata, challenges and answers of untrusted servers and authorization servers: refused with a reason."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -43,9 +41,7 @@ async def endless() -> AsyncIterator[bytes]:
      "has another `resource`, 'https://evil.example/mcp'"),
     (lambda: JSONResponse({"resource": "{url}"}), "has another `resource`"),
 ])  # fmt: skip
-async def test_resource_metadata_unusable_is_refused(
-    server: Granting, answer: Callable[[], Response], problem: str
-) -> None:
+async def test_resource_metadata_unusable_is_refused(server, answer, problem) -> None:
     server.answers[RESOURCE_METADATA] = [answer()]
     assert re.search(problem, await login_error(server))
     assert server.asked == []
@@ -57,9 +53,7 @@ async def test_resource_metadata_unusable_is_refused(
     ("file:///etc/passwd", "not a valid https URL"),
     ("", "not a valid https URL"),
 ])  # fmt: skip
-async def test_challenge_with_foreign_metadata_url_is_not_followed(
-    server: Granting, named: str, problem: str
-) -> None:
+async def test_challenge_with_foreign_metadata_url_is_not_followed(server, named, problem) -> None:
     challenge = f'Bearer resource_metadata="{named}"'
     server.answers["/mcp"] = [Response(status_code=401, headers={"WWW-Authenticate": challenge})]
     assert problem in await login_error(server)
@@ -76,9 +70,7 @@ async def test_challenge_with_foreign_metadata_url_is_not_followed(
     ({"registration_endpoint": "ftp://192.0.2.1/"}, "is not a valid https URL"),
     ({"scopes_supported": "notes:read"}, "not a list of strings"),
 ])  # fmt: skip
-async def test_issuer_metadata_unusable_is_refused(
-    server: Granting, changes: dict[str, Any], problem: str
-) -> None:
+async def test_issuer_metadata_unusable_is_refused(server, changes, problem) -> None:
     server.metadata = changes
     assert re.search(problem, await login_error(server))
     assert server.of("authorize") == server.of("token") == []
@@ -115,9 +107,7 @@ async def test_authorization_response_of_other_issuer_or_state_is_refused(
     (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), and the client does not follow redirects"),
     (lambda: JSONResponse({"error": "invalid_grant", "error_description": "\x1b[31mno"}, 400), "' [31mno"),
 ])  # fmt: skip
-async def test_token_response_malformed_is_refused(
-    server: Granting, answer: Callable[[], Response], problem: str
-) -> None:
+async def test_token_response_malformed_is_refused(server, answer, problem) -> None:
     server.answers["token"] = [answer()]
     output = await login_error(server)
     assert problem.strip("'") in output

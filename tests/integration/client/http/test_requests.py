@@ -1,7 +1,5 @@
 """HTTP requests of a client: headers, credentials, redirects, TLS, proxies, and arguments repeated in headers."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 from typing import Any
@@ -98,9 +96,7 @@ async def test_http_secrets_are_not_shown() -> None:
     ("tools/call", {"name": ""}, ""), ("tools/call", {"name": 5}, None),
     ("completion/complete", {"name": "x", "uri": "y"}, None),
 ])  # fmt: skip
-async def test_stateless_request_has_method_and_name_headers(
-    method: str, params: dict[str, Any], name: str | None
-) -> None:
+async def test_stateless_request_has_method_and_name_headers(method, params, name) -> None:
     async with scripted(greeting(done)) as server:
         async with Client(HttpTransport(server.url), protocol_version="2026-07-28") as client:
             await client.request(method, params)
@@ -174,9 +170,7 @@ async def test_header_arguments_are_sent(is_listed: bool) -> None:
      "where clients cannot find a single value"),
     ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "where clients cannot find a single value"),
 ])  # fmt: skip
-async def test_tools_with_invalid_header_rules_are_left_out(
-    schema: Any, why: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_tools_with_invalid_header_rules_are_left_out(schema, why, caplog) -> None:
     shop = Shop({"bad": schema, "good": PROPERTIES})
     async with scripted(shop) as server, Client(server.url) as client:
         for _ in range(2):

@@ -1,7 +1,5 @@
 """HTTP responses: statuses, limits, cancellation, sessions, and streams that are resumed after a break."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 import zlib
@@ -160,9 +158,7 @@ def date(seconds: int = 0) -> str:
     ("0", {}, 0), (date(90), {"date": date()}, 90), (date(-90), {"date": date()}, 0), (date(), {}, 0),
     *[(malformed, {}, None) for malformed in ("-5", "1.5", "soon", "9" * 500, "Wed, 99 Foo 2020", "")],
 ])  # fmt: skip
-async def test_retry_after_is_parsed(
-    retry_after: str, headers: dict[str, str], seconds: float | None
-) -> None:
+async def test_retry_after_is_parsed(retry_after, headers, seconds) -> None:
     headers = {"retry_after": retry_after, **headers}
     assert (await failure(replies(429, **headers))).retry_after == seconds
 

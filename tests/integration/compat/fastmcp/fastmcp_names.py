@@ -3,8 +3,6 @@
 The Python of `.servers/fastmcp` runs this file; its output is kept in `fastmcp_names.json`, beside it.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

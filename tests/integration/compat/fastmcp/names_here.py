@@ -3,8 +3,6 @@
 Standard output has a JSON object: faults, and how many names were looked at.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -145,9 +145,7 @@ def expected() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_lists_and_responses_equal_those_of_fastmcp(
-    revision: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_and_responses_equal_those_of_fastmcp(revision, expected, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", str(ROOT)))
     found = asyncio.run(exchange([sys.executable, "-m", "mcpkit.compat", LAB], revision))
     assert all(expected["lists"].values())

@@ -1,7 +1,5 @@
 """Low-level servers on mcpkit and on mcp 1.x: same responses; HTTP, SSE, streams and stdio."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator

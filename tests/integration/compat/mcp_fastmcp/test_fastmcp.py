@@ -1,7 +1,5 @@
 """Source written for mcp 1.x, run by mcp 1.x and by mcpkit: schemas, results, errors and messages are the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

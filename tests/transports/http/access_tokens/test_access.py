@@ -1,10 +1,7 @@
 """Scopes of components, requests without a token, and owners of sessions, questions and request states."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +64,7 @@ async def test_question_is_answered_by_its_principal(make_open: Callable[..., Se
         assert text_of(await call.response()) == "Ada"
 
 
-async def test_request_state_belongs_to_principal_and_client(
-    make_open: Callable[..., Server], serve: Serve
-) -> None:
+async def test_request_state_belongs_to_principal_and_client(make_open, serve) -> None:
     async with serve(make_open()) as client:
 
         async def call(token: dict[str, str], **more: Any) -> Any:
@@ -84,9 +79,7 @@ async def test_request_state_belongs_to_principal_and_client(
             assert text_of(await call(token, **answers)) == "Ada"
 
 
-async def test_anonymous_session_is_adopted_by_first_token(
-    make_open: Callable[..., Server], serve: Serve
-) -> None:
+async def test_anonymous_session_is_adopted_by_first_token(make_open, serve) -> None:
     server = make_open()
     events: list[AuditEvent] = []
     server.on_audit(events.append)
@@ -115,9 +108,7 @@ async def test_concurrent_adoption_has_one_owner(make_open: Callable[..., Server
         assert {await status_of(place, ANONYMOUS) for place in places} == {404}
 
 
-async def test_adoption_ends_streams_in_other_process_and_lasts(
-    make_open: Callable[..., Server], serve: Serve, tmp_path: Path
-) -> None:
+async def test_adoption_ends_streams_in_other_process_and_lasts(make_open, serve, tmp_path) -> None:
     servers = [make_open(storage=make_engine("sqlite", tmp_path)) for _ in range(3)]
     async with serve(servers[0]) as here, serve(servers[1]) as there:
         session = await session_of(here, ANONYMOUS)
@@ -198,18 +189,13 @@ def challenge_for(scopes: str) -> str:
     return f'Bearer {texts}, {DOCUMENT}, scope="{scopes}"'
 
 
-@each_row(
-    ("request_", "scopes"),
-    [
-        ("scoped tool", "notes:write"),
-        ("scoped template", "notes:read"),
-        ("scoped prompt", "notes:read mail"),
-        ("scoped completion", "notes:read mail"),
-    ],
-)
-async def test_missing_scope_is_challenged_before_call(
-    request_: str, scopes: str, make: Callable[..., Server], serve: Serve, done: list[str]
-) -> None:
+@each_row(("request_", "scopes"), [
+    ("scoped tool", "notes:write"),
+    ("scoped template", "notes:read"),
+    ("scoped prompt", "notes:read mail"),
+    ("scoped completion", "notes:read mail"),
+])  # fmt: skip
+async def test_missing_scope_is_challenged_before_call(request_, scopes, make, serve, done) -> None:
     done.clear()
     async with serve(make(options=ServerOptions(capabilities=["completions"]))) as client:
         for answer in await ask_both(client, request_, bearer("ada")):
@@ -344,9 +330,7 @@ async def test_anonymous_listener_gets_lists_and_open_resources(open_server: Ser
 
 
 @each_row("request_", ["tools", "open resource", "included resource"])
-async def test_cache_scope_is_public_for_anonymous_request_only(
-    request_: str, open_server: Server, serve: Serve
-) -> None:
+async def test_cache_scope_is_public_for_anonymous_request_only(request_, open_server, serve) -> None:
     async with serve(open_server) as client:
         for token, scope in (
             (ANONYMOUS, "public"), (bearer("ada"), "private"), (bearer("eve"), "private"), (ANONYMOUS, "public"),

@@ -1,7 +1,5 @@
 """Access tokens of requests: missing, invalid, too many, or not verifiable now."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
@@ -43,13 +41,10 @@ async def test_sse_has_own_metadata_and_audience(client: Client, table: Table) -
 
 
 @pytest.mark.limit("access token of a request")
-@each_row(
-    "header",
-    [
-        "Bearer", "Bearer ", "bearer a b", "Bearer ä", "Bearer a,b", 'Bearer "a"', "Bearer\ta",
-        "Bearer " + "a" * 20_000,
-    ],
-)  # fmt: skip
+@each_row("header", [
+    "Bearer", "Bearer ", "bearer a b", "Bearer ä", "Bearer a,b", 'Bearer "a"', "Bearer\ta",
+    "Bearer " + "a" * 20_000,
+])  # fmt: skip
 async def test_malformed_token_is_bad_request(header: str, client: Client, table: Table) -> None:
     answer = await client.call_tool("whoami", headers={"authorization": header.encode("latin-1")}).whole()
     assert answer.status == 400
@@ -57,27 +52,20 @@ async def test_malformed_token_is_bad_request(header: str, client: Client, table
     assert table.asked == []
 
 
-@each_row(
-    ("first", "second"),
-    [
-        ("Bearer ada", "Bearer ada"),
-        ("Bearer ada", "Bearer bad"),
-        ("Bearer bad", "Bearer ada"),
-        ("", "Bearer ada"),
-    ],
-)
-async def test_two_authorization_headers_are_refused(
-    first: str, second: str, client: Client, table: Table
-) -> None:
+@each_row(("first", "second"), [
+    ("Bearer ada", "Bearer ada"),
+    ("Bearer ada", "Bearer bad"),
+    ("Bearer bad", "Bearer ada"),
+    ("", "Bearer ada"),
+])  # fmt: skip
+async def test_two_authorization_headers_are_refused(first, second, client, table) -> None:
     answer = await client.post(initialize(), {"authorization": first, "Authorization": second}).whole()
     assert answer.status == 400
     assert 'error="invalid_request"' in answer.headers["www-authenticate"]
     assert table.asked == []
 
 
-async def test_unavailable_verifier_is_503(
-    server: Server, serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unavailable_verifier_is_503(server, serve, table, caplog) -> None:
     table.is_down = True
     async with serve(server, http=HttpOptions(readiness_path="/health")) as client:
         answer = await client.call_tool("whoami", headers=bearer("ada")).whole()
@@ -91,16 +79,13 @@ async def test_unavailable_verifier_is_503(
         assert (await client.call_tool("whoami", headers=bearer("ada")).whole()).status == 200
 
 
-@each_row(
-    ("options", "problem"),
-    [
-        ({"public_url": None}, "needs the public URL of the server"),
-        ({"http": HttpOptions(principal=Principal("ada"))}, "cannot be combined"),
-        ({"public_url": "https://example.com/"}, "does not end with path='/mcp'"),
-        ({"public_url": "https://example.com/mcp?x=1"}, "must only have a scheme"),
-        ({"public_url": "https://a:b@example.com/mcp"}, "not the URL of a server|must only have a scheme"),
-    ],
-)
+@each_row(("options", "problem"), [
+    ({"public_url": None}, "needs the public URL of the server"),
+    ({"http": HttpOptions(principal=Principal("ada"))}, "cannot be combined"),
+    ({"public_url": "https://example.com/"}, "does not end with path='/mcp'"),
+    ({"public_url": "https://example.com/mcp?x=1"}, "must only have a scheme"),
+    ({"public_url": "https://a:b@example.com/mcp"}, "not the URL of a server|must only have a scheme"),
+])  # fmt: skip
 def test_app_option_conflicts_with_auth(options: dict[str, Any], problem: str, server: Server) -> None:
     with pytest.raises(ValueError, match=problem):
         server.asgi(**({"public_url": "https://mcp.example.com/mcp"} | options))
@@ -195,9 +180,7 @@ async def test_bound_token_of_any_verifier_is_refused(serve: Serve, caplog: pyte
     assert "bound0" not in caplog.text
 
 
-async def test_verification_failure_is_logged_once(
-    serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_verification_failure_is_logged_once(serve, table, caplog) -> None:
     table.is_down = True
     for verifier, status, problem in (
         (table, 503, "access tokens cannot be verified"),
@@ -214,9 +197,7 @@ async def test_verification_failure_is_logged_once(
 
 
 @pytest.mark.limit("bad access tokens from one address")
-async def test_bad_tokens_are_limited_per_address(
-    server: Server, serve: Serve, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bad_tokens_are_limited_per_address(server, serve, table, monkeypatch) -> None:
     monkeypatch.setattr(bearer_auth, "MAX_INVALID", 5)
     async with serve(server) as client:
 
@@ -251,9 +232,7 @@ class GatedVerifier(TokenVerifier):
 
 
 @pytest.mark.limit("access tokens that are verified at a time")
-async def test_concurrent_verifications_are_limited_per_address(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_verifications_are_limited_per_address(serve, monkeypatch) -> None:
     monkeypatch.setattr(bearer_auth, "MAX_CONCURRENT", 8)
     slow = GatedVerifier()
     async with serve(Server("s", auth=slow)) as client:

@@ -1,11 +1,8 @@
 """Audit events, startup messages, metadata documents, and routes that need a token."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,9 +86,7 @@ async def test_audit_contains_no_secrets(serve: Serve, caplog: pytest.LogCapture
 
 
 @pytest.fixture
-def startup_messages(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], list[tuple[str, str]]]:
+def startup_messages(caplog, monkeypatch) -> Callable[[], list[tuple[str, str]]]:
     uvicorn = logging.getLogger("uvicorn")  # another test, or pytest, may have configured it
     monkeypatch.setattr(uvicorn, "handlers", [])
     monkeypatch.setattr(uvicorn, "propagate", True)
@@ -103,9 +98,7 @@ def startup_messages(
     ]
 
 
-async def test_startup_warns_of_unencrypted_url(
-    make: Callable[..., Server], serve: Serve, startup_messages: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_startup_warns_of_unencrypted_url(make, serve, startup_messages, caplog) -> None:
     for url, is_warned in (
         ("http://mcp.example.com/mcp", True), ("http://10.0.0.7:8000/mcp", True),
         ("http://localhost.example.com/mcp", True), ("http://localhost:8000/mcp", False),
@@ -172,9 +165,7 @@ async def test_route_scopes_require_token(routed: Server, serve: Serve) -> None:
         assert answer.body == b"exported"
 
 
-async def test_startup_lists_open_routes_and_apps(
-    routed: Server, schema_dir: Path, startup_messages: Callable[[], Any]
-) -> None:
+async def test_startup_lists_open_routes_and_apps(routed, schema_dir, startup_messages) -> None:
     http = HttpOptions(sse=False, readiness_path="/health")
     app = routed.asgi(public_url=URL, http=http, allowed_hosts=["localhost"])
     app.mount("/other", Starlette())
@@ -188,9 +179,7 @@ async def test_startup_lists_open_routes_and_apps(
     ]
 
 
-def test_run_sets_public_url_on_loopback_and_requires_it_elsewhere(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_sets_public_url_on_loopback_and_requires_it_elsewhere(server, monkeypatch) -> None:
     started: list[Any] = []
     monkeypatch.setattr(run, "run_app", lambda app, *rest: started.append((app, rest[-1])))
     server.run("http", port=0)

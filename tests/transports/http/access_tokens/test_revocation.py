@@ -1,11 +1,8 @@
 """Streams end with their access token; revocation ends tokens, sessions, streams and calls."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,9 +65,7 @@ async def expect_list_change(server: Server, *streams: Answer) -> None:
         assert (await stream.message())["method"] == LIST_CHANGED
 
 
-async def test_revocation_ends_everything_in_all_processes(
-    make: Callable[..., Server], serve: Serve, table: Table
-) -> None:
+async def test_revocation_ends_everything_in_all_processes(make, serve, table) -> None:
     memory = Memory()
     one, two = (SlowServer(make(storage=memory)) for _ in range(2))
     async with serve(one.server) as here, serve(two.server) as there:
@@ -113,9 +108,7 @@ async def test_revocation_ends_everything_in_all_processes(
         await expect_list_change(two.server, remaining[1])
 
 
-async def test_revocation_lasts_for_later_processes_without_names(
-    make: Callable[..., Server], serve: Serve, table: Table, tmp_path: Path
-) -> None:
+async def test_revocation_lasts_for_later_processes_without_names(make, serve, table, tmp_path) -> None:
     async with serve(make(storage=make_engine("sqlite", tmp_path))) as client:
         session = await session_of(client, ADA)
     (tmp_path / "new").mkdir()
@@ -141,9 +134,7 @@ async def test_revocation_refuses_request_in_transit(server: Server, serve: Serv
         assert (await transit.whole()).status == 401
 
 
-async def test_revocation_store_failure_is_503(
-    make: Callable[..., Server], serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_revocation_store_failure_is_503(make, serve, monkeypatch) -> None:
     shared = Memory()
     server = make(storage=shared)
 
@@ -189,9 +180,7 @@ async def test_revocation_is_found_after_lost_message(make: Callable[..., Server
         await expect_list_change(there, remaining)
 
 
-async def test_revocation_refuses_token_without_issue_time(
-    make: Callable[..., Server], serve: Serve, table: Table
-) -> None:
+async def test_revocation_refuses_token_without_issue_time(make, serve, table) -> None:
     clock = Clock()
     server = make(storage=Memory(clock))
     assert server.engine.revocations is not None
@@ -268,13 +257,7 @@ async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve,
 
 
 @pytest.mark.limit("stream whose access token nobody can verify again")
-async def test_stream_survives_verifier_outage_for_grace_period(
-    server: Server,
-    serve: Serve,
-    table: Table,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_stream_survives_verifier_outage_for_grace_period(server, serve, table, monkeypatch, caplog):
     monkeypatch.setattr(protected_resource, "RETRY_INTERVAL", 0.02)
     table.fresh = 0.05
     async with serve(server) as client:
@@ -290,9 +273,7 @@ async def test_stream_survives_verifier_outage_for_grace_period(
         assert "their access token could not be verified again" in caplog.text
 
 
-async def test_sse_stream_lasts_for_latest_token(
-    server: Server, serve: Serve, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sse_stream_lasts_for_latest_token(server, serve, table, monkeypatch) -> None:
     async with serve(server) as client:
         waiting = expiry_of(client)
         now = time.time()

@@ -1,7 +1,5 @@
 """Event streams of sessions: resumption, delivery and stored events, in one process and in several."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator

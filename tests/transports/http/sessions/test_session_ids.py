@@ -1,7 +1,5 @@
 """Session ids: signed tokens, short ids, and replaced secrets."""
 
-from __future__ import annotations
-
 import base64
 import re
 import string

@@ -1,7 +1,5 @@
 """Lifetime of sessions, limits on their number, and sessions that several processes share."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping
@@ -49,9 +47,7 @@ async def test_listening_session_stays_alive(timed_server: Server, serve: Serve,
 
 
 @pytest.mark.limit("time of a session in all")
-async def test_session_max_age_ends_streams_and_calls(
-    timed_server: Server, serve: Serve, clock: LoopClock, work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_max_age_ends_streams_and_calls(timed_server, serve, clock, work, monkeypatch) -> None:
     async with serve(timed_server, timeouts=Timeouts(session_max_age=60), http=NO_PINGS) as client:
         session = await client.initialize()
         stream, call = await session.listen().head(), session.call_tool("wait")
@@ -83,9 +79,7 @@ async def test_evicted_session_is_restored(timed_server: Server, serve: Serve, c
         assert (await second.ask("ping").whole()).status == 503, "a session that listens has the only place"
 
 
-async def test_busy_sessions_are_not_evicted(
-    timed_server: Server, serve: Serve, clock: LoopClock, work: Work
-) -> None:
+async def test_busy_sessions_are_not_evicted(timed_server, serve, clock, work) -> None:
     async with serve(timed_server, limits=Limits(max_sessions=3), http=NO_PINGS) as client:
         listening, running, idle = [await client.initialize() for _ in range(3)]
         stream, call = await listening.listen().head(), running.call_tool("wait")
@@ -171,9 +165,7 @@ async def test_session_deleted_in_other_process_ends(broker: Shared, serve: Serv
 
 
 @each_row("request_", ["initialize", "DELETE", "elsewhere"])
-async def test_failing_store_is_503(
-    request_: str, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_store_is_503(request_, broker, serve, caplog) -> None:
     async with serve(make_server(storage=broker)) as client, serve(make_server(storage=broker)) as other:
         session = await client.initialize()
         broker.refuses = True
@@ -232,9 +224,7 @@ async def test_subscription_without_bus_is_503(request_: str, serve: Serve) -> N
         assert (await requests[request_]().head()).status == 200
 
 
-async def test_unpublished_change_is_read_with_next_request(
-    broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unpublished_change_is_read_with_next_request(broker, serve, caplog) -> None:
     server = make_server(storage=broker)
     async with serve(make_server(storage=broker)) as there, serve(server) as here:
         session = await here.initialize()

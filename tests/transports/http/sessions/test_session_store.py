@@ -1,7 +1,5 @@
 """Shared state of sessions: records that are read and written at the same time, messages, and stored events."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any

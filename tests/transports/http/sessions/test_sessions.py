@@ -1,7 +1,5 @@
 """Sessions over HTTP, and HTTP with SSE of 2024-11-05: opening, messages, questions, cancellation and end."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys
@@ -42,16 +40,11 @@ from tests.helpers.waiting import Work, until
 
 
 @pytest.mark.limit("session id")
-@each_row(
-    ("method", "id_", "status"),
-    [
-        *((method, None, 400) for method in ("POST", "GET", "DELETE")),
-        *(("POST", id_, 404) for id_ in ("unknown", "A" * MAX_LENGTH, "A" * 100 * MAX_LENGTH, "ü")),
-    ],
-)
-async def test_request_without_known_session_id_is_refused(
-    method: str, id_: str | None, status: int, client: Client
-) -> None:
+@each_row(("method", "id_", "status"), [
+    *((method, None, 400) for method in ("POST", "GET", "DELETE")),
+    *(("POST", id_, 404) for id_ in ("unknown", "A" * MAX_LENGTH, "A" * 100 * MAX_LENGTH, "ü")),
+])  # fmt: skip
+async def test_request_without_known_session_id_is_refused(method, id_, status, client) -> None:
     headers = {"mcp-session-id": id_, "mcp-protocol-version": HANDSHAKE[-1]}
     pending = client.post(PING, headers) if method == "POST" else client.open(method, headers=headers)
     answer = await pending.whole()
@@ -96,17 +89,12 @@ async def test_stateless_option_log_level_is_per_post(server: Server, serve: Ser
         assert await log_messages(session) == ["quiet", "loud"]
 
 
-@each_row(
-    ("negotiated", "named", "status"),
-    [
-        *((revision, revision, 200) for revision in HANDSHAKE), ("2025-11-25", None, 200),
-        ("2025-11-25", "2024-11-05", 200), ("2025-03-26", "2025-11-25", 200),
-        ("2025-11-25", "1999-01-01", 400), ("2025-11-25", "", 400),
-    ],
-)  # fmt: skip
-async def test_session_keeps_negotiated_version(
-    negotiated: str, named: str | None, status: int, client: Client
-) -> None:
+@each_row(("negotiated", "named", "status"), [
+    *((revision, revision, 200) for revision in HANDSHAKE), ("2025-11-25", None, 200),
+    ("2025-11-25", "2024-11-05", 200), ("2025-03-26", "2025-11-25", 200),
+    ("2025-11-25", "1999-01-01", 400), ("2025-11-25", "", 400),
+])  # fmt: skip
+async def test_session_keeps_negotiated_version(negotiated, named, status, client) -> None:
     session = await client.initialize(negotiated)
     answer = session.call_tool("envelope", headers={"mcp-protocol-version": named})
     assert (await answer.head()).status == status
@@ -115,22 +103,19 @@ async def test_session_keeps_negotiated_version(
         assert (await session.listen(headers={"mcp-protocol-version": named}).head()).status == 200
 
 
-@each_row(
-    ("message", "status", "code"),
-    [
-        (b"{", 400, -32700),
-        (7, 400, -32600),
-        ({}, 400, -32600),
-        ({"jsonrpc": "2.0", "id": None, "method": "ping"}, 400, -32600),
-        ({"id": 1, "method": "ping"}, 400, -32600),
-        ({"jsonrpc": "2.0", "id": 77, "result": {}}, 400, -32600),
-        ({"jsonrpc": "2.0", "id": "77", "error": {"code": -1, "message": "no"}}, 400, -32600),
-        *(
-            ({"jsonrpc": "2.0", "id": 1, "method": method}, 200, -32601)
-            for method in ("unknown/method", "server/discover", "subscriptions/listen")
-        ),
-    ],
-)
+@each_row(("message", "status", "code"), [
+    (b"{", 400, -32700),
+    (7, 400, -32600),
+    ({}, 400, -32600),
+    ({"jsonrpc": "2.0", "id": None, "method": "ping"}, 400, -32600),
+    ({"id": 1, "method": "ping"}, 400, -32600),
+    ({"jsonrpc": "2.0", "id": 77, "result": {}}, 400, -32600),
+    ({"jsonrpc": "2.0", "id": "77", "error": {"code": -1, "message": "no"}}, 400, -32600),
+    *(
+        ({"jsonrpc": "2.0", "id": 1, "method": method}, 200, -32601)
+        for method in ("unknown/method", "server/discover", "subscriptions/listen")
+    ),
+])  # fmt: skip
 async def test_invalid_session_message_is_error(message: Any, status: int, code: int, client: Client) -> None:
     session = await client.initialize()
     answer = await session.post(message).whole()
@@ -152,9 +137,7 @@ async def test_request_ids_are_of_one_session(work: Work, client: Client) -> Non
 
 
 @pytest.mark.parametrize("stream_after", [0, 3600])
-async def test_dropped_post_does_not_cancel(
-    stream_after: float, server: Server, work: Work, serve: Serve
-) -> None:
+async def test_dropped_post_does_not_cancel(stream_after, server, work, serve) -> None:
     async with serve(server, http=HttpOptions(sse_after=stream_after)) as client:
         session = await client.initialize()
         call = session.call_tool("wait")
@@ -322,9 +305,7 @@ async def test_cancelled_call_withdraws_question(client: Client, work: Work) -> 
 
 
 @pytest.mark.parametrize(("tool", "stream_after"), [("wait", 0), ("wait", LATER), ("log_then_wait", LATER)])
-async def test_closed_stream_cancels_request(
-    tool: str, stream_after: float, server: Server, serve: Serve, work: Work
-) -> None:
+async def test_closed_stream_cancels_request(tool, stream_after, server, serve, work) -> None:
     async with serve(server, http=HttpOptions(sse_after=stream_after)) as client:
         answer = client.call_tool(tool, meta={META + "logLevel": "debug"})
         await work.started.wait()
