@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_completing = "_MCPKIT_COMPLETE" in os.environ  # set by a shell
     if words in ([], ["--help"], ["-h"]) and not is_completing:
         # The parser of command lines is not imported for this, as that takes longer than all else.
-        from .cli.overview import overview
+        from .cli.command_table import overview
 
         print(overview())
         return 0 if words else 1

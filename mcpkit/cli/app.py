@@ -12,9 +12,9 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from .._utils.option_checks import nearest
 from .._utils.package import __version__
+from .command_table import COMMANDS, overview
 from .console import write, write_stderr
 from .exit_status import Status, message_and_status
-from .overview import COMMANDS, overview
 
 
 class Commands(click.Group):

@@ -29,8 +29,8 @@ from .hosts.install_records import (
 )
 from .hosts.list_hosts import complete_hosts, complete_servers
 from .install_target import plain_name, resolve_install_target
+from .key_values import parse_options
 from .server_target import complete_files
-from .targets.pairs import pairs
 
 
 @click.command("install", epilog="Example: mcpkit install claude-code server.py -e TOKEN=...")
@@ -102,12 +102,12 @@ def install(
     file = file_of(known, scope, Path.cwd())
     if cwd is not None and known.stdio.cwd is None:
         raise click.UsageError(f"{known.title} has no setting for the working directory. Omit --cwd")
-    env_options = pairs(env, "=", "--env NAME=VALUE")
+    env_options = parse_options(env, "=", "--env NAME=VALUE")
     env_of_file = {} if env_file is None else read_env(env_file, "--env-file")
     server_name, server = resolve_install_target(
         target,
         env={**env_of_file, **env_options},
-        headers=pairs(header, ":", "--header NAME:VALUE"),
+        headers=parse_options(header, ":", "--header NAME:VALUE"),
         cwd=cwd.absolute() if cwd is not None else None,
         uses_uv=uses_uv,
         reloads=reloads,

@@ -17,12 +17,10 @@ from .._utils.python_safe_path import mcpkit_command
 from ..client.client import Client
 from ..client.targets.infer_target import HttpServerConfig, StdioServerConfig, infer_target
 from .exit_status import CommandError, Status
-from .serving.script import is_script
-from .targets import inline
-from .targets.folders import projects_of
-from .targets.inline import inline_of, uv
-from .targets.served import Place, place_of
-from .targets.target import target_of
+from .run import is_script
+from .script_metadata import read_script_metadata, uv_path
+from .server_loader import ServerLocation, parse_server_location, projects_of
+from .server_target import resolve_target
 
 
 def resolve_install_target(
@@ -62,9 +60,9 @@ def resolve_install_target(
     if headers:
         raise click.UsageError(f"--header needs a URL, got {word}. Omit it")
     is_one_word = Path(word).is_file() or not any(map(str.isspace, word))
-    place = place_of(word) if is_one_word else None
-    if place is not None:
-        command = _python_command(place, uses_uv=uses_uv, reloads=reloads)
+    location = parse_server_location(word) if is_one_word else None
+    if location is not None:
+        command = _python_command(location, uses_uv=uses_uv, reloads=reloads)
         process = StdioServerConfig(command, env, Path.cwd() if cwd is None else cwd)
     elif uses_uv or reloads:
         option = "--uv" if uses_uv else "--reload"
@@ -83,21 +81,23 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
 
 
-def _python_command(place: Place, *, uses_uv: bool, reloads: bool) -> list[str]:
+def _python_command(location: ServerLocation, *, uses_uv: bool, reloads: bool) -> list[str]:
     """Return the command that runs a server in a Python file or module, by the path of the file.
 
     uv runs a file with a `# /// script` block with `--uv`, or if dependencies in the block are missing here.
     """
-    path = _file_of_module(place.module) if place.path is None else Path(os.path.normpath(place.path))
-    run = ("run", f"{path}:{place.name}" if place.name else str(path))
-    declared = inline_of(path)
-    if declared is not None and (uses_uv or inline.is_run_by_uv(path, declared)):
-        if place.name is None and not reloads and is_script(path):
-            return declared.script_command(path, ())
-        return declared.command(path, run)
+    path = (
+        _file_of_module(location.module) if location.path is None else Path(os.path.normpath(location.path))
+    )
+    run = ("run", f"{path}:{location.name}" if location.name else str(path))
+    metadata = read_script_metadata(path)
+    if metadata is not None and (uses_uv or metadata.needs_uv()):
+        if location.name is None and not reloads and is_script(path):
+            return metadata.script_command(())
+        return metadata.mcpkit_command(run)
     if not uses_uv:
         return mcpkit_command(*run)
-    start = [uv(), "run", "--directory"]
+    start = [uv_path(), "run", "--directory"]
     project = next(projects_of(path.parent), None)
     if project is None:
         raise CommandError(
@@ -126,7 +126,7 @@ def _file_of_module(module: str) -> Path:
 
 def _other_process(word: str) -> StdioServerConfig:
     """Return the process of a command, a script for Node.js or a folder."""
-    target = target_of(word)
+    target = resolve_target(word)
     if isinstance(target, Mapping) or str(target).casefold().endswith((".json", ".jsonc")):
         raise CommandError(
             f"{word} is an entry of a host's configuration. Name the server's file, URL or command instead"

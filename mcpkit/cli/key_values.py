@@ -7,10 +7,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import click
 
 from .._utils.option_checks import nearest
 from ..protocol.jsonrpc import Json, is_array, is_object
@@ -39,6 +41,28 @@ class KeyValue(NamedTuple):
 
 class ConversionError(Exception):
     """A text cannot be converted to a value of its schema; the message names the expected type."""
+
+
+def parse_options(texts: Iterable[str], separator: str, usage: str) -> dict[str, str]:
+    """Return the values of options such as `NAME=VALUE` or `NAME:VALUE` by name.
+
+    Args:
+        texts: The values of the options.
+        separator: The separator; blanks around a value after a colon are removed.
+        usage: The option in the message of an error.
+
+    Raises:
+        click.UsageError: The separator or the name is missing; the message has no value, which may be secret.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, found, value = text.partition(separator)
+        if not found or not name.strip():
+            raise click.UsageError(
+                f"invalid value: it has no {separator!r} or no name before it. Write {usage}"
+            )
+        values[name.strip()] = value.strip() if separator == ":" else value
+    return values
 
 
 def parse_key_values(texts: Sequence[str]) -> list[KeyValue]:

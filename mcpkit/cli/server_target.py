@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from dataclasses import replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 from click.shell_completion import CompletionItem
 
 from .._utils.exceptions import AuthorizationError
+from .._utils.python_safe_path import mcpkit_command
 from ..client.client import Client
 from ..client.client_session import RequestHandler
 from ..client.group import client_for, servers_of
@@ -24,10 +27,10 @@ from ..protocol.jsonrpc import Json
 from ..protocol.revisions import LOG_LEVELS
 from .console import ServerStderr
 from .exit_status import CommandError, Status
+from .hosts.configured_servers import find_server, is_qualified_name
 from .interactive_handlers import InteractiveHandlers
-from .targets.pairs import pairs
-from .targets.served import found, place_of
-from .targets.target import target_of
+from .key_values import parse_options
+from .server_loader import load_server, parse_server_location
 
 if TYPE_CHECKING:
     from ..client.memory_transport import MemoryTransport
@@ -145,9 +148,9 @@ def _pop_server_target(parameters: Json) -> ServerTarget:
     options: Json = {
         "protocol_version": parameters.pop("revision"),
         "timeout": parameters.pop("timeout"),
-        "env": pairs(parameters.pop("env"), "=", "--env NAME=VALUE") or None,
+        "env": parse_options(parameters.pop("env"), "=", "--env NAME=VALUE") or None,
         "cwd": parameters.pop("cwd"),
-        "headers": pairs(parameters.pop("header"), ":", "--header NAME:VALUE") or None,
+        "headers": parse_options(parameters.pop("header"), ":", "--header NAME:VALUE") or None,
         "token": parameters.pop("token"),
         "auth": "oauth" if parameters.pop("login") else None,
         "trace": parameters.pop("trace") or None,
@@ -191,7 +194,7 @@ def _memory_transport(target: str, user: str, scopes: str, options: Json) -> Mem
     from ..client.memory_transport import MemoryTransport
     from ..identity.principals_and_scopes import Principal
 
-    if place_of(target) is None:
+    if parse_server_location(target) is None:
         raise click.UsageError(
             f"--as needs a server in a Python file or module, got {target}. Use --token for a URL"
         )
@@ -203,13 +206,65 @@ def _memory_transport(target: str, user: str, scopes: str, options: Json) -> Mem
             )
     os.environ.update(options["env"] or {})
     with redirect_stdout(sys.stderr):  # a module may print while it is imported
-        server = found(target).server
+        server = load_server(target).server
     by_name: Mapping[str, str] = options["headers"] or {}
     headers = {name.lower().encode(): value.encode() for name, value in by_name.items()}
     return MemoryTransport(server, principal=Principal(user, scopes.split(), subject=user), headers=headers)
 
 
 # The target and its client
+
+_NODE_SCRIPTS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
+
+
+def resolve_target(word: str) -> Target:
+    """Return the target of a client for a TARGET.
+
+    Args:
+        word: A URL; a Python file, `FILE.py:OBJECT` or `MODULE:OBJECT`; a folder; a script for Node.js; a configuration
+            of servers, or `FILE.json:NAME`; a command, as one word; or the name of a server in the configuration of a
+            host, or `HOST:NAME`.
+
+    Raises:
+        CommandError: There is no such target; the message has a suggestion.
+        FileNotFoundError: The file does not exist.
+        ValueError: A configuration is invalid.
+    """
+    if not word.strip():
+        raise CommandError("the target is empty. Name a file, a URL, a command or a server")
+    scheme, separator, _ = word.partition("://")
+    if separator and scheme.isalnum():
+        return word
+    path = Path(word).expanduser()
+    if path.is_dir() and (path / "server.py").is_file():
+        return mcpkit_command("run", str(path / "server.py"))
+    if path.is_dir() or (path.is_file() and path.suffix.casefold() != ".py"):
+        return str(path)
+    return find_server(word) if is_qualified_name(word) else _file_or_command(word, path)
+
+
+def _file_or_command(word: str, path: Path) -> Target:
+    if not path.is_file() and any(letter.isspace() for letter in word):
+        return _split_command(word)
+    if parse_server_location(word) is not None:
+        return mcpkit_command("run", word)
+    return word if path.suffix.casefold() in _NODE_SCRIPTS else find_server(word)
+
+
+def _split_command(command: str) -> list[str]:
+    """Split a command into words as a shell of this system does."""
+    is_posix = sys.platform != "win32"
+    try:
+        words = shlex.split(command, posix=is_posix)
+    except ValueError as error:
+        raise CommandError(
+            f"the command cannot be split into words: {error}. Check its quotes and backslashes"
+        ) from None
+    if not is_posix:  # a backslash there is part of a path
+        words = [word[1:-1] if word[:1] == word[-1:] == '"' else word for word in words]
+    if not words:
+        raise CommandError("the command is empty. Name a program and its arguments")
+    return words
 
 
 class ServerTarget:
@@ -248,7 +303,9 @@ class ServerTarget:
         Args:
             more_options: Further options of `Client`.
         """
-        target: Target = target_of(self.target) if self.memory_transport is None else self.memory_transport
+        target: Target = (
+            resolve_target(self.target) if self.memory_transport is None else self.memory_transport
+        )
         options: Json = {**self.options, **more_options}
         is_url = isinstance(target, str) and "://" in target
         is_process = self.memory_transport is None and not is_url and not is_configuration(target)
@@ -305,14 +362,14 @@ def _has_credentials(options: Json) -> bool:
 
 def _saved_login(url: str, *, may_log_in: bool) -> Json:
     """Return the client option for the login at a URL; empty if there is none and none may be made."""
-    from .logins.known import login_at  # most servers need no login
+    from .saved_logins import find_login  # most servers need no login
 
-    login = login_at(url, may_be_new=may_log_in)
+    login = find_login(url, creates=may_log_in)
     if login is None:
         return {}
-    from .logins.authorization import authorized
+    from .login_tokens import oauth_for
 
-    return {"auth": authorized(login, may_ask=may_log_in)}
+    return {"auth": oauth_for(login, interactive=may_log_in)}
 
 
 def _entry_with_transport(name: TransportName, target: Target, options: Json) -> ServerEntry:

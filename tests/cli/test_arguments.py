@@ -13,7 +13,7 @@ from mcpkit.cli.console import escape_control_characters
 from mcpkit.cli.content_output import create_file, decode_base64
 from mcpkit.cli.exit_status import CommandError, Status
 from mcpkit.cli.key_values import parse_arguments
-from mcpkit.cli.targets.target import target_of
+from mcpkit.cli.server_target import resolve_target
 from tests.helpers.tables import each_row
 
 RUN = mcpkit_command("run")
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("server.mjs", "server.mjs"), ("npx -y 'a server' --flag", ["npx", "-y", "a server", "--flag"]),
 ])  # fmt: skip
 def test_target_of_word_returns_url_file_or_command(word: str, expected: object) -> None:
-    found = target_of(word)
+    found = resolve_target(word)
     assert found == expected or [str(Path(each)) for each in found] == expected
 
 
@@ -48,7 +48,7 @@ def test_target_of_word_returns_url_file_or_command(word: str, expected: object)
 ])  # fmt: skip
 def test_target_of_invalid_word_raises(word: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
-        target_of(word)
+        resolve_target(word)
 
 
 SCHEMA: dict[str, Any] = {

@@ -14,9 +14,9 @@ from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.hosts.config_editing import read_document
 from mcpkit.cli.hosts.config_entries import entry_of, variables_in
 from mcpkit.cli.hosts.config_files import file_of
+from mcpkit.cli.hosts.configured_servers import find_server
 from mcpkit.cli.hosts.host_table import HOSTS
-from mcpkit.cli.targets.configured import configured
-from mcpkit.cli.targets.target import target_of
+from mcpkit.cli.server_target import resolve_target
 from mcpkit.client.targets.host_configuration import Configuration
 from mcpkit.client.targets.infer_target import HttpServerConfig, StdioServerConfig
 from tests.helpers.tables import each_row
@@ -38,11 +38,11 @@ async def test_target_of_reads_the_entry_that_install_wrote(mcpkit, home, projec
         assert mcpkit("install", host, "server.py", "--name", "shop")[0] == 0
     files = (f"{home}/.codex/config.toml:shop", f"{home}/.cursor/mcp.json:shop")
     for name in ("shop", "goose:shop", "codex:shop", *files):
-        target = target_of(name)
+        target = resolve_target(name)
         assert isinstance(target, dict)
         command = python_safe_path.mcpkit_command("run", str(project / "server.py"))
         assert [target["command"], *target["args"]] == command
-    async with Client(target_of("goose:shop")) as client:
+    async with Client(resolve_target("goose:shop")) as client:
         assert (await client.call_tool("price", {"item": "tea"})).text == "3.5"
 
 
@@ -65,13 +65,13 @@ def test_target_of_reads_codex_and_goose_formats(home, monkeypatch):
     for name in ("UNSET", "B"):
         monkeypatch.delenv(name, raising=False)
     headers = {"A": "b", "C": "${D}", "Authorization": "Bearer ${TOKEN}"}
-    assert target_of("far") == {"url": URL, "headers": headers, "timeout": 5}
-    assert target_of("here") == {"command": "x", "env": {"A": "${A}"}, "enabledTools": ["t"]}
+    assert resolve_target("far") == {"url": URL, "headers": headers, "timeout": 5}
+    assert resolve_target("here") == {"command": "x", "env": {"A": "${A}"}, "enabledTools": ["t"]}
     env = {"E": "1", "SET": "${SET}"}
-    assert target_of("keyed") == {"command": "x", "env": env, "enabled": True, "timeout": 300}
+    assert resolve_target("keyed") == {"command": "x", "env": env, "enabled": True, "timeout": 300}
     for name in ("off", "developer", "goose:developer"):
         with pytest.raises(CommandError, match=r"is not a file|has no server"):
-            target_of(name)
+            resolve_target(name)
 
 
 @pytest.mark.parametrize(("name", "message"), [
@@ -87,7 +87,7 @@ def test_target_of_unknown_name_raises_with_suggestion(home, project, name, mess
     write(project / "broken.json", "{")
     write(project / "empty.toml", "")
     with pytest.raises((CommandError, ValueError), match=message):
-        target_of(name)
+        resolve_target(name)
 
 
 def test_hosts_lists_files_and_servers(mcpkit, home, project, monkeypatch):
@@ -154,7 +154,7 @@ def test_value_is_read_as_the_host_reads_it(name, text, expected, project, monke
 
 
 def reached_by(name: str, folder: Path) -> Any:
-    return Configuration(configured(name), name, folder).read("server").connection
+    return Configuration(find_server(name), name, folder).read("server").connection
 
 
 async def test_client_skips_entries_that_cannot_be_read(mcpkit, project, caplog) -> None:

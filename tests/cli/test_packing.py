@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from mcpkit.cli.bundle.dependencies import undeclared_imports
+from mcpkit.cli.bundle.project import ProjectFiles
 from mcpkit.cli.exit_status import CommandError
-from mcpkit.cli.packing.files import ProjectFiles
-from mcpkit.cli.packing.imports import undeclared
 from mcpkit.cli.reload.file_watcher import FileWatcher, watch_roots
-from mcpkit.cli.targets.inline import inline_of
+from mcpkit.cli.script_metadata import read_script_metadata
 from tests.helpers.tables import each_row
 
 PATTERNS = (
@@ -89,7 +89,7 @@ def undeclared_modules(root: Path, entry: str, **texts: str) -> set[tuple[str, s
         for folder in {*file.parents} - {root, *root.parents}:
             (folder / "__init__.py").touch()
         file.write_text(text)
-    found = undeclared(root / entry, root, sorted(root.rglob("*.py")), DECLARED)
+    found = undeclared_imports(root / entry, root, sorted(root.rglob("*.py")), DECLARED)
     return {(each.module, each.distribution) for each in found}
 
 
@@ -119,9 +119,9 @@ def test_undeclared_follows_imports_within_the_project(tmp_path: Path, name: str
 def test_undeclared_ignores_modules_of_uninstalled_dependencies(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text("import no_such_module\nimport redis\nimport __main__\n")
-    found = undeclared(file, tmp_path, [file], ["no-such-distribution"])
+    found = undeclared_imports(file, tmp_path, [file], ["no-such-distribution"])
     assert [(each.module, each.line) for each in found] == [("redis", 2)]
-    assert undeclared(file, tmp_path, [file], ["no-such-module", "redis"]) == []
+    assert undeclared_imports(file, tmp_path, [file], ["no-such-module", "redis"]) == []
 
 
 @pytest.fixture
@@ -192,18 +192,18 @@ def test_roots_of_server_are_its_project(tmp_path: Path, monkeypatch: pytest.Mon
 def test_script_block_invalid_is_refused(block: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "tea.py").write_text(f"# /// script\n# {block}\n# ///\n")
     with pytest.raises(CommandError, match=problem):
-        inline_of(tmp_path / "tea.py")
+        read_script_metadata(tmp_path / "tea.py")
 
 
 def test_script_block_ends_with_its_comment(tmp_path: Path) -> None:
     file = tmp_path / "tea.py"
     file.write_text('# /// script\n#\n# dependencies = ["a>=1"]\n# ///\n# ///\nimport a\n')
     with pytest.raises(CommandError, match="invalid"):  # the last such line of the comment ends the block
-        inline_of(file)
+        read_script_metadata(file)
     file.write_text('#!/bin/python\n# /// script\n# dependencies = ["a>=1"]\n# ///\nimport a\n')
-    found = inline_of(file)
+    found = read_script_metadata(file)
     assert found is not None
     assert (found.dependencies, found.python) == (("a>=1",), None)
     for text in ("import a\n", "# /// script\n# dependencies = []\nimport a\n"):
         file.write_text(text)
-        assert inline_of(file) is None
+        assert read_script_metadata(file) is None

@@ -13,8 +13,8 @@ from ...lockfile.lockfile import write as write_lockfile
 from ...lockfile.lockfile_changes import changes
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
 from ..exit_status import Status
+from ..server_loader import project_folder
 from ..server_target import ServerTarget, client_command
-from ..targets.served import folder_of
 from .check_rules import findings
 from .check_settings import load_settings
 from .host_limits import STRICT_MODES
@@ -66,7 +66,7 @@ async def command(
     The rules are about names, descriptions, schemas, annotations and blocking calls. If there is a lockfile from mcpkit
     lock, the check also lists the changes since then, and which of them break clients.
     """
-    folder = folder_of(server.target)
+    folder = project_folder(server.target)
     settings = load_settings(folder)
     path = lock or relative_path(folder / NAME)
     old = None if update else read(lock) if lock is not None else read_if_exists(path)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from ..._utils.package import install_command
 from ...protocol.jsonrpc import Json, is_array, is_object
-from ..targets.folders import projects_of
+from ..server_loader import projects_of
 from .host_limits import STRICT_MODES
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..targets.folders import root_of
-from ..targets.served import place_of
+from ..server_loader import import_root, parse_server_location
 from .rule import CheckInputs, Problem, rule
 
 _MAX_FILES: Final = 200
@@ -21,7 +20,7 @@ def sources_of(target: str) -> list[Path]:
         target: `FILE.py`, `FILE.py:OBJECT`, or `MODULE:OBJECT` in the working directory.
     """
     try:
-        place = place_of(target)
+        place = parse_server_location(target)
     except FileNotFoundError:  # a command that ends with a file
         return []
     if place is None:
@@ -29,7 +28,7 @@ def sources_of(target: str) -> list[Path]:
     root = Path.cwd()
     first = place.path
     if first is not None:
-        root = root_of(first.parent)
+        root = import_root(first.parent)
     found: dict[Path, None] = dict.fromkeys(
         [first] if first is not None else _files(root, place.module.split("."))
     )

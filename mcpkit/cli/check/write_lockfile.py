@@ -10,8 +10,8 @@ from ...lockfile.lockfile import NAME, contract_of, read_if_exists, surfaces_of,
 from ...lockfile.lockfile_changes import changes
 from ..console import relative_path, write_stderr
 from ..exit_status import Status
+from ..server_loader import project_folder
 from ..server_target import ServerTarget, client_command
-from ..targets.served import folder_of
 from .check_rules import findings
 from .check_server import write_findings
 from .rule import CheckInputs
@@ -32,7 +32,7 @@ async def command(server: ServerTarget, path: Path | None, update: bool) -> int:
 
     If the lockfile exists and differs, the command lists the changes, and overwrites it only with --update.
     """
-    path = path or relative_path(folder_of(server.target) / NAME)
+    path = path or relative_path(project_folder(server.target) / NAME)
     async with server.client() as client:
         contract = contract_of(await surfaces_of(client))
     old = read_if_exists(path)

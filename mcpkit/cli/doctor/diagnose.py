@@ -17,9 +17,8 @@ from ...client.targets.target_transports import is_mapping, is_path_of_configura
 from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
-from ..logins.authorization import token_at
-from ..server_target import ServerTarget, client_command
-from ..targets.target import target_of
+from ..login_tokens import bearer_token
+from ..server_target import ServerTarget, client_command, resolve_target
 from .findings import CheckResult
 from .http_checks import (
     check_affinity,
@@ -184,7 +183,7 @@ async def _create_probe(server: ServerTarget, *, calls_tools: bool) -> ProcessPr
         if "auth" in options:
             async with server.client():  # starts the login in the browser
                 pass
-        token = await token_at(transport.url)
+        token = await bearer_token(transport.url)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     is_sse = "sse" in {server.transport, transport.transport}
@@ -199,7 +198,7 @@ def _transport_of(word: str) -> StdioServerConfig | HttpServerConfig:
     Raises:
         CommandError: It has several servers, or is neither a command nor a URL.
     """
-    target = target_of(word)
+    target = resolve_target(word)
     configuration = None
     if is_mapping(target):
         configuration = Configuration(dict(target), word, Path.cwd())

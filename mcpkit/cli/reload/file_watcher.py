@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from ..._utils.package import install_command
 from ..exit_status import CommandError
-from ..targets.folders import projects_of, root_of
-from ..targets.served import place_of
+from ..server_loader import import_root, parse_server_location, projects_of
 
 _IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 """Folders that are not watched, besides those with a leading dot."""
@@ -44,7 +43,7 @@ def watch_roots(target: str) -> list[Path]:
     """
     if find_spec("watchfiles") is None:
         raise CommandError(f"--reload needs the package watchfiles. Run: {install_command('cli')}")
-    place = place_of(target)
+    place = parse_server_location(target)
     if place is None:
         raise CommandError(f"the server must be FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {target!r}")
     if place.path is not None:
@@ -58,7 +57,7 @@ def watch_roots(target: str) -> list[Path]:
 
 
 def _project_root(folder: Path) -> Path:
-    root, home = root_of(folder), Path.home()
+    root, home = import_root(folder), Path.home()
     return next((each for each in projects_of(root) if not home.is_relative_to(each)), root)
 
 

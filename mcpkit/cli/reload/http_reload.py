@@ -22,9 +22,8 @@ from ..._utils.python_safe_path import protect_children
 from ...options import Timeouts
 from ...protocol.jsonrpc import decode, is_id, is_object
 from ..exit_status import CommandError
-from ..serving.http import Address, app_of
-from ..serving.script import given
-from ..targets.served import found
+from ..http_serving import Address, create_app
+from ..server_loader import load_server, program_arguments
 from .file_watcher import FileWatcher, watch_roots
 from .session_state import DECLARED, failure_response
 from .supervisor import DRAIN, child_environment, print_edits, print_status
@@ -158,11 +157,11 @@ def _serve(
     try:
         if problem is not None:
             raise CommandError(problem)
-        with given(target, arguments):
-            server = found(target).server
+        with program_arguments(target, arguments):
+            server = load_server(target).server
         for name in DECLARED:
             server.engine.declared.add(name)
-        app = app_of(server, address, shutdown=DRAIN)
+        app = create_app(server, address, shutdown=DRAIN)
         run_app(app, app.settings, *address, {"workers": 1}, listener)
     except CommandError as error:
         if problem is None:

@@ -13,8 +13,8 @@ import click
 import pytest
 
 from mcpkit.cli import app
+from mcpkit.cli.command_table import COMMANDS, overview
 from mcpkit.cli.exit_status import Status
-from mcpkit.cli.overview import COMMANDS, overview
 from mcpkit.cli.token_count import count_tokens
 from tests.helpers.tables import each_row
 from tests.integration.cli.workbench_server import PIXEL

@@ -17,7 +17,7 @@ from mcpkit import Client
 from mcpkit._utils.python_safe_path import mcpkit_command, module_command
 from mcpkit.cli.exit_status import CommandError
 from mcpkit.cli.install_target import resolve_install_target
-from mcpkit.cli.targets.served import found
+from mcpkit.cli.server_loader import load_server
 from mcpkit.client.targets.infer_target import StdioServerConfig, infer_target
 from mcpkit.transports.http.app_options import SHARING_ADVICE
 from tests.helpers.redis_server import free_port
@@ -157,7 +157,7 @@ def test_function_without_server_raises(source: str, name: str, message: str, tm
     file = tmp_path / f"{tmp_path.name}.py"
     file.write_text(f"from mcpkit import Server\n{source}")
     with pytest.raises(CommandError) as raised:
-        found(f"{file}{name}")
+        load_server(f"{file}{name}")
     assert message in str(raised.value)
 
 

@@ -1,10 +1,10 @@
-"""`mcpkit migrate`: servers of the official SDK, rewritten to native mcpkit."""
+"""`mcpkit migrate`: rewrites servers of the official SDK for mcpkit."""
 
 from __future__ import annotations
 
 import click
 
-from ...compat.migrate.command import main
+from ..compat.migrate.command import main
 
 
 @click.command(
@@ -17,5 +17,5 @@ def command(arguments: tuple[str, ...]) -> int:
     """Rewrite servers of the official SDK for mcpkit."""
     try:
         return main(arguments, "mcpkit migrate")
-    except SystemExit as end:  # of its parser, which has said why
+    except SystemExit as end:  # from the argument parser, which has printed the error
         return end.code if isinstance(end.code, int) else 1

@@ -1,4 +1,4 @@
-"""`mcpkit new`: begins a project with a server, tests and a CI file."""
+"""`mcpkit new`: creates a project with a server, tests and a CI file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Final
 
 import click
 
-from ..._utils.package import requirement
-from ..exit_status import CommandError
+from .._utils.package import requirement
+from .exit_status import CommandError
 
-_TEMPLATES: Final = Path(__file__).parent / "project"
+_TEMPLATES: Final = Path(__file__).parent / "project_template"
 
 _FILES: Final = {
     "pyproject.toml.txt": "pyproject.toml",
@@ -56,28 +56,28 @@ def command(path: Path, description: str | None) -> None:
     package = _package(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CommandError(f"{path} exists and is not an empty folder. Choose another name")
-    told = (description or f"The {name} server").strip().rstrip(".")
-    if not told or "\n" in told:
+    summary = (description or f"The {name} server").strip().rstrip(".")
+    if not summary or "\n" in summary:
         raise CommandError("--description must be one line of text")
-    needed = requirement()
+    mcpkit = requirement()
     words = {
         "name": name,
         "package": package,
         "title": name.replace("-", " ").capitalize(),
-        "description": _quoted(told),
-        "docstring": f"{told}.".replace("\\", "\\\\").replace('"""', "'''"),
-        "literal": _literal(f"{told}."),
-        "mcpkit": _quoted(needed),
+        "description": _quoted(summary),
+        "docstring": f"{summary}.".replace("\\", "\\\\").replace('"""', "'''"),
+        "literal": _literal(f"{summary}."),
+        "mcpkit": _quoted(mcpkit),
         "mcpkit_cli": _quoted(requirement("cli")),
-        "hatch_metadata": _HATCH_METADATA if "@" in needed else "",
-        "local_note": _LOCAL_NOTE.format(needed) if " @ file:" in needed else "",
+        "hatch_metadata": _HATCH_METADATA if "@" in mcpkit else "",
+        "local_note": _LOCAL_NOTE.format(mcpkit) if " @ file:" in mcpkit else "",
     }
     for source, target in _FILES.items():
         file = folder / Template(target).substitute(words)
         file.parent.mkdir(parents=True, exist_ok=True)
+        template = Template((_TEMPLATES / source).read_text(encoding="utf-8"))
         is_prose = source == "README.md.txt"
-        given = {**words, "description": f"{told}."} if is_prose else words
-        text = Template((_TEMPLATES / source).read_text(encoding="utf-8")).substitute(given)
+        text = template.substitute({**words, "description": f"{summary}."} if is_prose else words)
         file.write_text(text, encoding="utf-8", newline="\n")
     print(f"created {path}. Next steps:")
     print(f'  cd "{path}"' if " " in str(path) else f"  cd {path}")
@@ -86,10 +86,10 @@ def command(path: Path, description: str | None) -> None:
 
 
 def _package(name: str) -> str:
-    """Return what the package of a project is called.
+    """Return the name of the package of a project.
 
     Raises:
-        CommandError: The name can be no package's.
+        CommandError: No valid name of a package can be made from it.
     """
     package = name.replace("-", "_").replace(".", "_")
     if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", package):
@@ -104,10 +104,10 @@ def _package(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as it stands between double quotes in TOML."""
+    """Return a text as the content of a TOML string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _literal(text: str) -> str:
-    """Return a text as Python has it, in double quotes unless it has more of these than of the others."""
+    """Return a text as a Python literal, with the quotes that need fewer escapes."""
     return repr(text) if text.count('"') > text.count("'") else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`mcpkit worker`: runs the tasks of a server, in a process of its own."""
+"""`mcpkit worker`: runs the tasks of a server in a separate process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 
 import click
 
-from ...transports.serving import NoWorkError, check_worker_options, run_worker
-from ..exit_status import CommandError
-from ..targets.served import found
+from ..transports.serving import NoWorkError, check_worker_options, run_worker
+from .exit_status import CommandError
+from .server_loader import load_server
 
 
 @click.command("worker", epilog="Example: mcpkit worker server:server --slots 8")
@@ -37,8 +37,8 @@ def command(server: str, slots: int | None, grace: float) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     try:
-        named = found(server).server
+        loaded = load_server(server).server
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        run_worker(named, slots=slots, grace=grace)
+        run_worker(loaded, slots=slots, grace=grace)
     except NoWorkError as error:
         raise CommandError(f"{error}") from None

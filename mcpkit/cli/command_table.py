@@ -1,6 +1,6 @@
 """The table of commands, and the help of `mcpkit` itself.
 
-The help is made from the table without click, which takes longer to import than all of `mcpkit`.
+The help is written without click, whose import takes longer than that of all of `mcpkit`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Command(NamedTuple):
 
 GROUPS: Final = {
     "Write": (
-        Command("new", "creating.new", "Create a project with a server, tests and a CI file."),
-        Command("run", "running.run", "Run a server over stdio or HTTP."),
+        Command("new", "new", "Create a project with a server, tests and a CI file."),
+        Command("run", "run", "Run a server over stdio or HTTP."),
         Command("check", "check.check_server", "Check a server for problems in hosts, models and clients."),
         Command("lock", "check.write_lockfile", "Write the lockfile of a server's interface."),
     ),
@@ -44,12 +44,12 @@ GROUPS: Final = {
         Command("install", "install:install", "Add a server to the configuration of a host."),
         Command("uninstall", "install:uninstall", "Remove a server from the configuration of a host."),
         Command("hosts", "hosts.list_hosts", "List hosts and the servers in their configurations."),
-        Command("bundle", "packing.bundle", "Pack a server as an .mcpb bundle or a server.json."),
+        Command("bundle", "bundle.bundle", "Pack a server as an .mcpb bundle or a server.json."),
     ),
     "Operate": (
-        Command("worker", "operating.worker", "Run the tasks of a server in a separate process."),
-        Command("auth", "operating.auth", "Log in to protected servers, log out, check logins."),
-        Command("migrate", "operating.migrate", "Rewrite servers of the official SDK for mcpkit."),
+        Command("worker", "worker", "Run the tasks of a server in a separate process."),
+        Command("auth", "auth", "Log in to protected servers, log out, check logins."),
+        Command("migrate", "migrate", "Rewrite servers of the official SDK for mcpkit."),
     ),
 }  # fmt: skip
 """The commands, by purpose."""

@@ -1,4 +1,0 @@
-"""Projects that begin.
-
-Internal: it may change at any time.
-"""

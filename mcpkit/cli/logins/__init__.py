@@ -1,4 +1,0 @@
-"""Where people have logged in, for all commands.
-
-Internal: it may change at any time.
-"""

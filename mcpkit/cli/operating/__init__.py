@@ -1,4 +1,0 @@
-"""What operators start.
-
-Internal: it may change at any time.
-"""

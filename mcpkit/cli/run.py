@@ -1,0 +1,195 @@
+"""`mcpkit run`: runs a server of mcpkit, a server of another SDK, or a script."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Literal
+
+import click
+
+from ..transports.standard_streams import divert_standard_output
+from .exit_status import CommandError
+from .script_metadata import read_script_metadata, replace_process
+from .server_loader import (
+    LoadedServer,
+    NoServerError,
+    errors_of_author,
+    load_server,
+    parse_server_location,
+    program_arguments,
+)
+
+_MAIN_GUARD: Final = re.compile(
+    rb"^if\s*\(?\s*(__name__\s*==\s*['\"]__main__|['\"]__main__['\"]\s*==\s*__name__)", re.MULTILINE
+)
+_IMPORT_OF_MCPKIT: Final = re.compile(rb"^\s*(from|import)\s+mcpkit\b", re.MULTILINE)
+
+_SERVER_NAMES: Final = ("mcp", "server", "app")
+"""Names of the server in a file that does not run it, as in the command lines of other SDKs."""
+
+
+@click.command("run", epilog="Example: mcpkit run server.py --http --port 8080")
+@click.argument("target")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--http", "transport", flag_value="http", help="Serve over Streamable HTTP.")
+@click.option(
+    "--sse", "transport", flag_value="sse", help="Serve over HTTP+SSE, the transport of 2024-11-05."
+)
+@click.option("--host", metavar="HOST", help="Address to listen on (default: 127.0.0.1).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on (default: 8000)."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of worker processes for HTTP (default: WEB_CONCURRENCY, or 1).",
+)
+@click.option(
+    "--reload", "reloads", is_flag=True, help="Restart when the code changes; clients stay connected."
+)
+@click.option("--compat", is_flag=True, help="Run a server written for mcp or fastmcp on mcpkit.")
+def command(
+    target: str,
+    arguments: tuple[str, ...],
+    transport: Literal["http", "sse"] | None,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    reloads: bool,
+    compat: bool,
+) -> int | None:
+    """Run a server, over stdio by default.
+
+    TARGET is a file with a server (server.py, or server.py:name), or module:name. A file without an mcpkit server is
+    run as a script. ARGUMENTS after -- are passed to the server's code.
+    """
+    if transport is None and any(each is not None for each in (host, port, workers)):
+        raise click.UsageError("--host, --port and --workers need an HTTP server. Add --http")
+    if compat and transport is not None:
+        raise click.UsageError(
+            "--compat cannot be used with --http or --sse: the file chooses its own transport. Omit them"
+        )
+    if reloads and workers is not None:
+        raise click.UsageError("--reload uses one process. Omit --workers")
+    flags = {transport: transport, "reload": reloads, "compat": compat}
+    values = {"host": host, "port": port, "workers": workers}
+    options = [f"--{name}" for name, is_set in flags.items() if is_set]
+    options += [f"--{name}={value}" for name, value in values.items() if value is not None]
+    _run_by_uv(target, arguments, options)
+    if transport is not None:
+        from .http_serving import Address, serve_http
+
+        address = Address(host or "127.0.0.1", 8000 if port is None else port)
+        if reloads:
+            from .reload.http_reload import run_reload_over_http
+
+            return run_reload_over_http(target, arguments, address)
+        loaded = _load_or_run(target, arguments, is_http=True)
+        if loaded is not None:
+            with errors_of_author():
+                serve_http(loaded.server, target, transport, address, workers)
+    elif reloads:
+        from .reload.supervisor import run_reload_over_stdio
+
+        return run_reload_over_stdio(target, arguments, ["--compat"] if compat else [])
+    elif compat:
+        from ..compat.__main__ import main
+
+        with errors_of_author():
+            main([target, *arguments])
+    else:
+        _run_stdio(target, arguments)
+    return None
+
+
+def _run_by_uv(target: str, arguments: Sequence[str], options: Sequence[str]) -> None:
+    """Replace this process by uv if the file declares dependencies that are not installed here."""
+    location = parse_server_location(target)
+    path = None if location is None else location.path
+    metadata = None if path is None else read_script_metadata(path)
+    if location is None or path is None or metadata is None or not metadata.needs_uv():
+        return
+    if not options and location.name is None and is_script(path):
+        command = metadata.script_command(arguments)
+    else:
+        command = metadata.mcpkit_command(["run", *options, target, "--", *arguments])
+    replace_process(command, path)
+
+
+def _run_stdio(target: str, arguments: Sequence[str]) -> None:
+    location = parse_server_location(target)
+    path = None if location is None or location.name is not None else location.path
+    # Code for another SDK writes messages to standard output by itself, perhaps as soon as it is imported.
+    with divert_standard_output() if path is None or _imports_mcpkit(path) else nullcontext():
+        loaded = _load_or_run(target, arguments, is_http=False)
+        if loaded is not None:
+            with errors_of_author():
+                loaded.server.run()
+
+
+def _load_or_run(target: str, arguments: Sequence[str], *, is_http: bool) -> LoadedServer | None:
+    """Import the server of a target; a file without one is run until it ends."""
+    location = parse_server_location(target)
+    path = None if location is None or location.name is not None else location.path
+    program = target if path is None else str(path)
+    if path is not None and is_script(path) and not _imports_mcpkit(path):  # so it has no server of mcpkit
+        _run_script(target, path, arguments, is_http=is_http)
+        return None
+    try:
+        with program_arguments(program, arguments):
+            calls_unnamed = path is None or is_http or not is_script(path)
+            return load_server(target, calls_unnamed=calls_unnamed)
+    except NoServerError as error:
+        if path is None:
+            raise
+        if is_script(path):
+            _run_script(target, path, arguments, is_http=is_http)
+            return None
+        with program_arguments(program, arguments):
+            if is_http or not _run_server_of_other_sdk(error.module):
+                raise
+    return None
+
+
+def is_script(path: Path) -> bool:
+    """Return whether a file has `if __name__ == "__main__"`."""
+    return _MAIN_GUARD.search(path.read_bytes()) is not None
+
+
+def _imports_mcpkit(path: Path) -> bool:
+    return _IMPORT_OF_MCPKIT.search(path.read_bytes()) is not None
+
+
+def _run_script(target: str, path: Path, arguments: Sequence[str], *, is_http: bool) -> None:
+    """Run a file as `python FILE ARGUMENTS` does.
+
+    Raises:
+        CommandError: The file raises, or HTTP is requested.
+        SystemExit: The file exits with a status.
+    """
+    if is_http:
+        raise CommandError(
+            f"{target} has no mcpkit Server, so it chooses its own transport. Omit --http and --sse"
+        )
+    sys.path.insert(0, str(path.parent))
+    with program_arguments(str(path), arguments), errors_of_author():
+        runpy.run_path(str(path), run_name="__main__")
+
+
+def _run_server_of_other_sdk(module: ModuleType) -> bool:
+    """Run the server in a module with its own `run()`; return False if there is none."""
+    for value in map(vars(module).get, _SERVER_NAMES):
+        run = getattr(value, "run", None)
+        if inspect.ismethod(run) and not inspect.iscoroutinefunction(run):
+            with errors_of_author():
+                run()
+            return True
+    return False

@@ -1,4 +1,0 @@
-"""How a server is served by this process, and its workers.
-
-Internal: it may change at any time.
-"""

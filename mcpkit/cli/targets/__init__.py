@@ -1,4 +1,0 @@
-"""What a command is given as its server.
-
-Internal: it may change at any time.
-"""
