@@ -13,10 +13,10 @@ from ._utils.exceptions import RegistrationError
 from ._utils.option_checks import check_seconds, refuses_unknown
 from .components.component import check_icons, check_text, optional
 from .components.component_registry import ServerBase
-from .engine.capabilities import Capabilities
 from .engine.engine import CustomRoute, Engine
 from .engine.included_providers_and_extensions import Registry
 from .engine.on_error_hooks import ErrorHooks
+from .engine.request_handlers_and_capabilities import Capabilities
 from .execution.lifespan import Lifespans
 from .execution.worker_processes import Processes
 from .execution.worker_threads import Threads
@@ -33,7 +33,7 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
-    from .engine.request_handlers import Handler, TaskKeeper
+    from .engine.request_handlers_and_capabilities import Handler, TaskKeeper
     from .identity.audit import AuditLog
     from .storage.base import Storage
     from .storage.encryption_keys import Keys

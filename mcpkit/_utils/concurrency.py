@@ -64,8 +64,8 @@ class Running:
         self.left = left
 
 
+# The request that is being served, known to all that runs for it; not set elsewhere, as in a worker process.
 current: Final[ContextVar[Running]] = ContextVar("mcpkit.requests.request_record")
-"""The request that is being served, known to all that runs for it; not set elsewhere, as in a worker process."""
 
 
 # Event loops

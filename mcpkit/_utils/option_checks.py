@@ -18,8 +18,8 @@ C = TypeVar("C", bound=Callable[..., Any])
 _NO_GROUPS: Mapping[str, Any] = MappingProxyType({})
 
 _MAX_COMPARED_LENGTH = 100
+# Number of known names that an unknown one is compared with. Those of a similar length are preferred.
 _MAX_COMPARED = 500
-"""Number of known names that an unknown one is compared with. Those of a similar length are preferred."""
 _MIN_PART = 3
 
 

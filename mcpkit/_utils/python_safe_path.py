@@ -11,8 +11,8 @@ Run as a script, this file does what `-m` and `-c` do, without that folder:
 
 import sys
 
+# Whether Python has put no folder first: `-I`, or `-P` and PYTHONSAFEPATH from Python 3.11 on.
 _IS_SAFE = bool(sys.flags.isolated or getattr(sys.flags, "safe_path", False))
-"""Whether Python has put no folder first: `-I`, or `-P` and PYTHONSAFEPATH from Python 3.11 on."""
 
 if __name__ == "__main__" and not _IS_SAFE:
     del sys.path[0]  # the folder of this file; before any other import, that of __future__ included
@@ -80,9 +80,8 @@ def _main() -> None:
         program, *arguments = arguments
         sys.argv = ["-c", *arguments]
         names = vars(sys.modules["__main__"])
-        del names[
-            "__file__"
-        ]  # as with `-c`: children of this process would import this file as their main module
+        # As with `-c`: children of this process would import this file as their main module.
+        del names["__file__"]
         exec(compile(program, "<string>", "exec"), names)
     else:
         import runpy

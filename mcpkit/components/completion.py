@@ -28,14 +28,14 @@ CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 Completer = CompletionFunction | Sequence[str]
 Completers = Mapping[str, Completer]
 
+# Values in one answer, as the specification has it.
 MOST = 100
-"""Values in one answer, as the specification has it."""
 
+# Number of values of a function that are counted. Beyond it, `hasMore` is set without an exact `total`.
 MOST_COUNTED = 10_000
-"""Number of values of a function that are counted. Beyond it, `hasMore` is set without an exact `total`."""
 
+# Timeout in seconds of a completion where the server has no `timeout=`: a user is typing meanwhile.
 TIMEOUT = 10.0
-"""Timeout in seconds of a completion where the server has no `timeout=`: a user is typing meanwhile."""
 
 
 class Complete:

@@ -465,10 +465,10 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 # Components that are made from a function
 
+# Attributes that do not go along to a worker process.
 _NOT_PICKLED = frozenset(
     {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
 )
-"""Attributes that do not go along to a worker process."""
 
 
 class FunctionComponent(Component):
@@ -696,8 +696,8 @@ def function_name(function: Callable[..., Any]) -> str:
     return str(name)
 
 
+# Place of a function, other than the event loop for `async def` and a thread for other functions.
 Place = Literal["loop", "process"]
-"""Place of a function, other than the event loop for `async def` and a thread for other functions."""
 
 
 def _place_of(what: str, function: Callable[..., Any], options: FunctionOptions) -> Place | None:

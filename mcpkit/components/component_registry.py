@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Component)
 T = TypeVar("T")
 
+# One count for all catalogs: a cursor contains a position, so a position is never used twice.
 _positions = itertools.count(1)
-"""One count for all catalogs: a cursor contains a position, so a position is never used twice."""
 
 
 class Components(Generic[C]):

@@ -110,8 +110,8 @@ F = TypeVar("F", bound=Callable[..., Any], default=Decorator)
 NOT_YET = cast("Decorator", None)
 """Stands for the function where a decorator is called with options alone."""
 
+# Makes a component from a function.
 Build = Callable[[Callable[..., Any]], Component]
-"""Makes a component from a function."""
 
 
 class Decorators(ABC):
@@ -269,9 +269,9 @@ def check_is_function(target: Any) -> None:
 
 _WRAPPERS = (staticmethod, classmethod, types.MethodType)
 
+# Marked functions and the builders of their components, by object id, as marked objects need not be hashable. No
+# attribute of other objects in a module is read.
 _marks: dict[int, tuple[weakref.ref[Any], list[Build]]] = {}
-"""Marked functions and the builders of their components, by object id, as marked objects need not be hashable. No
-attribute of other objects in a module is read."""
 
 
 class _Marks(Decorators):

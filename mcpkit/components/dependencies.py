@@ -294,14 +294,14 @@ def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noq
 # The order of the values of one function
 
 
+# Replacements of functions in a test, by the function's `identity`.
 Overrides = Mapping[Hashable, Callable[..., Any]]
-"""Replacements of functions in a test, by the function's `identity`."""
 
+# Name, annotation and default of a parameter.
 Hint = tuple[str, Any, Any]
-"""Name, annotation and default of a parameter."""
 
+# Parameters by name, and the numbers of their values.
 Fills = tuple[tuple[str, int], ...]
-"""Parameters by name, and the numbers of their values."""
 
 
 class Step(NamedTuple):

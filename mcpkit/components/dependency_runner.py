@@ -111,8 +111,8 @@ def overridden(
     return overrides
 
 
+# Tasks of cancelled calls with a running thread. The event loop only keeps weak references to them.
 _detached_tasks: set[asyncio.Task[None]] = set()
-"""Tasks of cancelled calls with a running thread. The event loop only keeps weak references to them."""
 
 
 class _Run:

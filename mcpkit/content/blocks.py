@@ -29,8 +29,8 @@ from . import media_types
 
 Bytes = bytes | bytearray | memoryview
 Role = Literal["user", "assistant"]
+# The keys and indices that lead to a value.
 Steps = tuple[str | int, ...]
-"""The keys and indices that lead to a value."""
 
 _URI = r"[A-Za-z][A-Za-z0-9+.\-]*:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+"
 _ROLES = {"user", "assistant"}
@@ -738,6 +738,7 @@ class ToolResult(WholeResult):
 
 # Blocks that authors write as dicts
 
+# The types of blocks, and the strings that a block of each must have (server/tools, "Tool Result").
 BLOCKS = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -745,7 +746,6 @@ BLOCKS = {
     "resource": (),
     "resource_link": ("uri", "name"),
 }
-"""The types of blocks, and the strings that a block of each must have (server/tools, "Tool Result")."""
 
 
 def check_block(block: dict[str, Any], place: str) -> None:

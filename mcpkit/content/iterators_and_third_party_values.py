@@ -25,11 +25,11 @@ from .._utils.exceptions import RegistrationError
 from ..protocol.jsonrpc import Json
 from .blocks import Image, TypedText, may_block
 
+# Items that are taken from an iterator, which may have no end. A list may have more.
 MAX_ITEMS = 100_000
-"""Items that are taken from an iterator, which may have no end. A list may have more."""
 
+# Modules of container classes that only iterate over their items.
 _PLAIN_CODE = frozenset({"array", "builtins", "collections", "os", "types"})
-"""Modules of container classes that only iterate over their items."""
 
 
 class NoFormError(ValueError):
@@ -355,8 +355,8 @@ _ENCODERS_BY_BASE: tuple[tuple[type, Encode], ...] = (
     (collections.abc.MappingView, items_of),
     (collections.abc.Iterator, items_of),
 )
+# Classes that pydantic-core writes itself, in subclasses as well.
 _IN_JSON = (str, bytes, bytearray, int, float, dict, list, tuple, set, frozenset)
-"""Classes that pydantic-core writes itself, in subclasses as well."""
 
 
 # Renderers
@@ -424,8 +424,8 @@ class Registration:
         self.remove()
 
 
+# The renderers of `as_content`, in order of registration.
 _registrations: Final[dict[Registration, None]] = {}
-"""The renderers of `as_content`, in order of registration."""
 
 
 def renderer(kind: Any) -> Make | None:
@@ -495,6 +495,7 @@ _RENDERERS: dict[str, Make] = {
     "polars.Series": _polars_table,
 }
 
+# IPython's methods, the most useful for a model first.
 _DISPLAY_METHODS = {
     "_repr_png_": "image/png",
     "_repr_jpeg_": "image/jpeg",
@@ -502,13 +503,12 @@ _DISPLAY_METHODS = {
     "_repr_markdown_": "text/markdown",
     "_repr_html_": "text/html",
 }
-"""IPython's methods, the most useful for a model first."""
 
+# Media types in a bundle of IPython, the most useful for a model first.
 _BUNDLE_TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"),
     *("text/markdown", "text/plain", "text/html"),
 )
-"""Media types in a bundle of IPython, the most useful for a model first."""
 
 
 def _display(value: Any) -> Image | TypedText | None:

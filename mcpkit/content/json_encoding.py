@@ -42,14 +42,14 @@ from .iterators_and_third_party_values import NoFormError, encoder, is_file, ite
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# The levels of arrays and objects that a result may have: readers of JSON that clients use end at 200.
 MAX_DEPTH = 190
-"""The levels of arrays and objects that a result may have: readers of JSON that clients use end at 200."""
 
+# Digits that a number needs at least to be infinite to readers of JSON that have doubles only.
 LONG = 308
-"""Digits that a number needs at least to be infinite to readers of JSON that have doubles only."""
 
+# Integers from this one on, and its negative, are infinite to readers of JSON that have doubles only.
 MAX_INTEGER = 2**1024
-"""Integers from this one on, and its negative, are infinite to readers of JSON that have doubles only."""
 
 _STEP = 20
 _DIGITS_AS_ZERO = bytes(48 if byte in b"0123456789" else 32 for byte in range(256))
@@ -61,8 +61,8 @@ _FEW_ITEMS = 8
 _MANY_CONTAINERS = 10_000
 _TIMES = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
 _ARRAYS = (list, tuple, set, frozenset, deque)
+# Errors of pydantic for models that contain themselves or are nested too deeply.
 _TOO_DEEP = ("Circular reference detected", "Maximum serialization depth exceeded")
-"""Errors of pydantic for models that contain themselves or are nested too deeply."""
 
 
 # --- JSON values and their text
@@ -184,9 +184,8 @@ def check_sendable(where: str, part: str, value: Any) -> None:
     prefix = f"{where}: " if where else ""
     if (problem := json_error(value)) is not None:
         reason = str(problem).removeprefix("result")
-        if (
-            problem.__cause__ is not None
-        ):  # raised by the author's class, and its text is for the log of a call
+        # Raised by the author's class, and its text is for the log of a call.
+        if problem.__cause__ is not None:
             reason = f"{reason.partition(';')[0]}; write it as JSON"
         raise RegistrationError(f"{prefix}{part}{reason}") from problem.__cause__
     for steps, name in infinite_places(value).items():
@@ -277,6 +276,7 @@ def _fail(place: str, error: Exception) -> NoReturn:
     raise OutputError(f"{place} cannot be converted to JSON: {reason}") from None
 
 
+# Conversions of values of a class, and of classes derived from it, to plainer values.
 _PLAINER: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     # In this order: an enum may be a str or an int as well, and a bool is an int.
     (enum.Enum, lambda member: member.value),
@@ -286,7 +286,6 @@ _PLAINER: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     ((bytes, bytearray), base64),
     (Decimal, lambda number: str(number) if number.is_finite() else float(number)),
 )
-"""Conversions of values of a class, and of classes derived from it, to plainer values."""
 
 
 class _Converter:
@@ -517,12 +516,12 @@ def _serializer(cls: Any) -> SchemaSerializer:
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
 
+# Keys of schemas below which there are schemas that validate.
 CHILDREN = frozenset({
     "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
     "choices", "fields", "computed_fields", "definitions", "steps", "return_schema", "arguments_schema",
     "var_args_schema", "var_kwargs_schema", "json_schema", "python_schema", "strict_schema", "lax_schema"
 })  # fmt: skip
-"""Keys of schemas below which there are schemas that validate."""
 
 
 def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
@@ -570,18 +569,17 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
     Raises:
         SchemaError: The schema is invalid.
     """
-    return SchemaSerializer(
-        core, _use_prebuilt=False
-    )  # for the reason at `schema.value_validators.validator`
+    # For the reason at `schema.value_validators.validator`.
+    return SchemaSerializer(core, _use_prebuilt=False)
 
 
 # --- Serializers of pydantic that follow the JSON Schemas of types: its core schemas, rewritten
 
+# Types of keys that have different names in JSON.
 _DISTINCT_KEYS = frozenset({"str", "int", "float", "bool", "date", "datetime", "time", "uuid"})
-"""Types of keys that have different names in JSON."""
 
+# Settings of an author's class that change the form in JSON; the JSON Schema has one form only.
 _FORMS = ("ser_json_temporal", "ser_json_timedelta", "ser_json_bytes", "ser_json_inf_nan")
-"""Settings of an author's class that change the form in JSON; the JSON Schema has one form only."""
 
 _must_leave_loop: ContextVar[bool] = ContextVar("_must_leave_loop", default=False)
 
@@ -672,6 +670,7 @@ def _mapping(node: Node) -> Node:
     return {"serialization": distinct, **node}
 
 
+# Functions that rewrite the nodes of a core schema, by type of the node.
 _REWRITES: dict[str, Rewrite] = {
     "dict": _mapping,
     "model": _model,
@@ -685,4 +684,3 @@ _REWRITES: dict[str, Rewrite] = {
     # It has no schemas of the items.
     "call": lambda node: _by_value(node) if is_named_tuple(node) else node,
 }
-"""Functions that rewrite the nodes of a core schema, by type of the node."""

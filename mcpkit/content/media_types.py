@@ -14,6 +14,7 @@ BINARY = "application/octet-stream"
 PLAIN_TEXT = "text/plain"
 JSON = "application/json"
 
+# What the standard library lacks in some supported Python, or names in a way that hosts do not know.
 _BY_SUFFIX = {
     ".flac": "audio/flac",
     ".js": "text/javascript",
@@ -29,10 +30,10 @@ _BY_SUFFIX = {
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
 }
-"""What the standard library lacks in some supported Python, or names in a way that hosts do not know."""
 
 _BY_COMPRESSION = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
+# Where a signature stands, the signature, and its media type.
 _MAGIC = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -47,13 +48,12 @@ _MAGIC = (
     (0, b"fLaC", "audio/flac"),
     (4, (b"ftypM4A ", b"ftypM4B "), "audio/mp4"),
 )
-"""Where a signature stands, the signature, and its media type."""
+# What such a file begins with besides.
 _CONTAINERS = {"image/webp": b"RIFF", "audio/wav": b"RIFF", "image/bmp": b"BM"}
-"""What such a file begins with besides."""
 
 _SVG = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!DOCTYPE[^>]*>\s*|<!--(?:(?!-->).)*-->\s*)*<svg[\s>/]"
+# How far into a file its `<svg` is looked for, in bytes.
 _SVG_PROLOG = 1024
-"""How far into a file its `<svg` is looked for, in bytes."""
 
 
 def from_name(name: str) -> str | None:

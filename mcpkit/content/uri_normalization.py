@@ -19,8 +19,8 @@ from typing import Final
 
 from pydantic_core import Url
 
+# The schemes that the URL standard calls special, with their ports.
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21", "file": ""}
-"""The schemes that the URL standard calls special, with their ports."""
 
 _CASELESS_HOSTS: Final = ("http", "https")
 _WHOLE: Final = r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)((?:\?[^#]*)?)(.*)"
@@ -32,8 +32,8 @@ _DOT_SEGMENT: Final = r"(?i)[:/](?:\.|%2e){1,2}(?=[/?#]|\Z)"
 _EXPRESSION: Final = r"\{([+#./;?&]?)[^{}]*\}"
 _FENCE: Final = "\x02"
 _FENCED: Final = "([/?#]?)\x02([0-9]+)\x02"
+# Longer hosts do not exist in DNS, and punycode takes time that grows with the square of their length.
 _LONGEST_HOST: Final = 255
-"""Longer hosts do not exist in DNS, and punycode takes time that grows with the square of their length."""
 
 
 def in_ascii(uri: str) -> str:

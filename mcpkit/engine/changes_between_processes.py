@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Maximum number of updates that wait for a broker that does not answer. Later ones are not published.
 MAX_WAITING = 10_000
-"""Maximum number of updates that wait for a broker that does not answer. Later ones are not published."""
 
+# Maximum number of updates for which other processes may report subscribers. The oldest are dropped beyond it.
 MAX_QUESTIONS = 1_000
-"""Maximum number of updates for which other processes may report subscribers. The oldest are dropped beyond it."""
 
+# Kind of a message that requests the subscribers of a URI.
 _WHO = "who"
-"""Kind of a message that requests the subscribers of a URI."""
 
+# Principals in one message.
 _BATCH = 50
-"""Principals in one message."""
 
+# Exceptions of parsing an invalid message.
 _MALFORMED = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
-"""Exceptions of parsing an invalid message."""
 
 
 # Queues

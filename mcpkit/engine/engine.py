@@ -14,10 +14,9 @@ from .._utils.concurrency import Listeners
 from ..execution.lifespan import Lifespans
 from ..identity.principals_and_scopes import LIST_NAMES, Change
 from ..requests.request_record import Call, Runtime
-from .capabilities import Capabilities
 from .included_providers_and_extensions import CompositeCatalog
 from .listing import Listing
-from .request_handlers import Handler, Methods, TaskKeeper
+from .request_handlers_and_capabilities import Capabilities, Handler, Methods, TaskKeeper
 from .requests_during_startup import StartupGate
 from .subscription_filters_and_delivery import Hubs, Listen, SubscriptionHub
 

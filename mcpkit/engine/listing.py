@@ -34,22 +34,22 @@ _KIND: dict[str, Kind] = {
     "prompts/list": "prompts",
 }
 
+# Kinds of components with entries in each list.
 _KINDS = {method: (kind,) for method, kind in _KIND.items()} | {
     "resources/list": ("resources", "resource_templates")
 }
-"""Kinds of components with entries in each list."""
 
+# Maximum number of cached pages. A client may request any position, so it must be limited.
 _MAX_PAGES = 256
-"""Maximum number of cached pages. A client may request any position, so it must be limited."""
 
+# Maximum length of the text in the position of a cached page, as it comes from the client.
 _MAX_POSITION = 512
-"""Maximum length of the text in the position of a cached page, as it comes from the client."""
 
+# Position of an entry in a list: that of its component or provider, and the position within its entries.
 Position = tuple[int, str]
-"""Position of an entry in a list: that of its component or provider, and the position within its entries."""
 
+# First position of dynamic providers, after all registered components.
 _AFTER_REGISTERED = 10**15
-"""First position of dynamic providers, after all registered components."""
 
 _NONE: frozenset[Component] = frozenset()
 

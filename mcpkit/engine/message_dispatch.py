@@ -50,11 +50,11 @@ from .stdio_subscriptions import Places, Subscriptions
 
 logger = logging.getLogger(__name__)
 
+# Messages in one JSON-RPC batch (2025-03-26).
 MAX_BATCH = 100
-"""Messages in one JSON-RPC batch (2025-03-26)."""
 
+# The client before `initialize`; the server then responds to `ping` only.
 _BEFORE_INITIALIZE = Handshake(LATEST_HANDSHAKE, Client({}, {}))
-"""The client before `initialize`; the server then responds to `ping` only."""
 
 
 class BaseSession(ABC):

@@ -13,7 +13,7 @@ from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST, narrow_tool_result
 from ..requests.error_responses import is_masked, ref_of, tool_error
 from ..requests.request_record import NO_STATE, Call, call_of
-from .request_handlers import Handler, becomes_result, is_of_extension
+from .request_handlers_and_capabilities import Handler, becomes_result, is_of_extension
 
 
 def build_chain(hooks: Hooks, handler: Handler) -> Handler:

@@ -34,8 +34,8 @@ class ErrorEvent(NamedTuple):
     ref: str | None
 
 
+# Receives a failure, and may return the error for the client.
 ErrorHook = Callable[[ErrorEvent], HandlerError | None]
-"""Receives a failure, and may return the error for the client."""
 
 H = TypeVar("H", bound=ErrorHook)
 
@@ -101,8 +101,7 @@ class ErrorHooks:
                 if not isinstance(error_for_client, HandlerError):
                     raise TypeError(
                         f"it returned {type(error_for_client).__name__}. Return None, or an exception with a message "
-                        "for the client, "
-                        'such as ToolError("...")'
+                        'for the client, such as ToolError("...")'
                     )
             except BaseException as error:  # the response does not depend on the hook
                 if is_fatal(error):

@@ -14,8 +14,7 @@ from ..execution.lifespan import Lifespan
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import SERVER_CAPABILITIES
 from ..requests.request_record import Call
-from .capabilities import Capabilities
-from .request_handlers import Handler
+from .request_handlers_and_capabilities import Capabilities, Handler
 
 logger = logging.getLogger(__name__)
 

@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# URIs that one session or one stream may subscribe to, and keys beside them.
 MAX_URIS = 1000
-"""URIs that one session or one stream may subscribe to, and keys beside them."""
 
+# Characters in all of them together.
 MAX_URIS_LENGTH = 64 * 1024
-"""Characters in all of them together."""
 
+# Characters in one of them.
 MAX_URI_LENGTH = 2048
-"""Characters in one of them."""
 
+# The reason for closing a stream after events of its topics were lost.
 LOST = "messages between server processes were lost; listen again, and read what you subscribed to"
-"""The reason for closing a stream after events of its topics were lost."""
 
+# Changes that are delivered in one iteration of the event loop, few enough for a fast reader.
 _BATCH = 64
-"""Changes that are delivered in one iteration of the event loop, few enough for a fast reader."""
 
+# A change that also concerns subscribers of a URI: another component may serve it now.
 _RESOURCES = Change("resources")
-"""A change that also concerns subscribers of a URI: another component may serve it now."""
 
 
 # The messages of subscriptions (basic/patterns/subscriptions)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_DELAY = 1.0
+# Seconds until a watch that failed starts again: doubled each time, until it yields.
 MAX_DELAY = 60.0
-"""Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 
 class _Key(NamedTuple):

@@ -18,8 +18,8 @@ from ..protocol.jsonrpc import SCALARS
 
 T = TypeVar("T")
 
+# Seconds for which a coroutine that never has to wait may occupy the event loop.
 TIME_SLICE = 0.01
-"""Seconds for which a coroutine that never has to wait may occupy the event loop."""
 
 # Running a coroutine in the current task
 
@@ -175,16 +175,16 @@ def shield_from_anyio() -> AbstractContextManager[object]:
 
 # Values that must be awaited or iterated
 
+# The most common classes for which `is_complete` is true.
 COMPLETE_TYPES = SCALARS | {dict, list, tuple}
-"""The most common classes for which `is_complete` is true."""
 
 
 def _is_complete(kind: type) -> bool:
     return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
 
 
+# Return True if values of a class are complete: there is nothing to await or to iterate.
 is_complete: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_complete)
-"""Return True if values of a class are complete: there is nothing to await or to iterate."""
 
 
 async def finish_awaitable(value: Any) -> Any:

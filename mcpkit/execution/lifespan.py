@@ -108,8 +108,8 @@ class Lifespan:
             self.started.exception()  # marks it as retrieved: `ready` and `state` raise it, if they are used
 
 
+# Makes requests wait for lifespans that are being entered in the running event loop.
 Guard = Callable[[Sequence[Lifespan]], None]
-"""Makes requests wait for lifespans that are being entered in the running event loop."""
 
 
 class Lifespans:

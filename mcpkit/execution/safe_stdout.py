@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 from typing_extensions import Self
 
+# The error handler that Python has for standard error: it never fails.
 _ESCAPE: Final = "backslashreplace"
-"""The error handler that Python has for standard error: it never fails."""
 
 _NEVER_FAIL: Final = frozenset({_ESCAPE, "ignore", "namereplace", "replace", "xmlcharrefreplace"})
 
@@ -154,9 +154,7 @@ def _safe_version(stream: object, descriptor: int) -> SafeStream | None:
     own: int | None = descriptor
     if not is_closed(stream):
         own = descriptor_of(stream)
-        if not isinstance(
-            getattr(stream.buffer, "raw", stream.buffer), io.FileIO
-        ):  # such as a Windows console
+        if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # a Windows console
             return None
     return None if own is None or not is_open(own) else SafeStream(own, stream.encoding)
 

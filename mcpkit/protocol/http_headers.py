@@ -22,9 +22,8 @@ _QUOTED = r'"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t -\x7e\x80-\xff])*"'
 _ELEMENT = rf'(?s)(?:[^,"]|{_QUOTED}|".*)+'  # a quote without an end takes the rest
 _MEDIA_RANGE = rf"({_TOKEN}/{_TOKEN})"
 _PARAMETER = rf"[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|{_QUOTED}))?"
-_WEIGHT = (
-    r"0?\.[0-9]+|0\.?|1(?:\.0*)?"  # Java's HttpURLConnection sends .2, and others more than three decimals
-)
+# Java's HttpURLConnection sends .2, and others more than three decimals.
+_WEIGHT = r"0?\.[0-9]+|0\.?|1(?:\.0*)?"
 _CONTENT_TYPE = rf"(?s)[ \t]*({_TOKEN}/{_TOKEN})[ \t]*(?:;.*)?"
 _SCHEME = rf"{_TOKEN}(?=[ \t]|\Z)"
 _TOKEN68 = r"[A-Za-z0-9\-._~+/]+=*"
@@ -160,12 +159,8 @@ def accepts(value: str, media_type: str) -> bool:
         value: Value of the field.
         media_type: Type and subtype in lower case.
     """
-    ranges = (
-        media_type,
-        f"{media_type};",
-        f"{media_type.partition('/')[0]}/*",
-        "*/*",
-    )  # the most specific first
+    # The most specific first.
+    ranges = (media_type, f"{media_type};", f"{media_type.partition('/')[0]}/*", "*/*")
     best, weight, is_empty = len(ranges), 0.0, True
     element: str
     for element in re.findall(_ELEMENT, value):
@@ -272,11 +267,11 @@ def is_same_origin(page: str, named: str) -> bool:
 
 # Client addresses
 
+# Bits of an IPv6 address that identify a network. One client can use all addresses of its network.
 _NETWORK_BITS = 64
-"""Bits of an IPv6 address that identify a network. One client can use all addresses of its network."""
 
+# An address with a port, as some proxies send it. The port differs for each connection.
 _ADDRESS_WITH_PORT = r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*"
-"""An address with a port, as some proxies send it. The port differs for each connection."""
 
 
 def caller_at(host: str) -> str | None:
@@ -327,16 +322,12 @@ _MAY_BE_UNNAMED = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _ENCODED_PREFIX = b"=?base64?"
 _ENCODED_SUFFIX = b"?="
 _BLANKS = b" \t"
-_PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(
-    b"=", b""
-)  # visible ASCII, without the start of `_ENCODED_PREFIX`
-_UNCHANGED = (
-    r"(?! )[ -~]*(?<! )"  # text that a header carries unchanged, unless it looks like the Base64 form
-)
+# Visible ASCII, without the start of `_ENCODED_PREFIX`.
+_PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
+_UNCHANGED = r"(?! )[ -~]*(?<! )"  # text that a header has as it is, unless it looks like the Base64 form
 _NUMBER = r"(-?[0-9]{1,16})(?:\.0+)?"
-_MAX_INTEGER = (
-    2**53 - 1
-)  # larger ones are not exact in JavaScript, so the specification excludes them from headers
+# Larger ones are not exact in JavaScript, so the specification excludes them from headers.
+_MAX_INTEGER = 2**53 - 1
 
 
 def check_standard(

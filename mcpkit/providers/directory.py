@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 1000
 
+# Errors of the operating system for a missing file, for a link created meanwhile, and for a socket.
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
-"""Errors of the operating system for a missing file, for a link created meanwhile, and for a socket."""
 
 
 _PATH = "{+path}"

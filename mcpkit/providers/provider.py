@@ -216,11 +216,11 @@ def lists_of(kinds: Iterable[Kind]) -> Iterable[ListName]:
 
 # Dynamic providers, which are looked up at each request
 
+# Maximum number of lists of a provider that are kept: one for each kind and user.
 _MAX_KEPT = 256
-"""Maximum number of lists of a provider that are kept: one for each kind and user."""
 
+# A cursor contains a position, so a position is never used twice.
 _positions = itertools.count(1)
-"""A cursor contains a position, so a position is never used twice."""
 
 
 class Offer:

@@ -13,13 +13,13 @@ Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+# Kind by `Component.kind`.
 KIND_OF: dict[str, Kind] = {
     "tool": "tools",
     "resource": "resources",
     "resource template": "resource_templates",
     "prompt": "prompts",
 }
-"""Kind by `Component.kind`."""
 
 C = TypeVar("C", bound=Component)
 

@@ -10,6 +10,7 @@ from ..protocol.revisions import SEVERITY
 from .progress_and_logging import log_message
 from .request_record import Call
 
+# The specification's levels by the least number that stands for them; below them all is `debug`.
 _LEVELS = (
     (70, "emergency"),
     (60, "alert"),
@@ -19,7 +20,6 @@ _LEVELS = (
     (25, "notice"),
     (logging.INFO, "info"),
 )
-"""The specification's levels by the least number that stands for them; below them all is `debug`."""
 
 _OWN = "mcpkit"  # the library's own logger, which is not sent to clients
 

@@ -34,8 +34,8 @@ from .requests_to_client import Question, repeat_form
 
 logger = logging.getLogger(__name__)
 
+# Bytes of a `requestState`.
 MAX_STATE = 16 * 1024
-"""Bytes of a `requestState`."""
 
 _MAX_ANSWERS = MAX_STATE // 2  # bytes of the answers in it; base64 and the values of `once` take the rest
 
@@ -128,10 +128,8 @@ class Rounds(Dialogue):
             self._pending[key] = (request_digest, repeat_form(request, error.problem))
             return None
         self._answered[key] = [request_digest, result]
-        if key not in self._settled:
-            self._expires = (
-                None  # without new answers the expiry stays, so that no client keeps `once` values for ever
-            )
+        if key not in self._settled:  # else the expiry stays, so that no client keeps `once` values for ever
+            self._expires = None
         return (answer,)
 
     def forget(self, key: str) -> None:

@@ -18,19 +18,19 @@ from .requests_to_client import Channel
 
 logger = logging.getLogger(__name__)
 
+# Seconds from one progress notification to the next, in the long run.
 INTERVAL = 1 / 40
-"""Seconds from one progress notification to the next, in the long run."""
 
+# How many may come at once. No second has more than 50 (basic/patterns/progress, "Implementation Notes").
 BURST = 10
-"""How many may come at once. No second has more than 50 (basic/patterns/progress, "Implementation Notes")."""
 
 _AHEAD = (BURST - 1) * INTERVAL
 
+# Bytes that are sent before the client must have shown that it keeps up.
 MAX_UNREAD = 16 * 1024
-"""Bytes that are sent before the client must have shown that it keeps up."""
 
+# Bytes of log records that wait for it; further ones are dropped.
 MAX_WAITING = 256 * 1024
-"""Bytes of log records that wait for it; further ones are dropped."""
 
 
 class Reports:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# In place of a handler's state, where there is no handler: in middleware.
 NO_STATE = object()
-"""In place of a handler's state, where there is no handler: in middleware."""
 
 _reports_lock = Lock()
 
@@ -471,8 +471,8 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLim
 Make = Callable[[Any], Any]
 """Makes a result of a function's return value: the same, however often it is called and wherever."""
 
+# Calls a function in a thread.
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Calls a function in a thread."""
 
 
 def make_result(value: Any, make: Make, call: Call) -> Any:

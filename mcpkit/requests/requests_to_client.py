@@ -131,8 +131,8 @@ class Channel(Sender, Protocol):
 
 # Requests to the client
 
+# Prefix of the names of requests without a key; their index follows.
 DERIVED = "#"
-"""Prefix of the names of requests without a key; their index follows."""
 
 _MAX_PROBLEM_LENGTH = 500  # maximum length of the error text shown above a form that is sent again
 
@@ -227,8 +227,8 @@ def repeat_form(request: Json, problem: str) -> Json:
     return {**request, "params": {**params, "message": f"{params['message']}\n\n{problem}"}}
 
 
+# Maximum number of unanswered requests to one client: each suspends a call and its timeout.
 MAX_OPEN = 100
-"""Maximum number of unanswered requests to one client: each suspends a call and its timeout."""
 
 _TRIES = 3  # how often a form is sent again after an invalid answer
 

@@ -23,11 +23,11 @@ from ..protocol.jsonrpc import Outcome
 from .error_responses import error_response
 from .request_record import Call
 
+# Takes the response to one message, or None without a response; and the exception behind it, if there is one.
 Reply = Callable[[bytes | None, BaseException | None], None]
-"""Takes the response to one message, or None without a response; and the exception behind it, if there is one."""
 
+# In place of the object that a request waits for: it has been answered.
 OVER = object()
-"""In place of the object that a request waits for: it has been answered."""
 
 _start: Callable[..., asyncio.Task[None]] = cast("Any", asyncio.Task)
 if sys.version_info >= (3, 12):

@@ -133,8 +133,8 @@ class Shares:
 
 # Limits of one component
 
+# Stands for the timeout of the server that serves the call.
 INHERITED = Described("the server's")
-"""Stands for the timeout of the server that serves the call."""
 
 
 class CallLimits(NamedTuple):
@@ -379,9 +379,8 @@ class LimitedRun:
         self.is_over = self._call.is_timed_out = True
         outcome.set_exception(CallTimeoutError(self._timeout, has_begun=self._has_begun))
         task.cancel()
-        running.take(
-            caller
-        )  # until it has stopped, so that functions that ignore the cancellation are bounded
+        # Until it has stopped, so that functions that ignore the cancellation are bounded.
+        running.take(caller)
         _late_tasks.add(task)
 
         def release(task: asyncio.Task[None]) -> None:

@@ -265,8 +265,8 @@ def _field(parameter: Parameter, core: CoreSchema, *, supplies_all: bool) -> cor
 
 # --- Errors of the validator
 
+# How many errors of a validator are read one by one: each takes ten times as long as to validate.
 _MAX_ERRORS = 1000
-"""How many errors of a validator are read one by one: each takes ten times as long as to validate."""
 
 
 def _failed(error: ValidationError) -> set[Any] | None:
@@ -413,10 +413,10 @@ def _checked_header(where: str, path: tuple[str, ...], keyword: str | None, sche
 # expected, and `5` as `"5"` if only a string is. A value is read so only if it does not fit as it is, and if there is
 # exactly one such reading. Booleans and fractions never become strings.
 
+# How deep strings may lie in strings.
 _ROUNDS = 3
-"""How deep strings may lie in strings."""
+# How many readings of one value are compared; a value with more is not read.
 _MOST_WAYS = 16
-"""How many readings of one value are compared; a value with more is not read."""
 
 
 def repaired(

@@ -81,8 +81,8 @@ class JSONSchemaArguments(Arguments):
 
 # --- Validation by jsonschema-rs
 
+# Steps that a pattern with lookarounds may take for a text; a text that needs more does not match.
 _BACKTRACK_LIMIT = 10_000
-"""Steps that a pattern with lookarounds may take for a text; a text that needs more does not match."""
 
 
 class CheckedSchema:
@@ -160,6 +160,7 @@ def _refusal(error: Any, schema: Json) -> str:
     )
 
 
+# Keywords that a Reader supports, and those that are no rules.
 _READ = frozenset({
     "$schema", "$id", "$defs", "$comment", "$anchor", "title", "description", "default", "examples", "type",
     "enum", "const", "anyOf", "allOf", "format", "pattern", "minLength", "maxLength", "minimum", "maximum",
@@ -167,7 +168,6 @@ _READ = frozenset({
     "uniqueItems", "items", "prefixItems", "deprecated", "minProperties", "maxProperties", "required",
     "properties", "additionalProperties", "propertyNames"
 })  # fmt: skip
-"""Keywords that a Reader supports, and those that are no rules."""
 
 
 class _AuthorReader(Reader):

@@ -48,6 +48,7 @@ _NEWER = {
     "choice": frozenset({"enum", "enumNames", "oneOf", "default"}),
     "choices": frozenset({"minItems", "maxItems", "default"}),
 }
+# Keywords of form fields, by revision.
 FORMS: dict[str, dict[str, frozenset[str]]] = {
     # revision: {kind of field: its keywords, besides `type`, `title` and `description`}
     "2025-06-18": {
@@ -61,18 +62,17 @@ FORMS: dict[str, dict[str, frozenset[str]]] = {
     "2025-11-25": {**_NEWER, "string": _NEWER["string"] | {"pattern"}},
     "2026-07-28": _NEWER,
 }
-"""Keywords of form fields, by revision."""
+# The revision with all that any has.
 _WIDEST = "2025-11-25"
-"""The revision with all that any has."""
 
+# The formats of texts, the same in every revision.
 FORMATS = ("email", "uri", "date", "date-time")
-"""The formats of texts, the same in every revision."""
 
 _NAMES = {"string": "a string", "integer": "an integer", "number": "a number", "boolean": "a boolean",
           "choice": "a choice", "choices": "a multiple choice"}  # fmt: skip
 _TYPES = {"choice": "string", "choices": "array"}
+# Keywords that the rendered choices replace. A form does not allow the same choice twice.
 _CHOICE = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
-"""Keywords that the rendered choices replace. A form does not allow the same choice twice."""
 
 _INSTEAD = {
     "choices": "use a single choice, or one `bool` field for each",
@@ -464,8 +464,8 @@ def _of_class(cls: type) -> Form:
 # --- Types
 
 _HINT_MODULES = {"types", "typing", "typing_extensions"}
+# The only field of a form for a single value.
 _VALUE = "value"
-"""The only field of a form for a single value."""
 
 
 def _refuse_values(annotation: Any) -> None:
@@ -566,8 +566,9 @@ def _of_model(cls: Any, name: str) -> Form:
 # --- JSON Schemas of the author: an object of flat fields (client/elicitation, "Requested Schema")
 
 _ROOT = frozenset({"type", "properties", "required"})
+# Keywords that generators of schemas write and forms do not have.
 _DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "title", "description", "additionalProperties"})
-"""Keywords that generators of schemas write and forms do not have."""
+# The schema of each keyword's value.
 _RULES: dict[str, Json] = {
     keyword: rule
     for rule, keywords in (
@@ -578,7 +579,6 @@ _RULES: dict[str, Json] = {
     )
     for keyword in keywords
 }
-"""The schema of each keyword's value."""
 
 
 def _of_json_schema(schema: Json) -> Form:

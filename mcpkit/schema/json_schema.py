@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 Mode = Literal["validation", "serialization"]
 
+# Whether the current schema is for arguments (`validation`) or results.
 mode: Final[ContextVar[Mode]] = ContextVar("mode", default="validation")
-"""Whether the current schema is for arguments (`validation`) or results."""
 
 
 def is_incoming() -> bool:
@@ -75,16 +75,16 @@ class JsonType(NamedTuple):
     decode: Callable[[Any], Any] | None
 
 
+# Registered JSON forms by class.
 json_types: Final[dict[Any, JsonType]] = {}
-"""Registered JSON forms by class."""
 
 
 # --- Equality of instances
 
 LARGEST_HASH = sys.hash_info.modulus
 
+# Types that are equal in Python if they are equal in JSON, and safe against chosen hash collisions.
 _ALIKE = frozenset({str, float, type(None)})
-"""Types that are equal in Python if they are equal in JSON, and safe against chosen hash collisions."""
 
 
 def identity(value: Any) -> Any:
@@ -131,8 +131,8 @@ _ONE = frozenset({
     "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"
 })  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})  # `items` up to 2019-09
+# Keywords with a schema, an array of schemas, or schemas by name as value. All others contain data.
 _NAMED = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
-"""Keywords with a schema, an array of schemas, or schemas by name as value. All others contain data."""
 
 
 def subschemas(schema: Json) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -207,9 +207,7 @@ def resolved(reference: object, root: object) -> Any:
     if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
         raise LookupError(reference)
     found = root
-    from urllib.parse import (
-        unquote,
-    )  # imported here: most schemas have no references, and its import takes time
+    from urllib.parse import unquote  # here, as most schemas have no references
 
     for step in reference.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -236,8 +234,8 @@ def target(schema: Json, root: Json) -> Json:
 _PREFIX = "#/$defs/"
 _NO_STANDARD_FORMATS = ("path", "file-path", "directory-path", "binary", "base64", "base64url")
 UNRESOLVED = "$ref cannot be resolved: {!r}; put the schema under `$defs` and write `#/$defs/<name>`"
+# Stands for the `items` of a tuple, which depend on its `prefixItems` as they are once definitions are inlined.
 ITEMS_OF_TUPLE: Json = {"mcpkit:items": "prefixItems"}
-"""Stands for the `items` of a tuple, which depend on its `prefixItems` as they are once definitions are inlined."""
 
 
 def inlined(schema: Json) -> Json:
@@ -294,8 +292,8 @@ def inlined(schema: Json) -> Json:
 
 # --- Patterns of published schemas
 
+# Keywords with schemas that must not become more permissive, and the keywords to remove in that case.
 _NEGATING = {"not": ("not",), "if": ("if", "then", "else")}
-"""Keywords with schemas that must not become more permissive, and the keywords to remove in that case."""
 
 
 def published(schema: Json, *, drops: bool = True) -> Json:
@@ -387,9 +385,9 @@ def any_of(schemas: Iterable[Mapping[str, Any]]) -> Json:
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
 
+# The types of JSON by those of Python.
 KINDS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
                             list: "array", dict: "object"}  # fmt: skip
-"""The types of JSON by those of Python."""
 
 
 def enumeration(values: list[Any], cls: type | None = None) -> Json | None:

@@ -30,13 +30,13 @@ _MEMBER = (
     rf"(?:[^\\\[\]]|\\(?:[dDwWsSbtnrfv^$\\.*+?()\[\]{{}}|/-]|{_CODE}))"
 )
 _QUANTIFIER = r"(?:(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??)?"
+# Patterns that ECMA-262 can read. A client that cannot read one drops the whole list of tools.
 _ECMA = re.compile(
     r"(?:\\[bB]|[\^$|]|\((?:\?(?::|<?[=!]|<[A-Za-z_]\w*>))?"
     rf"|(?:\\(?:[dDwWsStnrfv^$\\.*+?()\[\]{{}}|/1-9]|k<\w+>|{_CODE})|\[\^?-?(?:{_MEMBER})*\]|[^\\^$*+?()\[\]{{}}|]|\))"
     rf"{_QUANTIFIER})*",
     re.ASCII,
 )
-"""Patterns that ECMA-262 can read. A client that cannot read one drops the whole list of tools."""
 
 
 def pattern_source(pattern: str | re.Pattern[str]) -> str:
@@ -107,17 +107,17 @@ LOCAL_TIME = f"^{_CLOCK}$"
 _SECONDS = r"[0-9]+(?:\.[0-9]+)?S"
 _HOURS = f"[0-9]+H(?:[0-9]+M)?(?:{_SECONDS})?|[0-9]+M(?:{_SECONDS})?|{_SECONDS}"
 
+# A duration (ISO 8601-2) that may be negative, and hold fractions of a second.
 SIGNED_DURATION = (
     f"^-?P(?:[0-9]+W|(?:[0-9]+Y)?(?:[0-9]+M)?(?:[0-9]+D)?T(?:{_HOURS})"
     "|[0-9]+Y(?:[0-9]+M)?(?:[0-9]+D)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)$"
 )
-"""A duration (ISO 8601-2) that may be negative, and hold fractions of a second."""
 
 _PART = r"[0-9]+(?:\.[0-9]{1,9})?S"
 _PARTS = f"T(?:[0-9]+H(?:[0-9]+M)?(?:{_PART})?|[0-9]+M(?:{_PART})?|{_PART})"
 
+# A duration of days and what is shorter, down to nanoseconds, as numpy and pandas have them.
 EXACT_DURATION = f"^-?P(?:[0-9]+D(?:{_PARTS})?|{_PARTS})$"
-"""A duration of days and what is shorter, down to nanoseconds, as numpy and pandas have them."""
 
 BASE64URL_PATTERN = "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$"
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
@@ -150,6 +150,7 @@ _IPV6 = "|".join(
     ]
 )
 
+# Formats that JSON Schema does not define are annotations only, as it specifies.
 FORMATS: dict[str, str] = {
     "date-time": f"^{_DATE}[Tt]{_CLOCK}{_OFFSET}$",
     "date": f"^{_DATE}$",
@@ -161,10 +162,9 @@ FORMATS: dict[str, str] = {
     "ipv4": f"^{_IPV4}$",
     "ipv6": f"^(?:{_IPV6})$",
 }
-"""Formats that JSON Schema does not define are annotations only, as it specifies."""
 
+# Strings of Python values that are not in the format.
 _PATTERNS = {"date-time": LOCAL_DATE_TIME, "time": LOCAL_TIME, "duration": SIGNED_DURATION}
-"""Strings of Python values that are not in the format."""
 
 
 def format_schema(name: str, tz_constraint: object = None) -> dict[str, Any]:

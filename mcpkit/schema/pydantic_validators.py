@@ -215,8 +215,8 @@ def _union(node: Node) -> Any:
     return instead_of(node, value_validators.in_order([*first, node])) if first else node
 
 
+# The format of each kind of time.
 TEMPORAL = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
-"""The format of each kind of time."""
 
 _REWRITES: dict[str, Rewrite] = {
     "int": _replaced(lambda node: value_validators.integer(**_constraints(node))),
@@ -274,6 +274,7 @@ def _key_union(choices: list[Any]) -> CoreSchema:
     return value_validators.in_order(sorted(choices, key=lambda choice: choice["type"] == "str"))
 
 
+# Rewrites of nodes that are keys, in place of those in `_REWRITES`.
 _KEY_REWRITES: dict[str, Rewrite] = {
     "int": partial(_converted_key, INTEGER_KEY),
     "float": lambda node: _converted_key(NUMBER_KEY, {**node, "allow_inf_nan": False}),
@@ -286,7 +287,6 @@ _KEY_REWRITES: dict[str, Rewrite] = {
     "union": lambda node: _key_union(choices_of(node)),
     "nullable": lambda node: _key_union([_key_choice([(None, None)]), node["schema"]]),
 }
-"""Rewrites of nodes that are keys, in place of those in `_REWRITES`."""
 
 
 def _distinct_keys(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
@@ -417,18 +417,17 @@ _FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 _ARRAYS = ("list", "tuple", "set", "frozenset")
 _KIND_OF = dict.fromkeys((*_FIELDS, "dict"), "object") | dict.fromkeys(_ARRAYS, "array")
 _SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
+# Core schemas that may make a value of another kind.
 _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
-"""Core schemas that may make a value of another kind."""
+# Keys of core schemas without schemas of validated values.
 _NO_VALUES = ("metadata", "serialization")
-"""Keys of core schemas without schemas of validated values."""
 
+# Choices that are tried at one value of any size.
 _MAX_TRIES = 10_000
-"""Choices that are tried at one value of any size."""
+# Times that all choices may be tried for each array and object of the value, if that is more than `_MAX_TRIES`.
+#
+# Each is tried once, unless a validator of the author's makes other values of the input.
 _TRIES_OF_PART = 4
-"""Times that all choices may be tried for each array and object of the value, if that is more than `_MAX_TRIES`.
-
-Each is tried once, unless a validator of the author's makes other values of the input.
-"""
 
 
 class _Run:

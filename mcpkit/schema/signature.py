@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
 
+# Marks a missing annotation or default.
 empty: Any = inspect.Parameter.empty
-"""Marks a missing annotation or default."""
 
+# Parses a docstring on first use: registering a function does not need its texts.
 Documented = Callable[[], "Documentation"]
-"""Parses a docstring on first use: registering a function does not need its texts."""
 
 
 # --- Classes with fields
 
 _QUALIFIERS: tuple[Any, ...] = (Required, NotRequired, typing_extensions.ReadOnly)
+# Attributes of classes with fields: TypedDicts, dataclasses, NamedTuples, those of attrs and of msgspec.
 _MARKS = ("__total__", "__dataclass_fields__", "_fields", "__attrs_attrs__", "__struct_encode_fields__")
-"""Attributes of classes with fields: TypedDicts, dataclasses, NamedTuples, those of attrs and of msgspec."""
 
 
 def is_bare(annotation: object) -> bool:
@@ -154,10 +154,10 @@ class Parameter(NamedTuple):
         return self.default is empty and self.default_factory is None and not self.may_be_omitted
 
 
+# Options of `Field` that a parameter has and a type has not.
 _FIELD_ONLY = frozenset({
     "alias", "alias_priority", "validation_alias", "serialization_alias", "default", "default_factory", "repr"
 })  # fmt: skip
-"""Options of `Field` that a parameter has and a type has not."""
 
 
 def parameter(
@@ -221,8 +221,8 @@ def parameter(
     )
 
 
+# Levels less that a default may have than can be copied here: a call is deeper in the stack.
 _CALL_DEPTH = 250
-"""Levels less that a default may have than can be copied here: a call is deeper in the stack."""
 
 
 def check_copied(where: str, default: object) -> None:
@@ -392,9 +392,8 @@ class Signature(NamedTuple):
         extra: Any = empty
         for written in all_written:
             annotation = hints.get(written.name, empty)
-            if (
-                written.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) in _UNPACKED
-            ):  # PEP 692
+            # PEP 692
+            if written.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) in _UNPACKED:
                 keys = key_parameters(packed := get_args(annotation)[0], documentation)
                 if twice := {each.name for each in keys} & {each.name for each in all_written}:
                     raise RegistrationError(

@@ -198,9 +198,7 @@ class Output:
         if self._serializer is None:
             return json_value(value)
         try:
-            return from_json(
-                serialized(self._serializer, value)
-            )  # strict: a value of another type is an error
+            return from_json(serialized(self._serializer, value))  # a value of another type is an error
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read again to find the place
@@ -244,8 +242,8 @@ _ITERATORS = (
     *(collections.abc.AsyncIterable, collections.abc.AsyncIterator, collections.abc.AsyncGenerator),
 )
 _LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Collection)
+# Annotations that promise nothing about the data, and may stand for content.
 _OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), Never, NoReturn, *_LISTS, *_ITERATORS)
-"""Annotations that promise nothing about the data, and may stand for content."""
 
 
 def _may_be_content(annotation: Any) -> bool:

@@ -31,8 +31,8 @@ from .signature import classes_of, fields_of, hints_of, last_text
 from .value_validators import CONSTRAINTS
 
 _Convert = Callable[[Any], Any]
+# The schema of data, and the function that converts data that fit it.
 _Form = tuple[Json, _Convert]
-"""The schema of data, and the function that converts data that fit it."""
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
@@ -51,8 +51,8 @@ _VIEWS: frozenset[Any] = frozenset({collections.abc.Iterable, collections.abc.Re
 _LITERAL_STRINGS = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
 
 ANNOTATION = "mcpkit"
+# Keys of the metadata of a core schema: the annotation of a class, and a text of `Annotated`.
 TEXT = "mcpkit_text"
-"""Keys of the metadata of a core schema: the annotation of a class, and a text of `Annotated`."""
 
 
 class _Marked(NamedTuple):
@@ -206,8 +206,8 @@ def restored(core: Any) -> Any:
     return _restored(core, {}, {}) if "numpy" in sys.modules else core
 
 
+# Annotations with type arguments, by class.
 _Aliases = Mapping[Any, Any]
-"""Annotations with type arguments, by class."""
 
 
 def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> Any:
@@ -306,14 +306,14 @@ _FORMS: dict[tuple[str, str], Callable[[Any], _Form]] = {
 
 # --- numpy
 
+# Number of dimensions in the schema of an array without a declared number of dimensions.
 _MAX_DIMENSIONS = 2
-"""Number of dimensions in the schema of an array without a declared number of dimensions."""
+# The classes of values for abstract classes in annotations.
 _EXACT = {
     **dict.fromkeys(("integer", "signedinteger"), "int64"),
     **dict.fromkeys(("number", "inexact", "floating"), "float64"),
     "unsignedinteger": "uint64",
 }
-"""The classes of values for abstract classes in annotations."""
 
 
 def _numpy(cls: Any, arguments: tuple[Any, ...]) -> Described | None:
@@ -490,8 +490,8 @@ def _attrs_hints(cls: Any) -> Iterator[tuple[str, Any]]:
             yield name, hint if field.default is attr.NOTHING else _with_default(hint, field.default)
 
 
+# Members of `msgspec.Meta` that pydantic's `Field` has, too.
 _META = (*CONSTRAINTS["number"], *CONSTRAINTS["string"], "title", "description", "examples")
-"""Members of `msgspec.Meta` that pydantic's `Field` has, too."""
 
 
 def _msgspec_hints(cls: Any) -> Iterator[tuple[str, Any]]:

@@ -132,8 +132,8 @@ def _describe(annotation: Any, mode: Mode) -> Described:
     return Described(schema, validating(core, _described_node), serializing(core), definitions=definitions)
 
 
+# Core schema keys under which pydantic checks for instances of classes that it can serialize.
 _PYTHON_ONLY = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
-"""Core schema keys under which pydantic checks for instances of classes that it can serialize."""
 
 
 def _core(annotation: Any) -> Any:
@@ -383,9 +383,8 @@ class _Generator(GenerateJsonSchema):
         result: JsonSchemaValue = {"type": "string", "contentEncoding": "base64"}
         for name, keyword in ("min_length", "minLength"), ("max_length", "maxLength"):
             if (length := schema.get(name)) is not None:
-                result[keyword] = (
-                    -(-cast("int", length) // 3) * 4
-                )  # four characters for every three bytes begun
+                # Four characters for every three bytes begun.
+                result[keyword] = -(-cast("int", length) // 3) * 4
         return result
 
     def function_after_schema(self, schema: cs.AfterValidatorFunctionSchema) -> JsonSchemaValue:

@@ -37,17 +37,17 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "object": is_object,
 }
 
+# Keywords that concern a value itself, each with the type of the values.
 _KIND_OF_KEYWORD = {"format": "string", "contentEncoding": "string", "uniqueItems": "array"} | {
     keyword: str(kind) for kind, keywords in CONSTRAINTS.items() for keyword in keywords.values()
 }
-"""Keywords that concern a value itself, each with the type of the values."""
 _ALONE = {"type", "enum", "const", *_KIND_OF_KEYWORD}
 
 
 # --- Descriptions of expected and actual values
 
+# How many choices or names are listed; of more, only some.
 MAX_CHOICES = 20
-"""How many choices or names are listed; of more, only some."""
 _SOME_CHOICES = 5
 
 _NAMES = {"string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
@@ -159,10 +159,10 @@ def _expected_size(schema: Json, minimum: str, maximum: str, unit: str) -> str:
 MAX_PROBLEMS = 100
 """Maximum number of problems reported for one value."""
 _MAX_DEPTH = 32
+# How many values are read, one by one, to explain the faults of one.
 _MAX_VALUES = 2_000
-"""How many values are read, one by one, to explain the faults of one."""
+# Integers from here on are not read as text, which takes time that grows with the square of their length.
 _LARGEST_TEXT = 10**1_000
-"""Integers from here on are not read as text, which takes time that grows with the square of their length."""
 
 
 class Fault(NamedTuple):

@@ -44,6 +44,7 @@ def refusal(reason: str) -> PydanticCustomError:
 
 _NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
             "multiple_of": "multipleOf"}  # fmt: skip
+# Keywords by type and by the name of the constraint in pydantic-core.
 CONSTRAINTS: Mapping[str | None, Mapping[str, str]] = {
     "integer": _NUMERIC,
     "number": _NUMERIC,
@@ -51,10 +52,9 @@ CONSTRAINTS: Mapping[str | None, Mapping[str, str]] = {
     "array": {"min_length": "minItems", "max_length": "maxItems"},
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
 }
-"""Keywords by type and by the name of the constraint in pydantic-core."""
 
+# Floats from here on are integers, but pydantic does not read them as such.
 _WIDEST = 2.0**63
-"""Floats from here on are integers, but pydantic does not read them as such."""
 
 
 def integer(**constraints: Any) -> CoreSchema:

@@ -21,11 +21,11 @@ from .task_records import TaskStorage
 
 logger = logging.getLogger(__name__)
 
+# Cancellation message: another worker may have the job.
 LOST = "lost"
-"""Cancellation message: another worker may have the job."""
 
+# Cancellation message: the process or its worker is shutting down.
 DRAINED = "drained"
-"""Cancellation message: the process or its worker is shutting down."""
 
 # Seconds between two polls without a notification: expired leases cause none
 _INTERVAL = 1.0

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._utils.exceptions import BusyError, MalformedError, MissingCapabilityError
@@ -22,7 +21,7 @@ from ..requests.access import Guarded, check_access
 from ..requests.request_record import Call, call_of
 from .input_required import TaskDialogue
 from .queue_worker import Runner
-from .task_execution_and_notifications import TaskNotifications, TaskRuns
+from .task_execution_and_notifications import LoopTasks, TaskRuns
 from .task_records import (
     StoredTask,
     TaskRecord,
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Member of a request's `_meta`; a client that repeats a request with the same key gets the same task.
 IDEMPOTENCY_KEY = "mcpkit/idempotencyKey"
-"""Member of a request's `_meta`; a client that repeats a request with the same key gets the same task."""
 
+# Characters of an idempotency key.
 MAX_KEY = 200
-"""Characters of an idempotency key."""
 
 # Number of times that a change is tried again after concurrent changes
 _MAX_TRIES = 50
@@ -51,25 +50,6 @@ _MAX_TRIES = 50
 _CAPABILITY = f"extensions.{TASKS}"
 
 _PROTOCOL_META = "io.modelcontextprotocol/"
-
-
-@dataclass
-class LoopTasks:
-    """Tasks in one event loop: its runs, its notifications, and the runner that takes tasks.
-
-    Runs and notifications hold asyncio objects, so they are used in that event loop only.
-
-    Attributes:
-        runs: Runs of tasks.
-        notifications: Notifications of changes.
-        users: Number of open contexts of `TaskService.running`.
-        runner: Takes tasks; None if this process runs none.
-    """
-
-    runs: TaskRuns
-    notifications: TaskNotifications
-    users: int = 0
-    runner: Runner | None = None
 
 
 class TaskService:
@@ -113,10 +93,9 @@ class TaskService:
         here = self._loops.get(loop)
         if here is None:
             runs = TaskRuns(self.store, self._engine, self._options.lease)
-            notifications = TaskNotifications(
+            here = self._loops[loop] = LoopTasks(
                 self.store, self._engine.hubs.here(), runs, lambda record: self.access_rules(record).scopes
             )
-            here = self._loops[loop] = LoopTasks(runs, notifications)
         for meter in self.runtime.task_meters:
             meter.attach_tasks(self.store)
         here.users += 1
@@ -137,7 +116,7 @@ class TaskService:
             here.users -= 1
             if here.users == 0:
                 del self._loops[loop]
-                here.notifications.close()
+                here.close()
 
     @property
     def here(self) -> LoopTasks:
@@ -418,7 +397,7 @@ class TaskService:
         accepted = [key for key in keys if is_task_id(self.runtime.keys, owner, key)]
         here = self._loops.get(asyncio.get_running_loop())
         if here is not None:
-            here.notifications.schedule(accepted)
+            here.schedule(accepted)
         return accepted
 
 

@@ -26,7 +26,7 @@ from ..requests.request_record import Call
 from ..requests.running_requests import Calls
 from ..storage.job_queue import Job
 from .input_required import TaskChannel, TaskDialogue
-from .queue_worker import DRAINED, Lease
+from .queue_worker import DRAINED, Lease, Runner
 from .task_records import (
     Change,
     LostError,
@@ -406,8 +406,8 @@ NOTIFICATION = "notifications/tasks"
 _RETRY_PAUSE = 1.0
 
 
-class TaskNotifications:
-    """Receives changes of tasks from all processes, and publishes them in one event loop.
+class LoopTasks:
+    """The tasks of one event loop, with the notifications of their changes, which come from all processes.
 
     Its methods are called in that event loop. It subscribes when it is created, and its runs to revocations.
 
@@ -416,7 +416,15 @@ class TaskNotifications:
         changes: Notifies clients in this event loop.
         runs: Runs of tasks in this event loop, which receive changes too.
         scopes: Returns the scopes that a client needs today to receive notifications of a task.
+
+    Attributes:
+        runs: Runs of tasks in this event loop.
+        users: Number of open contexts of `TaskService.running`.
+        runner: Takes tasks; None if this process runs none.
     """
+
+    runner: Runner | None = None
+    users = 0
 
     def __init__(
         self,
@@ -427,7 +435,7 @@ class TaskNotifications:
     ) -> None:
         self._store = store
         self._changes = changes
-        self._runs = runs
+        self.runs = runs
         self._scopes = scopes
         self._loop = asyncio.get_running_loop()
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
@@ -486,7 +494,7 @@ class TaskNotifications:
             self._loop.call_soon_threadsafe(function)
 
     def _on_change(self, id_: str, status: str) -> None:
-        self._runs.on_change(id_, status)
+        self.runs.on_change(id_, status)
         for changed in tuple(self._watchers.get(id_, {}).values()):
             changed()
         if self._changes.has_subscribers(TaskChange(NOTIFICATION, id_)):
@@ -494,7 +502,7 @@ class TaskNotifications:
 
     def _on_gap(self) -> None:
         """Read all watched tasks again, because a notification may have been missed."""
-        self._runs.on_gap()
+        self.runs.on_gap()
         for watchers in tuple(self._watchers.values()):
             for changed in tuple(watchers.values()):
                 changed()

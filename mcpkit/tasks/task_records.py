@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Version of the record format. Workers skip records of another version.
 FORMAT = 2
-"""Version of the record format. Workers skip records of another version."""
 
+# Maximum bytes of a record: arguments, responses, results of `ctx.once`, and the result together.
 MAX_RECORD = 8 * 1024 * 1024
-"""Maximum bytes of a record: arguments, responses, results of `ctx.once`, and the result together."""
 
 _FINAL = frozenset({"completed", "cancelled", "failed"})
 

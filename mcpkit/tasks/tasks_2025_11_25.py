@@ -352,7 +352,7 @@ class TaskConnection:
     def __init__(self, service: TaskService, call: Call, id_: str) -> None:
         loop = asyncio.get_running_loop()
         self._service = service
-        self._notifications = service.here.notifications
+        self._here = service.here
         self._client = call.client
         self._id = id_
         channel = self._standalone = call.channel.standalone
@@ -397,7 +397,7 @@ class TaskConnection:
 
     async def _run(self) -> None:
         channel = self._standalone
-        subscriptions: list[Callable[[], object]] = [self._notifications.watch(self._id, self._changed.set)]
+        subscriptions: list[Callable[[], object]] = [self._here.watch(self._id, self._changed.set)]
         if channel is not None:
             subscriptions.append(channel.attend(self._changed.set))
         try:

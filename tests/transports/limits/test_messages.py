@@ -12,7 +12,7 @@ from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.content.iterators_and_third_party_values import MAX_ITEMS
 from mcpkit.content.json_encoding import MAX_DEPTH
 from mcpkit.engine.message_dispatch import MAX_BATCH
-from mcpkit.engine.request_handlers import _MAX_URI_LENGTH
+from mcpkit.engine.request_handlers_and_capabilities import _MAX_URI_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.protocol.revisions import MAX_CLIENT_LENGTH
 from mcpkit.requests.multi_round_trip import _MAX_ANSWERS, MAX_STATE
