@@ -106,6 +106,12 @@ def _needs_others(file: Path) -> bool:
     return _OTHERS.search(text) is not None or any(_needs_others(each) for each in modules if each.exists())
 
 
+@pytest.fixture(params=["2025-11-25", "2026-07-28"])
+def revision(request: pytest.FixtureRequest) -> str:
+    """The latest version of the handshake era, and the stateless one."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def schema_dir() -> Path:
     """The folder with the official wire schemas, one `<revision>/schema.json` each."""

@@ -63,7 +63,6 @@ def interviewing_server() -> Server:
     return server
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_exception_of_the_answers_function_is_raised_by_the_call(revision: str) -> None:
     def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(f"{method} was not expected")

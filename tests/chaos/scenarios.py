@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
@@ -315,15 +315,7 @@ async def redis_failures(
     return recovery
 
 
-async def _recover(
-    cluster: Cluster,
-    draw: Random,
-    versions: dict[str, int],
-    listeners: list[Subscriber],
-    fail: Callable[[Cluster, Random], Awaitable[None]],
-    name: str,
-    tasks: int,
-) -> float:
+async def _recover(cluster, draw, versions, listeners, fail, name, tasks) -> float:
     """Let the Redis fail under load; return the seconds until a task is created and all changes are known."""
 
     async def touch() -> None:

@@ -360,7 +360,6 @@ def test_sync_client_thread_ends_on_close() -> None:
         client.call_tool("bake")
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_sync_watch_yields_changes(revision: str) -> None:
     server = Server("changing")
 

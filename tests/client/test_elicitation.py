@@ -77,10 +77,6 @@ async def call(tool: str, revision: str, **handlers: Any) -> str:
         return (await client.call_tool(tool)).text
 
 
-each_revision = pytest.mark.parametrize("revision", REVISIONS)
-
-
-@each_revision
 async def test_elicit_form_has_fields_and_fills_in_defaults(revision: str) -> None:
     seen: list[FormRequest] = []
 
@@ -138,7 +134,6 @@ async def test_elicit_answer_not_fitting_form_is_not_sent(answer, error, problem
         assert await client.list_tools(), "the client is still open"
 
 
-@each_revision
 async def test_call_timeout_does_not_run_during_elicitation(revision: str) -> None:
     is_requested, is_answered = asyncio.Event(), asyncio.Event()
 
@@ -158,7 +153,6 @@ async def test_call_timeout_does_not_run_during_elicitation(revision: str) -> No
         assert (await call).text == "Ada"
 
 
-@each_revision
 async def test_elicit_url_is_passed_to_handler(revision: str) -> None:
     seen: list[UrlRequest] = []
 
@@ -173,7 +167,6 @@ async def test_elicit_url_is_passed_to_handler(revision: str) -> None:
     assert page.url == "https://pay.example.com/1"
 
 
-@each_revision
 async def test_sample_request_fields_and_text_answer(revision: str) -> None:
     seen: list[SampleRequest] = []
 
@@ -188,7 +181,6 @@ async def test_sample_request_fields_and_text_answer(revision: str) -> None:
     assert request.server["name"] == "asking"
 
 
-@each_revision
 async def test_roots_accept_paths_uris_and_functions(revision: str, tmp_path: Path) -> None:
     async def find() -> list[str | Path | Root]:
         return [tmp_path, "file:///srv", Root("file:///home", "Home")]

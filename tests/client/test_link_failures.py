@@ -134,7 +134,6 @@ async def test_retry_after_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
     assert waited == [7, 2.5]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_call_to_server_that_does_not_start_has_not_begun(revision: str) -> None:
     server = UnstableServer(revision=revision)
     async with Client(server, protocol_version=revision) as client:
@@ -162,7 +161,6 @@ async def test_server_may_restart_with_another_revision(before: str, after: str)
         assert client.protocol_version == after
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_concurrent_calls_reopen_lost_connection_once(revision: str) -> None:
     server = UnstableServer(revision=revision)
     async with Client(server, protocol_version=revision) as client:

@@ -34,7 +34,6 @@ async def bake(ctx: Context) -> str:
     return "bread"
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_call_returns_after_async_progress_and_log_handlers(revision: str) -> None:
     reported: list[float] = []
     logged: list[int] = []
@@ -87,7 +86,6 @@ async def test_message_handler_receives_all_notifications() -> None:
     assert received == [(each["method"], each.get("params", {})) for each in sent]
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_call_meta_is_sent(revision: str) -> None:
     server = Server("bakery")
 
@@ -150,7 +148,6 @@ async def test_replay_answers_as_recorded_without_secrets(tmp_path: Path, revisi
         assert (await client.call_tool("bake", {"bread": "rye"})).text == "rye 3"  # the last one from then on
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_telemetry_server_spans_continue_client_trace(revision: str) -> None:
     exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
     spans, meters = TracerProvider(), MeterProvider([reader])
@@ -205,7 +202,6 @@ async def test_telemetry_server_spans_continue_client_trace(revision: str) -> No
     assert "mcp.client.operation.duration" in reader.get_metrics_data().to_json()
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_trace_receives_messages_in_order_without_secrets(revision: str) -> None:
     server = Server("bakery")
 

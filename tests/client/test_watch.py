@@ -20,7 +20,6 @@ from mcpkit.exceptions import TransportError
 from tests.helpers.scripted_transport import Message, ScriptedTransport, discovered, initialized
 from tests.helpers.waiting import DEFAULT_TIMEOUT, LoopClock, over, until
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
 KINDS = ("tools", "prompts", "resources")
 
 
@@ -63,11 +62,6 @@ def _text() -> str:
 
 def _part(part: str) -> str:
     return part
-
-
-@pytest.fixture(params=REVISIONS)
-def revision(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 async def next_change(changes: Subscription) -> Change:

@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 
 from tests.compat_servers.servers import Server
+from tests.helpers.pipe import LISTS
 
 Message = dict[str, Any]
 Request = tuple[str, str, Message]
@@ -181,17 +182,7 @@ class Step:
     heard: list[Message]
 
 
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
-
-
-def travel(
-    peer: Stdio | Http, server: Server, plan: list[Request], revision: str, is_whole: bool
-) -> list[Step]:
+def travel(peer, server, plan, revision, is_whole) -> list[Step]:
     """Make the whole journey, or only its beginning: the lists, and the calls of the table.
 
     The first journey fills the plan with requests of the lists that it receives; each further one makes the same.

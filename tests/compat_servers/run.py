@@ -25,7 +25,6 @@ from tests.compat_servers.peers import (
     LISTS,
     Difference,
     Http,
-    Request,
     Stdio,
     Step,
     Verdict,
@@ -180,15 +179,7 @@ def tested(suite: Suite) -> None:
     store("suites", suite.name, passed)
 
 
-def journey(
-    server: Server,
-    transport: str,
-    environment: tuple[str, bool],
-    plan: list[Request],
-    revision: str,
-    work: Path,
-    log: Path,
-) -> list[Step]:
+def journey(server, transport, environment, plan, revision, work, log) -> list[Step]:
     """Start a server in a folder as it was for each other run, and make the journey."""
     place, is_ours = environment
     for each in work.iterdir():

@@ -20,7 +20,6 @@ from tests.helpers.tables import each_row
 ID = "com.example/thing"
 KNOWS = {"extensions": {ID: {}}}
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
-REVISIONS = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "0.0.0"}}
 
 
@@ -98,7 +97,6 @@ def server() -> Server:
     return server
 
 
-@REVISIONS
 async def test_method_is_served(server: Server, revision: str) -> None:
     added = {"resultType": "complete", "_meta": SERVER_INFO} if revision == STATELESS else {}
     async with connect(server, protocol_version=revision) as client:
@@ -119,7 +117,6 @@ async def test_method_wrong_params_are_refused(server: Server, params: Any, mess
     assert message in error.message
 
 
-@REVISIONS
 async def test_method_errors(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
@@ -197,7 +194,6 @@ def test_extension_wrong_identifier_is_refused(identifier: Any) -> None:
             register(identifier)
 
 
-@REVISIONS
 async def test_extension_is_advertised_in_stateless_version_only(revision: str) -> None:
     server = Server("s")
     server.extension(ID, {"max": 3})
@@ -276,7 +272,6 @@ async def test_extension_middleware_replaces_result(queueing: Server) -> None:
         assert (await client.call_tool("queue")).text == '{"id":"plain","place":1}'
 
 
-@REVISIONS
 async def test_extension_notification_is_sent(revision: str) -> None:
     server = Server("s")
     thing = server.extension(ID)

@@ -234,7 +234,6 @@ THREE = {"action": "accept", "content": {"value": 3}}
 NO = {"action": "decline"}
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row(("tool", "answers", "text"), [
     ("plan", [PARIS, THREE], "Hello: 3 days in Paris"), ("plan", [PARIS, NO], "The user declined"),
     ("in_a_thread", [PARIS], "Paris"), ("perhaps", [PARIS], "Paris"), ("perhaps", [NO], "nowhere"),

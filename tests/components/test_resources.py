@@ -267,7 +267,6 @@ async def test_completion_malformed_request_is_invalid_params(params: dict[str, 
         assert caught.value.code == -32602
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_context_of_request(server: Server, revision: str) -> None:
     seen: list[Context] = []
 

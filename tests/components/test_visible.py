@@ -17,7 +17,6 @@ from mcpkit.protocol.revisions import Client as DeclaredClient
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
-REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", LATEST])
 ADMIN = Principal("ada", {"admin"})
 USER = Principal("bob", {"files:read"})
 
@@ -60,7 +59,6 @@ async def refusal(client: TestClient, method: str, params: dict[str, Any]) -> tu
     return caught.value.code, caught.value.message, caught.value.data
 
 
-@REVISIONS
 async def test_visible_lists_contain_visible_components(server: Server, revision: str) -> None:
     everything = ["look", "erase", "greet", "shout", "open", "secret", "opens", "secrets"]
     for principal, names in [(ADMIN, everything), (USER, everything[::2]), (Principal(), everything[::2])]:
@@ -72,7 +70,6 @@ def complete(**ref: str) -> dict[str, Any]:
     return {"ref": ref, "argument": {"name": "word", "value": "a"}}
 
 
-@REVISIONS
 @each_row(("method", "hidden", "missing"), [
     ("tools/call", {"name": "erase"}, {"name": "nothing"}),
     ("prompts/get", {"name": "shout"}, {"name": "nothing"}),
@@ -94,7 +91,6 @@ async def test_visible_hidden_component_is_reported_as_unknown(server, revision,
     assert "nothing" in actual
 
 
-@REVISIONS
 async def test_visible_updates_are_sent_to_permitted_principals(revision: str):
     server, watching = Server("s"), list[str]()
 
@@ -198,7 +194,6 @@ def requiring() -> Server:
     return server
 
 
-@REVISIONS
 @each_row(
     ("method", "params", "required"),
     [  # each with arguments that would be refused if they were checked first

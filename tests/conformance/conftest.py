@@ -12,12 +12,6 @@ from tests.helpers.pipe import Pipe, open_pipe
 Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
 
 
-@pytest.fixture(params=["2025-11-25", "2026-07-28"])
-def revision(request: pytest.FixtureRequest) -> str:
-    """The latest version of the handshake era, and the stateless one."""
-    return str(request.param)
-
-
 @pytest.fixture
 def wire(schema_dir: Path) -> Wire:
     """Connect a pipe that validates messages: `async with wire(server, revision) as pipe`."""

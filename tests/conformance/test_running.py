@@ -9,7 +9,7 @@ import pytest
 
 from mcpkit import Context, Limits, Server
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import Pipe
+from tests.helpers.pipe import LISTS, Pipe
 from tests.helpers.waiting import Work
 
 
@@ -82,14 +82,6 @@ async def test_move_running_call_is_cancelled_on_its_server(server: Server, work
         assert work.cancelled.is_set()
         assert await pipe.text("who") == "after"
         await pipe.quiet()
-
-
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
 
 
 def nothing() -> str:

@@ -26,7 +26,7 @@ from mcpkit import (
     user,
 )
 from tests.conformance.conftest import Wire
-from tests.helpers.pipe import META, REVISIONS
+from tests.helpers.pipe import LISTS, META, REVISIONS
 
 VERSIONS = pytest.mark.parametrize("revision", REVISIONS)
 
@@ -81,14 +81,6 @@ def server() -> Server:
         return [user(each) for each in everything()] + [assistant("done")]
 
     return server
-
-
-LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
 
 
 BASE = {"name", "description"}

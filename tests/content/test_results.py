@@ -216,7 +216,6 @@ async def test_result_iterator_tool_error_is_sent(annotation: Any) -> None:
     assert (result.is_error, result.text) == (True, "the disk is full")
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_result_of_resource_or_prompt_that_cannot_be_sent_is_an_error(revision, caplog) -> None:
     server = Server("s")
     value: Any = None

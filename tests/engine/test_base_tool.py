@@ -11,7 +11,6 @@ from mcpkit.extensions import BaseTool
 from mcpkit.testing import connect
 from tests.helpers.tables import each_row
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
 ANYTHING: dict[str, Any] = {"type": "object"}
 
 
@@ -56,7 +55,6 @@ def test_base_tool_wrong_option_is_refused(options: dict[str, Any], message: str
         Fixed(**options)
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row(("result", "text"), [
     ("warm", "the tool ran, but result is a str. Return a CallToolResult, such as"),
     (ToolResult("warm"), "result is a ToolResult. Return a CallToolResult"),

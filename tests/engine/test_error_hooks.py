@@ -10,7 +10,7 @@ from mcpkit.exceptions import CallTimeoutError, ResourceNotFoundError
 from mcpkit.extensions import ErrorEvent
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
-from tests.helpers.servers.middleware import CALLS, REVISIONS, BrokenError, error_text, make_failing_server
+from tests.helpers.servers.middleware import CALLS, BrokenError, error_text, make_failing_server
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
@@ -22,7 +22,6 @@ def events_of(server: Server) -> list[ErrorEvent]:
     return events
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row("call", CALLS.values())
 async def test_error_hook_receives_unexpected_exceptions(call, revision, caplog) -> None:
     error = BrokenError("secret")
@@ -71,7 +70,6 @@ async def test_error_hook_receives_timeouts_without_a_reference() -> None:
     assert [(type(event.exception), event.ref) for event in events] == [(CallTimeoutError, None)]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row("call", CALLS.values())
 async def test_error_hook_may_replace_the_error(call, revision, caplog) -> None:
     server = make_failing_server(BrokenError("secret"))

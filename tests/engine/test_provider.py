@@ -30,7 +30,6 @@ from tests.helpers.raw_client import serving as serving_http
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import until
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
 KINDS: Any = frozenset({"tools", "resources", "resource_templates", "prompts"})
 
 
@@ -103,7 +102,6 @@ def unreadable(value: Any) -> list[Provider]:
     return [Table(tools=value)]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row(("providers", "logged"), [
     (unreadable(returning(None)), "Table.list('tools') returned a NoneType. Return a list"),
     (unreadable(returning("tools")), "returned a str. Return a list"),

@@ -7,15 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mcpkit import Context, Server, ServerOptions, Timeouts
 from mcpkit.middleware import CallNext, Request
 from tests.helpers.pipe import Pipe, initialize, open_pipe, settle
 from tests.helpers.raw_client import Client, text_of
 from tests.helpers.waiting import LoopClock, until
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
 LISTS = ("tools", "resources", "prompts")
 
 
@@ -74,7 +71,6 @@ EARLY: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_early_requests_find_components_of_the_lifespan(revision: str, schema_dir: Path) -> None:
     tables = Tables()
     async with tables.server.running():
@@ -95,7 +91,6 @@ async def test_early_requests_find_components_of_the_lifespan(revision: str, sch
         await pipe.connection.aclose()
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_components_after_the_lifespan_wait_are_announced(revision, caplog, schema_dir) -> None:
     clock = LoopClock()
     tables = Tables(timeouts=Timeouts(startup=60))

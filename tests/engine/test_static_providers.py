@@ -276,7 +276,6 @@ async def test_provider_resource_update_has_the_uri_of_the_client() -> None:
         assert (await anext(changes)).uri == "note://out/in/x"
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_provider_watch_is_open_while_a_client_is_subscribed(revision: str) -> None:
     events: list[str] = []
 

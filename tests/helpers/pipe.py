@@ -20,6 +20,14 @@ REVISIONS = HANDSHAKE + STATELESS
 REMOVED = ("initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 """The methods of the handshake era that are not served to a stateless request."""
 
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The member of the result that has the items, by method."""
+
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that the header `Mcp-Name` repeats, by method."""
 

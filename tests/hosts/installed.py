@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from host import TIME_OUT, Finished, Host, run
 from models import app
 
 from mcpkit.cli.hosts.host_table import HOSTS as KNOWN
-from tests.helpers.browser import Browser, Launched
+from tests.helpers.browser import Launched
 from tests.helpers.identity_provider import providing
 from tests.helpers.oauth_flow import client_documents
 from tests.helpers.serving import in_thread
@@ -191,9 +191,7 @@ def by_a_proxy() -> Iterator[ProtectedServer]:
         yield proxy.guarded
 
 
-def logs_in(
-    host: Host, browser: Browser, protected: Callable[[], AbstractContextManager[ProtectedServer]]
-) -> tuple[bool, str]:
+def logs_in(host, browser, protected) -> tuple[bool, str]:
     """Log in with a host in a fresh home, and prompt it; return whether the tool was called, and the output."""
     with (
         tempfile.TemporaryDirectory(prefix="host-") as home,

@@ -10,7 +10,7 @@ them does not connect, does not log in, or does not call.
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -110,13 +110,7 @@ class Table:
         self.failures: list[str] = []
         print(f"{'host':12} {'version':9} {'way':9} {'outcome':13} seconds")
 
-    def add(
-        self,
-        host: Host | ClaudeSdk | InstalledHost,
-        way: str,
-        goal: str,
-        attempt: Callable[[], tuple[bool, str]],
-    ) -> None:
+    def add(self, host, way, goal, attempt) -> None:
         """Try something, and print whether the goal was reached."""
         begin = time.monotonic()
         is_reached, said = attempt()

@@ -14,7 +14,6 @@ from tests.helpers.servers.middleware import REVISIONS, Recorder, make_failing_s
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import Work, over
 
-ERAS = pytest.mark.parametrize("revision", REVISIONS)
 ADD = {"a": 1, "b": 2}
 
 
@@ -23,7 +22,6 @@ def server() -> Server:
     return make_server()
 
 
-@ERAS
 async def test_middleware_sees_every_request_with_its_result(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
     requests = [
@@ -72,7 +70,6 @@ async def test_middleware_registered_first_is_outermost(server: Server) -> None:
     assert order[6:] == ["first in", "third in", "third out", "first out"]
 
 
-@ERAS
 async def test_middleware_sees_rounds_with_questions(server: Server, revision: str) -> None:
     recorder = server.middleware(Recorder())
     answer: Any = {"action": "accept", "content": {"value": "Rome"}}
@@ -128,7 +125,6 @@ def test_middleware_wrong_function_or_method_is_refused(hook: Any, message: str)
 # What a middleware changes, answers and raises
 
 
-@ERAS
 async def test_middleware_may_change_arguments_and_result(server: Server, revision: str) -> None:
     @server.middleware("tools/call")
     async def double(request: ToolCall, call_next: CallTool) -> ToolCallResult:
@@ -144,7 +140,6 @@ async def test_middleware_may_change_arguments_and_result(server: Server, revisi
     assert result.meta["name"] == "add"
 
 
-@ERAS
 async def test_middleware_may_respond_itself(server: Server, revision: str) -> None:
     @server.middleware
     async def answer(request: Request, call_next: CallNext) -> Any:
@@ -202,7 +197,6 @@ async def test_middleware_may_retry(server: Server) -> None:
         assert (await client.call_tool("flaky")).text == "now"
 
 
-@ERAS
 async def test_middleware_exception_is_handled_like_one_of_the_handler(server: Server, revision: str) -> None:
     problem: list[Exception] = []
 

@@ -29,8 +29,6 @@ from tests.helpers.raw_client import serving
 from tests.helpers.servers.protected import ISSUER, Table, bearer
 from tests.helpers.waiting import Clock, Work, over
 
-REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
 
 class Exported:
     """Spans and metrics that a test has exported."""
@@ -96,7 +94,6 @@ def server(exported: Exported) -> Server:
 # Telemetry
 
 
-@REVISIONS
 async def test_telemetry_call_has_a_span_with_the_attributes_of_the_conventions(server, exported, revision):
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
     meta = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": "rojo=1"}
@@ -308,7 +305,6 @@ async def test_access_log_escapes_line_breaks(log: pytest.LogCaptureFixture) -> 
 # Size limits and timing
 
 
-@REVISIONS
 async def test_size_limit_larger_result_is_an_error_with_advice(revision: str) -> None:
     server = Server("limited")
     server.middleware(SizeLimit(2000))

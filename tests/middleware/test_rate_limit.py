@@ -61,7 +61,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_rate_limit_allows_a_burst_and_then_the_rate(revision: str, clock: Clock) -> None:
     async with connect(make(RateLimit(2, burst=5)), protocol_version=revision) as client:
         for seconds, count in [(0, 5), (1, 2), (3600, 5)]:

@@ -120,7 +120,6 @@ TEXT = 'a "quote", a\ttab, \\ and 東京\n' * (LONG // 20)
 TABLE = {"rows": [{"name": "Ada", "text": 'a "quote"', "city": "東京", "number": n} for n in range(2000)]}
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_long_result_is_the_same_as_text_and_as_structured_content(revision: str) -> None:
     server = Server("large")
 

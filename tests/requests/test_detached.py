@@ -16,7 +16,6 @@ from tests.helpers.pipe import open_pipe
 from tests.helpers.scripted_transport import Mailbox
 from tests.helpers.waiting import until
 
-REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 
@@ -82,7 +81,6 @@ def text_of(result: dict[str, Any]) -> str:
 # Results
 
 
-@REVISIONS
 async def test_detached_result_is_that_of_the_revision(revision: str) -> None:
     jobs = Jobs()
 
@@ -101,7 +99,6 @@ async def test_detached_result_is_that_of_the_revision(revision: str) -> None:
     assert again is not result
 
 
-@REVISIONS
 async def test_detached_error_is_that_of_the_revision(revision: str) -> None:
     jobs = Jobs()
     failures: list[Any] = []
@@ -153,7 +150,6 @@ async def test_detached_call_keeps_context_variables_state_and_principal() -> No
 # Ends
 
 
-@REVISIONS
 async def test_detached_call_outlives_cancellation_and_connection(revision: str, schema_dir: Path) -> None:
     jobs = Jobs()
     async with jobs.server.running(), open_pipe(jobs.server, revision, schema_dir) as pipe:
@@ -167,7 +163,6 @@ async def test_detached_call_outlives_cancellation_and_connection(revision: str,
         await pipe.quiet()
 
 
-@REVISIONS
 async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str) -> None:
     jobs = Jobs()
     async with jobs.server.running():
@@ -185,7 +180,6 @@ async def test_detached_call_ends_with_the_last_use_of_its_server(revision: str)
     assert (jobs.server.engine.runtime.running.taken, len(jobs.server.engine.runtime.detached)) == (0, 0)
 
 
-@REVISIONS
 async def test_detached_cancel_stops_the_call(revision: str) -> None:
     jobs = Jobs()
     async with connect(jobs.server, protocol_version=revision) as client:
@@ -204,7 +198,6 @@ async def test_detached_cancel_stops_the_call(revision: str) -> None:
     assert jobs.server.engine.runtime.running.taken == 0
 
 
-@REVISIONS
 @pytest.mark.parametrize("end", ["cancel", "server"])
 async def test_detached_end_cancels_open_questions(revision: str, end: str) -> None:
     jobs = Jobs()

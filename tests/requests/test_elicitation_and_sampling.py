@@ -28,7 +28,6 @@ from tests.helpers.tables import each_row
 from tests.helpers.waiting import Clock, until
 
 ALL_REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", *REVISIONS]
-BOTH = pytest.mark.parametrize("revision", REVISIONS)
 PAGE = "https://example.com/pay"
 ACCEPTED = {"action": "accept"}
 
@@ -68,7 +67,6 @@ def handshake(server: Server, receive: Any) -> tuple[Connection, Any]:
 # Answers
 
 
-@BOTH
 async def test_questions_one_after_another_use_earlier_answers(revision: str) -> None:
     orders: list[str] = []
     keys: list[str] = []
@@ -91,7 +89,6 @@ async def test_questions_one_after_another_use_earlier_answers(revision: str) ->
     ]  # fmt: skip
 
 
-@BOTH
 async def test_sync_context_asks_from_a_thread(revision: str) -> None:
     orders: list[str] = []
 
@@ -173,7 +170,6 @@ async def test_question_by_revision_has_its_answer_or_names_the_missing_capabili
         assert await call_tool(make_server(function), handler, revision) == text, revision
 
 
-@BOTH
 async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
     start = "-32602: inputResponses.#1: " if revision == "2026-07-28" else "error: "
     for answer in ({"action": "perhaps"}, {"action": "accept", "content": 5}, {"action": ["accept"]}):
@@ -182,7 +178,6 @@ async def test_answer_that_is_malformed_is_an_error(revision: str) -> None:
         assert "The client's response is invalid: " in text, answer
 
 
-@BOTH
 async def test_prompts_and_resources_ask(revision: str) -> None:
     server = Server("asking", secret_key="a secret of the tests")
 
@@ -282,7 +277,6 @@ async def test_open_questions_of_a_client_are_limited() -> None:
 # Pages
 
 
-@BOTH
 async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) -> None:
     done = [False, False, True, True]  # the last round of a stateless call looks again
 
@@ -303,7 +297,6 @@ async def test_elicit_url_is_repeated_until_done(revision: str, clock: Clock) ->
             assert "elicitationId" not in pages[0]
 
 
-@BOTH
 async def test_elicit_url_never_done_fails_after_question_timeout(revision: str, clock: Clock) -> None:
     server = Server("till")
 
@@ -336,7 +329,6 @@ async def test_elicit_url_never_done_fails_after_question_timeout(revision: str,
 # Roots
 
 
-@BOTH
 async def test_list_roots_has_paths_of_files_only(tmp_path: Path, revision: str) -> None:
     (tmp_path / "my notes").mkdir()
     (tmp_path / "my notes" / "a.txt").write_text("a")

@@ -17,7 +17,6 @@ from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 
-REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 INTERNAL = re.compile(r"Internal error \(ref ([0-9a-f]{8})\)")
 
 
@@ -134,7 +133,6 @@ async def run_nested(*works: Callable[[], Awaitable[Any]]) -> Any:
             tasks.start_soon(run, work)
 
 
-@REVISIONS
 async def test_exception_group_is_its_first_error(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     no_paper, no_ink = failing(ToolError("no paper left")), failing(ToolError("no ink left"))
@@ -213,7 +211,6 @@ def kinds_of_functions(fail: Callable[[], Any]) -> dict[str, tuple[Any, dict[str
 
 
 @pytest.mark.slow
-@REVISIONS
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit, KeyboardInterrupt])
 async def test_exception_that_ends_a_process_ends_the_call(error: type[BaseException], revision: str) -> None:
     def fail() -> None:

@@ -13,8 +13,6 @@ from mcpkit.testing import TestClient, connect
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import over, until
 
-ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
 
 def in_loop() -> bool:
     return threading.current_thread() is threading.main_thread()
@@ -57,7 +55,6 @@ async def texts_of_all(client: TestClient) -> tuple[str, list[str], list[str]]:
 # Generators
 
 
-@ERAS
 async def test_generator_of_a_thread_runs_in_its_thread(server: Server, revision: str) -> None:
     threads: list[int] = []
 
@@ -82,7 +79,6 @@ async def test_generator_of_a_thread_runs_in_its_thread(server: Server, revision
     assert threading.get_ident() not in threads
 
 
-@ERAS
 async def test_async_generator_gives_its_items(server: Server, revision: str) -> None:
     async def numbers():  # type: ignore[no-untyped-def]
         assert in_loop()
@@ -133,7 +129,6 @@ async def test_generator_may_use_its_dependencies(way: str, server: Server) -> N
         assert (await client.call_tool("f")).structured_content == [True, way in ("loop", "async generator")]
 
 
-@ERAS
 @pytest.mark.parametrize("way", ["thread", "async generator"])
 async def test_generator_may_ask(way: str, server: Server, revision: str) -> None:
     def lines(ctx: Context):  # type: ignore[no-untyped-def]
@@ -187,7 +182,6 @@ async def test_file_of_a_coroutine_is_read_in_a_thread(server, tmp_path, monkeyp
     assert places == [False] * 2
 
 
-@ERAS
 async def test_file_of_a_sampling_request_is_read_apart(server, revision, tmp_path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
 

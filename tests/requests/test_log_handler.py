@@ -20,7 +20,6 @@ from tests.helpers.pipe import settle
 from tests.helpers.tables import each_row
 from tests.helpers.waiting import LoopClock, blocked_loop, until
 
-ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 WAYS = pytest.mark.parametrize("way", ["in_loop", "in_thread"])
 
 
@@ -40,7 +39,6 @@ def server() -> Server:
     return Server("s", options=ServerOptions(capabilities={"logging"}))
 
 
-@ERAS
 @WAYS
 async def test_log_handler_sends_a_record_before_the_result(server, log, revision, way) -> None:
     @server.tool
@@ -62,7 +60,6 @@ LEVELS = {
 }  # fmt: skip
 
 
-@ERAS
 async def test_log_records_have_at_least_the_requested_level(server, log, revision) -> None:
     server.tool(lambda: [log.log(number, number) for number in LEVELS], name="work")
     async with connect(server, protocol_version=revision) as client:
@@ -256,7 +253,6 @@ class UnreadableMapping(dict[str, Any]):
         raise KeyError("items")
 
 
-@ERAS
 async def test_log_of_any_value_is_sent_and_the_call_has_its_result(server: Server, revision: str) -> None:
     cycle: list[Any] = []
     cycle.append(cycle)

@@ -15,8 +15,6 @@ from mcpkit.elicitation import ElicitationResult, ElicitRequest, SamplingRequest
 from tests.helpers.elicitation import REVISIONS, ScriptedAnswers, call_tool, make_server
 from tests.helpers.tables import each_row
 
-BOTH = pytest.mark.parametrize("revision", REVISIONS)
-
 
 @dataclass
 class City:
@@ -89,7 +87,6 @@ async def test_elicit_type_that_the_revision_lacks_is_named_and_logged(type_, re
 ALL = "Write ctx.ask(ElicitRequest(...), UrlElicitRequest(...), SamplingRequest(...), ListRootsRequest())"
 
 
-@BOTH
 @each_row(("make", "problem"), [
     (lambda ctx: "A?", "a str. Write ctx.ask(ElicitRequest('A?', bool)), or another type in place of bool"),
     (lambda ctx: ctx.list_roots(),
@@ -110,7 +107,6 @@ async def is_paid() -> bool:
     return True
 
 
-@BOTH
 @each_row(("make", "kind"), [(lambda: True, "a bool"), (is_paid, "a coroutine")])
 async def test_elicit_url_done_must_be_a_function(revision: str, make: Callable[[], Any], kind: str) -> None:
     async def pay(ctx: Context) -> None:
@@ -156,7 +152,6 @@ async def order_concurrently(ctx: Context) -> None:
     await asyncio.gather(ctx.once("more", place_order), ctx.once("more", place_order))
 
 
-@BOTH
 @each_row(("function", "what", "answer"), [
     (ask_in_a_loop, "question", {"value": True}), (ask_at_once, "question", {}),
     (ask_pages, "question", {"action": "accept"}), (order_twice, "ctx.once", {}),
@@ -198,7 +193,6 @@ async def test_once_wrong_key_raises(key: Any) -> None:
     assert LONG_KEY in await error_of(lambda ctx: ctx.once(key, lambda: 7), REVISIONS[-1])
 
 
-@BOTH
 async def test_once_value_that_is_json_returns_unchanged_in_each_round(revision: str) -> None:
     calls: list[int] = []
     values: list[Any] = []

@@ -332,7 +332,6 @@ class PointModel(BaseModel, arbitrary_types_allowed=True):
     cats: list[Cat]
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_attrs_and_msgspec_in_model_defined_before_registration_are_converted(revision: str) -> None:
     server = Server("models")
 

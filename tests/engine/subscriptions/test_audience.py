@@ -16,7 +16,6 @@ from tests.helpers.raw_client import serving
 from tests.helpers.tables import each_row
 from tests.helpers.watched import listen, subscribed
 
-REVISIONS = ["2025-11-25", "2026-07-28"]
 INBOX, NEWS = "mail://inbox", "mail://news"
 ADA, BOB, ROOT = Principal("ada", {"mail"}), Principal("bob", {"mail"}), Principal("root", {"mail", "admin"})
 
@@ -48,7 +47,6 @@ async def test_subscription_over_http_of_an_open_server_needs_no_login(schema_di
         assert (await session.ask("resources/subscribe", {"uri": INBOX}).response())["result"] == {}
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 @each_row(("to", "names"), [
     (Principal("ada"), ["ada"]), (Principal("ada", {"other", "scopes"}), ["ada"]),
@@ -129,7 +127,6 @@ async def later(who: Principal) -> list[dict[str, str]]:
     return []
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 @each_row("entries", [of, untyped, optional, annotated])
 async def test_entries_are_those_of_the_principal(revision: str, entries: Callable[..., Any]) -> None:
     server = Server("s", limits=Limits(page_size=1))
@@ -170,7 +167,6 @@ class Watches:
             del self.running[owner, who.id]
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
 async def test_watch_with_principal_runs_for_each_user_and_uri(revision: str) -> None:
     watches, server = Watches(), Server("s")
     server.resource("mail://{owner}", name="mail", watch=watches.watch)(lambda owner: owner)

@@ -19,7 +19,6 @@ from tests.helpers.serving import in_thread_at
 
 STATIC = "a-token-of-a-machine-that-is-long-enough-0123456789"
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
-EACH_REVISION = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 
 
 def make_server(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> Server:
@@ -58,7 +57,6 @@ async def logged_in(
             yield upstream, client
 
 
-@EACH_REVISION
 async def test_token_for_in_tool_thread_and_task(revision):
     async with logged_in(revision) as (upstream, client):
         first = (await client.call_tool("token")).text
@@ -75,7 +73,6 @@ async def test_token_for_with_provider_down_is_tool_error():
         assert result.text == "example does not respond. Try again later"
 
 
-@EACH_REVISION
 async def test_token_for_with_ended_login_is_401(revision):
     async with logged_in(revision, lifetime=0.0) as (upstream, client):
         upstream.live.clear()

@@ -14,7 +14,6 @@ from tests.integration.cli.workbench_server import PIXEL
 
 Run = Callable[..., tuple[int, str, str]]
 
-ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 PROGRESS = "progress: 1/2 half\nwarning: careful\nprogress: 2/2 done\n"
 NO_INTEGER = (
     'mcpkit: first: expected integer, got "two"\nadd takes:\n  first   integer      required  The one.\n'
@@ -66,7 +65,6 @@ def test_call_saves_media_without_overwriting(mcpkit: Run, url: str, tmp_path: P
     assert contents == [b"mine", PIXEL, b"\0\1\2"]
 
 
-@ERAS
 def test_call_answer_option_answers_elicitation(mcpkit: Run, url: str, revision: str) -> None:
     plan = ("call", url, "plan", "--revision", revision)
     status, out, _ = mcpkit(*plan, "--answer", "city=Oslo", "--answer", "is_paid=true", "--answer", "days=5")
@@ -77,7 +75,6 @@ def test_call_answer_option_answers_elicitation(mcpkit: Run, url: str, revision:
     assert err.startswith("mcpkit: --answer days: expected an integer from 1 to 30, got 50")
 
 
-@ERAS
 def test_call_without_terminal_cancels_elicitation_with_hint(mcpkit: Run, url: str, revision: str) -> None:
     ended = mcpkit("call", url, "plan", "--revision", revision, "--answer", "city=Oslo")
     assert ended[:2] == (0, "no trip: cancel\n")
@@ -91,7 +88,6 @@ def test_call_without_terminal_cancels_elicitation_with_hint(mcpkit: Run, url: s
     assert "It wants you to open a page at pay.example.com:\n  https://pay.example.com/7\n" in err
 
 
-@ERAS
 def test_call_waits_for_task_and_answers_its_elicitation(mcpkit: Run, url: str, revision: str) -> None:
     report = ("call", url, "report", "--revision", revision)
     assert mcpkit(*report, "--answer", "value=Ada") == (0, "a report for Ada\n", "")
@@ -136,7 +132,6 @@ def test_as_option_applies_scopes_and_visibility_of_user(mcpkit: Run, tmp_path: 
         assert ("notes://mine" in mcpkit("list", str(file), "resources", "--as", user)[1]) == is_listed
 
 
-@ERAS
 def test_call_sample_text_and_root_options_answer_requests(mcpkit, url, revision, tmp_path) -> None:
     call = ("call", url, "--revision", revision)
     assert mcpkit(*call, "praise", "--sample-text", "Lovely!")[:2] == (0, "Lovely!\n")

@@ -297,7 +297,6 @@ async def test_reload_http_session_continues_and_requests_wait(tmp_path: Path) -
         served.stop()
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_reload_client_connects_to_broken_server_and_receives_list_changed(tmp_path, revision) -> None:
     file = tmp_path / "server.py"
     file.write_text("x = 1\ndef broken(:\n")

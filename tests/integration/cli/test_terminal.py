@@ -96,7 +96,6 @@ def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
         terminal.close()
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_terminal_form_is_filled_field_by_field(url: str, revision: str) -> None:
     with mcpkit("call", url, "plan", "--revision", revision) as terminal:
         terminal.shows("workbench requests: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
@@ -136,7 +135,6 @@ def test_terminal_end_of_input_declines_and_interrupt_cancels(url: str) -> None:
         assert terminal.end() == 130
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_terminal_interrupt_cancels_call_and_task(url: str, revision: str) -> None:
     with mcpkit("call", url, "wait", "--revision", revision) as terminal:
         terminal.shows("1/2 waiting")

@@ -87,7 +87,6 @@ async def test_watch_over_each_transport(transport: str, revision: str) -> None:
     await until(lambda: asyncio.all_tasks() == before)
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_http_call_with_request_of_server_is_answered_and_timeout_cancels(revision: str) -> None:
     options: Any = {"protocol_version": revision, "roots": ["file:///there"]}
     async with target("http") as (url, names), Client(HttpTransport(url), **options) as client:

@@ -18,8 +18,6 @@ from tests.helpers.oauth_flow import User
 from tests.helpers.serving import in_thread_at
 from tests.helpers.tables import each_row
 
-each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
 
 async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
     """Log in as a new client, and return what the tool returns of the user."""
@@ -29,7 +27,6 @@ async def whoami(url: str, auth: Any, times: int = 1, **options: Any) -> str:
         return output
 
 
-@each_revision
 async def test_login_once_and_token_is_sent_with_each_request(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
@@ -117,7 +114,6 @@ def test_oauth_invalid_options_are_refused(options: dict[str, Any], problem: str
         clicking(**options)
 
 
-@each_revision
 async def test_token_refused_is_refreshed_once_by_concurrent_calls(server: Granting, revision: str) -> None:
     browser = Clicks()
     async with Client(server.url, auth=clicking(browser), protocol_version=revision) as client:
@@ -208,7 +204,6 @@ async def test_secrets_are_in_no_output(server, caplog, capsys, tmp_path) -> Non
 SECRET = "s3cr3t+of/the client"
 
 
-@each_revision
 async def test_client_credentials_secret_in_header_and_token_reused(revision: str) -> None:
     site = TokenSite()
     with site.running() as url:

@@ -15,8 +15,6 @@ from mcpkit.exceptions import AuthorizationError, TransportError
 from tests.helpers.authorization_server import TokenRequest, TokenSite
 from tests.helpers.tables import each_row
 
-each_revision = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
 TYPES = "urn:ietf:params:oauth:token-type:"
 GRANT = {"access_token": "the-grant", "issued_token_type": TYPES + "id-jag", "token_type": "N_A"}
 OTHER_ISSUER = r"not 'https://id\.example\.com'"
@@ -40,7 +38,6 @@ async def whoami(url: str, auth: Any, **options: Any) -> str:
         return (await client.call_tool("whoami")).text
 
 
-@each_revision
 async def test_enterprise_managed_exchanges_identity_for_grant_and_token(revision: str) -> None:
     site = TokenSite(exchange=granting())
     with site.running() as url:
@@ -146,7 +143,6 @@ def test_enterprise_managed_invalid_options_are_refused(options: dict[str, Any],
         managed(site, **options)
 
 
-@each_revision
 async def test_workload_identity_presents_platform_token(revision: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("platform-token\n")
