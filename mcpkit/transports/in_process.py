@@ -101,7 +101,7 @@ async def serve_objects(
     require_loop("mcpkit")
     from anyio import CancelScope
 
-    output = _ObjectOutput(write, make)
+    pipe = _ObjectPipe(read, write, dump, make)
 
     async def fail_without_lifespan() -> None:
         await server.engine.ready()
@@ -110,11 +110,11 @@ async def serve_objects(
     async def serve() -> None:
         async with server.engine.running():
             connection = Connection(
-                server, output.send, ready=output.ready, principal=principal, may_begin_again=True
+                server, pipe.send, ready=pipe.ready, principal=principal, may_begin_again=True
             )
             startup = asyncio.create_task(fail_without_lifespan())
-            receiving = asyncio.create_task(_receive_objects(read, dump, connection, output))
-            sending = asyncio.create_task(output.run())
+            receiving = asyncio.create_task(pipe.receive(connection))
+            sending = asyncio.create_task(pipe.run())
             is_read = False
             try:
                 await asyncio.wait((startup, receiving, sending), return_when=asyncio.FIRST_COMPLETED)
@@ -125,7 +125,7 @@ async def serve_objects(
                 startup.cancel()
                 receiving.cancel()
                 await connection.aclose(graceful=is_read)
-                output.end()
+                pipe.end()
                 if is_read:
                     await asyncio.wait((sending,), timeout=_FLUSH_TIME)
                 sending.cancel()
@@ -149,42 +149,42 @@ async def serve_objects(
         raise
 
 
-async def _receive_objects(
-    read: ObjectSource[Item | Exception],
-    dump: Callable[[Item], Json],
-    connection: Connection,
-    output: _ObjectOutput[Sent],
-) -> None:
-    """Pass messages of the client to the connection, until the stream ends."""
-    from anyio import BrokenResourceError, ClosedResourceError
+class _ObjectPipe(Generic[Item, Sent]):
+    """Messages of the client, and a queue of those to the client, sent in order as fast as the client reads."""
 
-    with suppress(BrokenResourceError, ClosedResourceError):
-        async for item in read:
-            if isinstance(item, Exception):
-                logger.warning("ignored a message from the client that could not be read: %s", item)
-                continue
-            try:
-                message = dump(item)
-                try:
-                    line = jsonrpc.encode(message)
-                except ValueError:  # half of a surrogate pair: the connection refuses the line under its id
-                    line = json.dumps(message).encode()
-            except Exception:
-                logger.exception("ignored a message from the client that is not JSON-RPC: %.200r", item)
-                continue
-            connection.receive(line)
-            await output.ready()
-
-
-class _ObjectOutput(Generic[Sent]):
-    """Queue of messages to the client, sent in order as fast as the client reads."""
-
-    def __init__(self, write: ObjectSink[Sent], make: Callable[[Json], Sent]) -> None:
-        self._write, self._make = write, make
+    def __init__(
+        self,
+        read: ObjectSource[Item | Exception],
+        write: ObjectSink[Sent],
+        dump: Callable[[Item], Json],
+        make: Callable[[Json], Sent],
+    ) -> None:
+        self._read, self._write, self._dump, self._make = read, write, dump, make
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._size = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
+
+    async def receive(self, connection: Connection) -> None:
+        """Pass messages of the client to the connection, until the stream ends."""
+        from anyio import BrokenResourceError, ClosedResourceError
+
+        with suppress(BrokenResourceError, ClosedResourceError):
+            async for item in self._read:
+                if isinstance(item, Exception):
+                    logger.warning("ignored a message from the client that could not be read: %s", item)
+                    continue
+                try:
+                    message = self._dump(item)
+                    try:
+                        line = jsonrpc.encode(message)
+                    except ValueError:  # half of a surrogate pair, which the connection refuses under its id
+                        line = json.dumps(message).encode()
+                except Exception:
+                    logger.exception("ignored a message from the client that is not JSON-RPC: %.200r", item)
+                    continue
+                connection.receive(line)
+                await self.ready()
 
     def send(self, message: bytes) -> None:
         """Queue a message."""
@@ -223,8 +223,7 @@ class _ObjectOutput(Generic[Sent]):
 
 # Messages in the classes of the package `mcp`, of any version
 
-MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
-"""Members of JSON-RPC messages."""
+MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")  # members of JSON-RPC messages
 
 
 class SessionMessage(Protocol):
@@ -345,8 +344,7 @@ class Answer:
 
 ServedT = TypeVar("ServedT", bound=Served)
 
-Validate = Callable[[Json], object]
-"""Creates an object of `mcp.types`."""
+Validate = Callable[[Json], object]  # creates an object of `mcp.types`
 
 
 class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs are typed to take a server of `mcp`
@@ -365,8 +363,7 @@ class SdkServer(Generic[ServedT], Anything):  # type: ignore[misc]  # the SDKs a
     def __init__(self, server: ServedT, principal: Principal) -> None:
         self.server, self._principal = server, principal
         self._sessions: dict[asyncio.AbstractEventLoop, _ImplicitSession] = {}
-        self.name = server.engine.runtime.name
-        self.version = server.engine.version
+        self.name, self.version = server.engine.runtime.name, server.engine.version
 
     def create_initialization_options(self) -> InitializationOptions:
         """Return the options for `run`."""

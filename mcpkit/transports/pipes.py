@@ -31,8 +31,7 @@ Notify = Callable[[], None]
 
 # Framing
 
-MAX_LINE = 64 * 1024 * 1024
-"""The default limit of a line, in bytes: room for a large image or file in base64."""
+MAX_LINE = 64 * 1024 * 1024  # the default limit of a line, in bytes: room for a large image or file in base64
 
 _BLANK = b" \t\r\n"
 

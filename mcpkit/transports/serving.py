@@ -254,9 +254,8 @@ def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0)
     engine, runtime = server.engine, server.engine.runtime
     if not runtime.storage.is_persistent:
         raise NoWorkError(
-            f"{runtime.name} keeps its tasks in the memory of its own process, so a worker cannot reach "
-            f'them. Use an engine that processes share, such as Server("{runtime.name}", '
-            'storage=Sqlite("tasks.db"))'
+            f"{runtime.name} keeps its tasks in the memory of its own process, so a worker cannot reach them. Use an "
+            f'engine that processes share, such as Server("{runtime.name}", storage=Sqlite("tasks.db"))'
         )
     tasks = engine.methods.tasks
     assert isinstance(tasks, TaskService), "the task service must be a TaskService"

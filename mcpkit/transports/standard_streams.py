@@ -53,9 +53,8 @@ def keep_standard_descriptors() -> Generator[None]:
     """
     if _is_forked:
         raise RuntimeError(
-            "this process was forked from one that serves over stdio, and has no standard input or output "
-            "of its own. Start a new process instead, for example with subprocess.run([sys.executable, "
-            '"server.py"])'
+            "this process was forked from one that serves over stdio, and has no standard input or output of its own. "
+            'Start a new process instead, for example with subprocess.run([sys.executable, "server.py"])'
         )
     for descriptor, name, stream in ((0, "stdin", sys.__stdin__), (1, "stdout", sys.__stdout__)):
         if not is_open(descriptor):

@@ -17,15 +17,12 @@ from ...identity.principals_and_scopes import Principal
 from ...options import FindPrincipal, HttpOptions, Limits, Timeouts, check_bool, check_group, check_path
 from ...protocol import http_headers
 
-DEFAULT_PATH = "/mcp"
-"""Path of the MCP endpoint by default."""
+DEFAULT_PATH = "/mcp"  # path of the MCP endpoint by default
 
-SSE_PATH = "/sse"
-MESSAGES_PATH = "/messages"
-"""Paths of the HTTP+SSE transport of 2024-11-05."""
+SSE_PATH, MESSAGES_PATH = "/sse", "/messages"  # paths of the HTTP+SSE transport of 2024-11-05
 
+# The options of `Server.asgi`.
 ASGI_OPTIONS = ("path", "public_url", "allowed_hosts", "allowed_origins", "stateless", "http")
-"""The options of `Server.asgi`."""
 
 
 class Settings:
@@ -71,10 +68,8 @@ class Settings:
         self.timeouts = timeouts or Timeouts()
         self.http = http = HttpOptions() if http is None else http
         check_group("http", http, HttpOptions)
-        principal = http.principal
-        self.principal: FindPrincipal | None = (
-            (lambda scope: principal) if isinstance(principal, Principal) else principal
-        )
+        found = http.principal
+        self.principal: FindPrincipal | None = (lambda _: found) if isinstance(found, Principal) else found
         self.sse_after = 10.0 if http.sse_after is None else http.sse_after
         self.sse_after_in_session = 1.0 if http.sse_after is None else http.sse_after
         self.endpoints = {self.path.rstrip("/"): f"path={self.path!r}"}
@@ -167,9 +162,8 @@ def _check_url(name: str, url: Any) -> None:
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "path": check_path,
     "public_url": _check_url,
-    "allowed_hosts": _check_list,
-    "allowed_origins": _check_list,
     "stateless": check_bool,
+    **dict.fromkeys(("allowed_hosts", "allowed_origins"), _check_list),
 }
 
 
@@ -293,9 +287,8 @@ class Guard:
 
     def _allows_host(self, host: str) -> bool:
         parsed = http_headers.host(host)
-        return parsed is not None and any(
-            _fits(self._hosts.get(name), parsed.port) for name in _names(parsed.name)
-        )
+        names = () if parsed is None else _names(parsed.name)
+        return any(parsed is not None and _fits(self._hosts.get(name), parsed.port) for name in names)
 
 
 def _decode(value: bytes) -> str:

@@ -83,9 +83,8 @@ class HttpApp:
             RegistrationError: The path does not begin with a slash.
         """
         if not path.startswith("/"):
-            raise RegistrationError(
-                f"path of a mounted app must begin with a slash, such as '/other', got {path!r}"
-            )
+            text = f"path of a mounted app must begin with a slash, such as '/other', got {path!r}"
+            raise RegistrationError(text)
         self._mounts.append((path, app))
 
     def around(self, parent: ASGIApp) -> ASGIApp:
@@ -122,12 +121,5 @@ class HttpApp:
         with self._lock:  # event loops of several threads may call it at the same time
             if self._router is None:
                 self._check_included()  # again, as more servers may have been included
-                self._router = Router(
-                    self._engine,
-                    self._engine.routes,
-                    self._mounts,
-                    self.settings,
-                    self._guard,
-                    self._resources,
-                )
+                self._router = Router(self._engine, self._mounts, self.settings, self._guard, self._resources)
             return self._router

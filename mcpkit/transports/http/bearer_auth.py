@@ -5,19 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._utils.exceptions import ChallengeError
-from ...auth.verifier import (
-    AccessToken,
-    InvalidTokenError,
-    TokenVerifier,
-    VerifierUnavailableError,
-    check_unbound,
-)
+from ...auth import verifier as verifiers
+from ...auth.verifier import AccessToken, InvalidTokenError, TokenVerifier
 from ...identity.audit import measuring
 from ...identity.principals_and_scopes import ANYONE, Principal, digest_of
 from ...protocol import http_headers
@@ -36,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 # Headers
 
-MAX_HEADER = 16 * 1024
-"""Maximum bytes of an Authorization header."""
+_UNQUOTABLE = r"[^ !#-\[\]-~]"  # outside visible ASCII, quotes and backslashes
+MAX_HEADER = 16 * 1024  # maximum bytes of an Authorization header
 
 
 def bearer_token(header: bytes) -> str | None:
@@ -58,12 +54,8 @@ def challenge(parameters: Mapping[str, str | None]) -> str:
     Args:
         parameters: Values by name. Characters outside visible ASCII, quotes and backslashes are removed.
     """
-    quoted = {
-        name: "".join(each for each in value if " " <= each <= "~" and each not in '"\\')
-        for name, value in parameters.items()
-        if value is not None
-    }
-    pairs = ", ".join(f'{name}="{value}"' for name, value in quoted.items())
+    found = {name: re.sub(_UNQUOTABLE, "", value) for name, value in parameters.items() if value is not None}
+    pairs = ", ".join(f'{name}="{value}"' for name, value in found.items())
     return f"Bearer {pairs}" if pairs else "Bearer"
 
 
@@ -262,9 +254,8 @@ class ProtectedEndpoint:
         self, scopes: Sequence[str], message: str, *, status: int = 401, error: str | None = None
     ) -> ChallengeError:
         parameters = {"error": error, "error_description": None if error is None else message}
-        header = challenge(
-            {**parameters, "resource_metadata": self._metadata_url, "scope": " ".join(scopes) or None}
-        )
+        where = {"resource_metadata": self._metadata_url, "scope": " ".join(scopes) or None}
+        header = challenge({**parameters, **where})
         return ChallengeError(401 if status == 401 else 403, header, message)
 
 
@@ -274,13 +265,10 @@ def _unread(error: ChallengeError) -> UnreadError:
 
 # Verification
 
+# Maximum concurrent verifications. One address gets at most as many as remain for others.
 MAX_CONCURRENT = 256
-"""Maximum concurrent verifications. One address gets at most as many as remain for others."""
 
-MAX_INVALID = 300
-WINDOW = 60.0
-"""Maximum invalid tokens from one address, in this number of seconds."""
-
+MAX_INVALID, WINDOW = 300, 60.0  # maximum invalid tokens from one address, in this number of seconds
 _MAX_LOGGED = 20  # maximum different problems of verifiers that are logged within a window
 
 _MAX_ADDRESSES = 10_000  # maximum addresses that are counted within a window
@@ -334,33 +322,31 @@ class Verification:
         """
         self._check_room(url, caller)
         self._running.take(caller)
-        meters = self.audit.meters
-        token_of_meters = measuring.set(meters)
+        token_of_meters = measuring.set(meters := self.audit.meters)
         started, outcome = time.perf_counter(), "cancelled"
         found: AccessToken | None = None
         try:
             found = await self.verifier.verify(token, url)
             if found.principal.id is None:
                 raise TypeError("verify() returned a principal without an id. Set the id of the principal")
-            check_unbound(found.principal.claims)
+            verifiers.check_unbound(found.principal.claims)
             await self._check_revoked(found, url, caller)
             outcome = "verified"
         except InvalidTokenError as error:
             outcome = "invalid"
             self._count_invalid(caller)
             principal = None if found is None else found.principal
-            self.record_refusal(401, "invalid_token", error.description, url, caller, principal)
+            self.record_refusal(401, "invalid_token", error.description, url, caller, principal=principal)
             self._log_advice(error, url)
             raise
         except UnreadError:
             outcome = "unavailable"
             raise
-        except VerifierUnavailableError as error:
+        except verifiers.VerifierUnavailableError as error:
             outcome = "unavailable"
             if self._is_new(error.description):
                 logger.warning(
-                    "access tokens cannot be verified at the moment, so requests are answered with "
-                    "HTTP 503: %s",
+                    "access tokens cannot be verified at the moment, so requests are answered with HTTP 503: %s",
                     error.description,
                 )
             self.record_refusal(503, "unavailable", error.description, url, caller)
@@ -396,22 +382,14 @@ class Verification:
                 self._scopes_by_principal.pop(key, None)
 
     def record_refusal(
-        self,
-        status: int,
-        reason: str,
-        detail: str | None,
-        url: str,
-        caller: str | None = None,
-        principal: Principal | None = None,
-        scopes: Sequence[str] = (),
+        self, status: int, reason: str, detail: str | None, url: str, caller: str | None = None, **more: Any
     ) -> None:
         """Write the refusal of a request to the audit log."""
-        details: dict[str, Any] = {"status": status, "reason": reason, "detail": detail, "scopes": scopes}
-        self.audit.emit("refusal", principal, **details, resource=url, caller=caller)
+        details: dict[str, Any] = {"status": status, "reason": reason, "detail": detail, **more}
+        self.audit.emit("refusal", resource=url, caller=caller, **details)
 
     def _record_login(self, principal: Principal, url: str) -> None:
-        if principal.id is None:
-            return
+        assert principal.id is not None
         key = principal.id, principal.client_id
         before = self._scopes_by_principal.pop(key, None)
         self._scopes_by_principal[key] = principal.scopes if before is None else before | principal.scopes

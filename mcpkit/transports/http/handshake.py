@@ -1,39 +1,26 @@
-"""Requests of the handshake protocol versions over HTTP: initialize, requests with and without a session, GET, DELETE.
+"""Sessions of the handshake protocol versions over HTTP: initialize, POST, GET and DELETE.
 
 Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two versions before.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from ..._utils.exceptions import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
-from ...engine.message_dispatch import BaseSession
+from ..._utils.exceptions import INVALID_REQUEST, BusyError, ProtocolError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import Json, Outcome, Ready, is_array, is_object
-from ...protocol.jsonrpc_validation import Request, invalid, is_initialize
-from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake
-from ...requests.requests_to_client import Channel, OpenQuestions
-from ...requests.running_requests import Calls, Reply
-from .response import ANSWERED, Exchange, Source, headers_of, status_of
+from ...protocol.jsonrpc import Json, Outcome, Ready, is_object
+from ...protocol.jsonrpc_validation import invalid, is_initialize
+from ...protocol.revisions import Handshake
+from .response import ANSWERED, Exchange, Source
 from .service import Service
-from .sessions.http_session import SESSION_STATUSES, HttpSession
+from .sessions.http_session import HttpSession
 from .sessions.session_store import NewSessionId
-from .stateless import Finish, serve_call
-
-_STARTS_EAGERLY = sys.version_info >= (3, 12)
-
-# Version of a client that sends no version (basic/transports, "Protocol Version Header").
-_VERSION_WITHOUT_HEADER = "2025-03-26"
+from .stateless import SessionlessClient, serve_request, serve_sessionless, start_calls
 
 _SESSION_ID = b"mcp-session-id"
-
-# Assumed results of the handshake for clients without a session, by version.
-_SESSIONLESS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
 
 
 async def serve_handshake(service: Service, message: Any, exchange: Exchange) -> None:
@@ -50,10 +37,10 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     if is_initialize(message):
         response = InitializeResponse(service, exchange)
         response.receive(message)
-        await _serve_request(service, exchange, response, response.finish)
+        await serve_request(service, exchange, response, response.finish)
         return
     if service.settings.stateless:
-        await _serve_sessionless(service, message, exchange)
+        await serve_sessionless(service, message, exchange)
         return
     session = await _find_session(service, exchange)
     if session is None:
@@ -64,9 +51,9 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     # A call may change the record, and through middleware it does so in its first step or later.
     has_middleware = service.engine.has_middleware
     if has_middleware:
-        await _start_calls(exchange)
+        await start_calls(exchange)
     await session.save()
-    await _start_calls(exchange)
+    await start_calls(exchange)
     if exchange.state == ANSWERED:  # as most are; `Service.send` would be one more call
         await exchange.respond()
     else:
@@ -143,110 +130,14 @@ async def _find_session(service: Service, exchange: Exchange) -> HttpSession | N
     if session is not None:
         return session
     if _SESSION_ID not in exchange.request_headers:
-        problem = invalid(
-            "the Mcp-Session-Id header is missing. Send initialize first, then the id that it returns"
-        )
+        text = "the Mcp-Session-Id header is missing. Send initialize first, then the id that it returns"
+        problem = invalid(text)
         exchange.reply(jsonrpc.error(None, problem), problem)
     else:
         problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended. Send initialize again")
         exchange.answer(jsonrpc.error(None, problem), 404)
     await exchange.respond()
     return None
-
-
-async def _start_calls(exchange: Exchange) -> None:
-    """Let calls make their first step, after which most have ended: before Python 3.12, in the next loop iteration."""
-    if exchange.state != ANSWERED and not _STARTS_EAGERLY:
-        await asyncio.sleep(0)
-
-
-# Without a session the server sends no requests, as there is nowhere to respond.
-_NO_QUESTIONS = OpenQuestions()
-
-
-class SessionlessClient(BaseSession):
-    """A client of the handshake era without a session: each POST is independent.
-
-    Args:
-        service: The service.
-        calls: Running requests: a separate object for a batch, because its ids are.
-        assumed: Assumed result of the handshake; None for `initialize`.
-        exchange: Response to its POST.
-
-    Attributes:
-        request: Its request; None for a batch, or if it has been answered.
-    """
-
-    _ignores_strange_answers = False
-
-    def __init__(self, service: Service, calls: Calls, assumed: Handshake | None, exchange: Exchange) -> None:
-        super().__init__(service.engine, calls, _NO_QUESTIONS)
-        self.session = assumed
-        self.request: Request | None = None
-        self._exchange = exchange
-        self._has_batch = False
-
-    def receive(self, message: Any) -> None:
-        """Process the body of the POST."""
-        if is_array(message):
-            self._has_batch = True
-            self._receive_batch(message, self.reply, self._exchange, where="a POST")
-        else:
-            self._receive(message, self.reply, self._exchange)
-
-    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
-        """Answer the POST."""
-        self._exchange.answer(
-            message, 202 if message is None else status_of(problem, SESSION_STATUSES), headers_of(problem)
-        )
-
-    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
-        """Return the envelope of a request without a session."""
-        if method in {"resources/subscribe", "resources/unsubscribe"}:
-            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
-        assert self.session is not None
-        if method == "logging/setLevel":
-            # The level holds for this POST alone.
-            self.session = Handshake(self.session.revision, self.session.client)
-        return self.session
-
-    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
-        if self._has_batch:
-            super()._serve(request, reply, channel)
-        else:
-            self.request = request
-
-    def _initialized(self) -> None:
-        """Do nothing: there is no stream for notifications."""
-
-
-async def _serve_sessionless(service: Service, message: Any, exchange: Exchange) -> None:
-    version = _header(exchange, b"mcp-protocol-version")
-    assumed = _SESSIONLESS[version if version in HANDSHAKE else _VERSION_WITHOUT_HEADER]
-    is_batch = is_array(message)
-    calls = Calls() if is_batch else service.calls
-    client = SessionlessClient(service, calls, assumed, exchange)
-    client.receive(message)
-    if not is_batch:
-        await _serve_request(service, exchange, client)
-    else:
-        service.batches.add(calls)
-        try:
-            await _start_calls(exchange)
-            await service.send(exchange, service.settings.sse_after_in_session)
-        finally:
-            service.batches.discard(calls)
-            calls.cancel_all()  # the client has disconnected, and cannot resume the stream
-
-
-async def _serve_request(
-    service: Service, exchange: Exchange, client: SessionlessClient, finish: Finish | None = None
-) -> None:
-    if client.request is None:
-        await service.send(exchange)
-    else:
-        stream_after = service.settings.sse_after_in_session
-        await serve_call(service, exchange, client.request, client.reply, stream_after, finish)
 
 
 class InitializeResponse(SessionlessClient, Source):

@@ -69,10 +69,8 @@ class Pipe:
         )
         # Events for the client
         self._queue: list[bytes] = []
-        self._queued = 0
-        self._is_finished = False
-        self._has_news = asyncio.Event()
-        self._has_room = asyncio.Event()
+        self._queued, self._is_finished = 0, False
+        self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
         # The stream lasts as long as the latest access token
         self._token: bytes | None = exchange.request_headers.get(b"authorization")
         self._grant = exchange.grant

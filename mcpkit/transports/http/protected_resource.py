@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -74,18 +75,9 @@ def bind_verifier(engine: Engine, verifier: TokenVerifier, settings: Settings) -
     async def in_thread(function: Callable[[], object]) -> object:
         return await runtime.threads.run(function, {})
 
-    verifier.bind(
-        ProtectedResource(
-            resources[0].url,
-            tuple(each.url for each in resources),
-            runtime.name,
-            runtime.keys,
-            runtime.scopes,
-            runtime.storage,
-            runtime.audit,
-            in_thread,
-        )
-    )
+    urls = tuple(each.url for each in resources)
+    shared = runtime.name, runtime.keys, runtime.scopes, runtime.storage, runtime.audit
+    verifier.bind(ProtectedResource(urls[0], urls, *shared, in_thread))
     return resources
 
 
@@ -188,25 +180,22 @@ class Protection:
             return
         self._is_announced = True
         has_uvicorn = bool(logging.getLogger("uvicorn").handlers)
-        startup_logger = logging.getLogger("uvicorn.error") if has_uvicorn else logger
+        log = (logging.getLogger("uvicorn.error") if has_uvicorn else logger).info
         urls, issuers = self._urls, self._verifier.issuers
         issued_by = f" issued by {_listed(issuers)}" if issuers else ""
-        startup_logger.info("Access tokens%s are accepted at %s", issued_by, _listed(urls))
+        log("Access tokens%s are accepted at %s", issued_by, _listed(urls))
         for notice in self._verifier.notices():
-            startup_logger.info("%s", notice)
+            log("%s", notice)
         parts = urlsplit(urls[0])
         if parts.scheme != "https" and not is_loopback(parts.hostname):
             logger.warning(
-                "public_url=%r does not use TLS, so access tokens can be read on the network. Serve it over "
-                "https",
+                "public_url=%r does not use TLS, so access tokens can be read on the network. Serve it over https",
                 urls[0],
             )
         unprotected = [f"route {route.path}" for route in routes if route.scopes is None]
         unprotected += [f"app mounted at {path}" for path in mounts]
         if unprotected:
-            startup_logger.info(
-                "Open without an access token, as they have no scopes=: %s", _listed(unprotected)
-            )
+            log("Open without an access token, as they have no scopes=: %s", _listed(unprotected))
         anonymous = [
             f"{each.kind} {each.key}"
             for part in self._engine.catalog.parts
@@ -243,9 +232,9 @@ class ProtectedRoute:
         """Serve one request, or respond with a challenge."""
         headers = headers_by_name(scope)
         try:
-            grant = self._endpoint.known(headers) or await self._endpoint.admit(
-                headers, scope.get("client"), may_be_anonymous=False
-            )
+            grant = self._endpoint.known(headers)
+            if grant is None:
+                grant = await self._endpoint.admit(headers, scope.get("client"), may_be_anonymous=False)
         except RefusedError as error:
             await refuse(send, error.status, error.text, error.headers)
             return
@@ -253,9 +242,8 @@ class ProtectedRoute:
             challenge = self._endpoint.challenge(self._scopes, grant.principal, LATEST)
             await refuse(send, challenge.status, challenge.message, headers_of(challenge))
             return
-        await self._app(
-            {**scope, "state": {**scope.get("state", {}), "principal": grant.principal}}, receive, send
-        )
+        state = {**scope.get("state", {}), "principal": grant.principal}
+        await self._app({**scope, "state": state}, receive, send)
 
 
 _DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
@@ -295,11 +283,9 @@ class Document:
 
 # Lifetime of streams
 
-GRACE = 60.0
-"""Seconds for which a stream continues while its token cannot be verified again."""
+GRACE = 60.0  # seconds for which a stream continues while its token cannot be verified again
 
-RETRY_INTERVAL = 5.0
-"""Seconds after which a failed verification is repeated."""
+RETRY_INTERVAL = 5.0  # seconds after which a failed verification is repeated
 
 _MAX_CONCURRENT = 16  # maximum concurrent verifications
 
@@ -408,17 +394,16 @@ class StreamExpiry:
             self._schedule(token, retry_at)
 
 
+@dataclass(eq=False)
 class _Token:
     """An access token, and the streams opened with it."""
 
+    endpoint: ProtectedEndpoint
+    headers: Mapping[bytes, bytes]
+    grant: AccessToken
+    streams: dict[object, Callable[[], None]] = field(default_factory=dict[object, Callable[[], None]])
     timer: asyncio.TimerHandle | None = None
     verification: asyncio.Task[None] | None = None
-
-    def __init__(
-        self, endpoint: ProtectedEndpoint, headers: Mapping[bytes, bytes], grant: AccessToken
-    ) -> None:
-        self.endpoint, self.headers, self.grant = endpoint, headers, grant
-        self.streams: dict[object, Callable[[], None]] = {}
 
     @property
     def expires(self) -> float:

@@ -311,10 +311,8 @@ def _check_lost(headers: Mapping[bytes, bytes]) -> None:
         return
     advice = ". Send a body, and check that no middleware before the app reads it"
     if b"upgrade" in headers:
-        advice = (
-            ": uvicorn with httptools drops the body of a request with an Upgrade header. Start "
-            "uvicorn with --http h11"
-        )
+        fix = "Start uvicorn with --http h11"
+        advice = f": uvicorn with httptools drops the body of a request with an Upgrade header. {fix}"
     raise RefusedError(400, f"the request body is empty, although the headers announce one{advice}")
 
 
@@ -331,8 +329,6 @@ _SHORT_BODY_TIME = 1.0  # seconds for which the response waits for such a body
 # Bytes that are dropped after a response, and seconds that this may take; then the connection is closed.
 _MAX_DROPPED = 64 * 1024 * 1024
 _DROP_TIME = 5.0
-
-_MIN_REFUSAL = 400
 
 
 def drop_unread_body(
@@ -371,7 +367,7 @@ class _UnreadBody:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            if message["status"] >= _MIN_REFUSAL:
+            if message["status"] >= 400:
                 if self._is_short:
                     await self._drop(_SHORT_BODY_TIME)
                 if not self._is_read:

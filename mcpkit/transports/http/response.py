@@ -9,19 +9,8 @@ from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ..._utils.exceptions import (
-    HEADER_MISMATCH,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    BusyError,
-    ChallengeError,
-    MalformedError,
-    MissingCapabilityError,
-    ProtocolError,
-)
+from ..._utils import exceptions as errors
+from ..._utils.exceptions import BusyError, ChallengeError, ProtocolError
 from ...execution.coroutines import resume, within
 from ...identity.principals_and_scopes import ANYONE, Principal
 from ...protocol.http_headers import caller_at
@@ -41,12 +30,12 @@ logger = logging.getLogger(__name__)
 # Status and headers
 
 _STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
+    errors.PARSE_ERROR: 400,
+    errors.INVALID_REQUEST: 400,
+    errors.HEADER_MISMATCH: 400,
+    errors.MISSING_CLIENT_CAPABILITY: 400,
+    errors.UNSUPPORTED_PROTOCOL_VERSION: 400,
+    errors.METHOD_NOT_FOUND: 404,
 }
 
 _JSON = (b"content-type", b"application/json")
@@ -70,8 +59,8 @@ def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STAT
     """
     if isinstance(problem, BusyError | ChallengeError):
         return problem.status
-    if isinstance(problem, MissingCapabilityError | MalformedError):
-        return statuses.get(MISSING_CLIENT_CAPABILITY, 200)
+    if isinstance(problem, errors.MissingCapabilityError | errors.MalformedError):
+        return statuses.get(errors.MISSING_CLIENT_CAPABILITY, 200)
     return statuses.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
 
 
@@ -118,21 +107,18 @@ def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> Awaitab
 
 # Event streams
 
+# Bytes queued for a client above which it must read before it sends more requests.
 MAX_QUEUED = 16 * 1024 * 1024
-"""Bytes queued for a client above which it must read before it sends more requests."""
 
+# Seconds in which a client must read one piece of a stream. After that it counts as disconnected.
 READ_TIMEOUT = 30.0
-"""Seconds in which a client must read one piece of a stream. After that it counts as disconnected."""
 
-PIECE = 64 * 1024
-"""Bytes of a stream that are passed to the ASGI server at once."""
+PIECE = 64 * 1024  # bytes of a stream that are passed to the ASGI server at once
 
-MAX_READY_EVENTS = 64
-MAX_READY_BYTES = 1024 * 1024
-"""Number of events, and of bytes, in the queue before `ready` waits for the client."""
+# Number of events, and of bytes, in the queue before `ready` waits for the client.
+MAX_READY_EVENTS, MAX_READY_BYTES = 64, 1024 * 1024
 
-LOST = (OSError, RuntimeError)
-"""Exceptions of servers for a disconnected client; uvloop raises the second."""
+LOST = (OSError, RuntimeError)  # exceptions of servers for a disconnected client; uvloop raises the second
 
 _PING = b":\n\n"
 

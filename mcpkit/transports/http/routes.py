@@ -20,25 +20,13 @@ from starlette.types import ASGIApp
 
 from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import BusyError, ProtocolError
-from ...engine.engine import CustomRoute
 from ...identity.principals_and_scopes import ANYONE
 from ...protocol import jsonrpc
 from ...protocol.http_headers import JoinedHeaders
+from . import request as requests
 from .app_options import DEFAULT_PATH, MESSAGES_PATH, SSE_PATH, Guard, Settings, warn_of_workers
 from .handshake import fail_question, serve_delete, serve_get, serve_handshake
-from .request import (
-    RETRY_SOON,
-    UnreadError,
-    accepts_events,
-    drop_unread_body,
-    find_principal,
-    headers_by_name,
-    is_mounted,
-    may_stream,
-    mount_point,
-    path_below,
-    principal_of,
-)
+from .request import UnreadError, drop_unread_body, headers_by_name, may_stream, path_below
 from .response import Exchange, Receive, RefusedError, Scope, Send, headers_of, refuse
 from .service import Service
 from .sessions.loop_state import LoopState
@@ -69,37 +57,39 @@ class Router:
 
     Args:
         engine: Engine of the server.
-        routes: Custom routes.
-        mounts: Mounted apps with their paths. Both lists can grow.
+        mounts: Mounted apps with their paths. The list can grow, as that of the custom routes of the engine.
         settings: Options of the app.
         guard: Check of hosts and origins.
         resources: Public endpoints of the app; None if it needs no access tokens.
 
     Attributes:
+        engine: Engine of the server.
+        settings: Options of the app.
+        guard: Check of hosts and origins.
+        mounts: Mounted apps with their paths.
+        protection: Verification of access tokens; None if none are needed.
         site: App for all paths that do not belong to the protocol.
     """
 
     def __init__(
         self,
         engine: Engine,
-        routes: Sequence[CustomRoute],
         mounts: Sequence[tuple[str, ASGIApp]],
         settings: Settings,
         guard: Guard,
         resources: Sequence[Resource] | None,
     ) -> None:
-        self._engine, self._settings, self._guard = engine, settings, guard
+        self.engine, self.mounts, self.settings, self.guard = engine, mounts, settings, guard
         # Again, because gunicorn may have loaded the app before there were any.
         warn_of_workers(is_shared=engine.runtime.storage.is_persistent, is_stateless=settings.stateless)
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._revocation_listeners: dict[asyncio.AbstractEventLoop, Callable[[], None]] = {}
-        self._routes, self._mounts = routes, mounts
-        self._protection: Protection | None = None
+        self.protection: Protection | None = None
         if resources is not None and engine.auth is not None:
             from .protected_resource import Protection
 
-            self._protection = Protection(engine, engine.auth, resources)
-        self.site = SiteRoutes(routes, mounts, guard, settings, self._protection, self._unready_reason)
+            self.protection = Protection(engine, engine.auth, resources)
+        self.site = SiteRoutes(self)
         self._with_cors = Cors(self._serve_page, guard) if settings.http.cors else self._serve_page
         endpoints: dict[str, _Endpoint] = {settings.path.rstrip("/"): self._mcp}
         if settings.http.sse:
@@ -118,11 +108,11 @@ class Router:
         if type(headers) is not dict and (name := _repeated_header(headers)) is not None:
             _, send = drop_unread_body(scope, headers, receive, send)
             text, fields = _REPEATED.format(name), headers_of(None)
-            if name == "authorization" and self._protection is not None:
-                fields = tuple(self._protection.mcp.malformed(text).headers)
+            if name == "authorization" and self.protection is not None:
+                fields = tuple(self.protection.mcp.malformed(text).headers)
             return refuse(send, 400, text, fields)
         host, origin = headers.get(b"host"), headers.get(b"origin")
-        if (host, origin) not in self._guard.passed and (refusal := self._guard.refuse(host, origin)):
+        if (host, origin) not in self.guard.passed and (refusal := self.guard.refuse(host, origin)):
             _, send = drop_unread_body(scope, headers, receive, send)
             return refuse(send, *refusal)
         if origin is None:
@@ -147,12 +137,14 @@ class Router:
         try:
             if service is None or not service.is_open:
                 service = await self._open()
-            keep_alive, peer = self._settings.http.sse_ping_interval, scope.get("client")
-            if (protection := self._protection) is None:
-                find = self._settings.principal
-                principal = principal_of(scope) if find is None else await find_principal(scope, find)
+            keep_alive, peer = self.settings.http.sse_ping_interval, scope.get("client")
+            if (protection := self.protection) is None:
+                if (find := self.settings.principal) is None:
+                    principal = requests.principal_of(scope)
+                else:
+                    principal = await requests.find_principal(scope, find)
                 if principal is not ANYONE:
-                    principal = self._engine.runtime.scopes.of(principal)
+                    principal = self.engine.runtime.scopes.of(principal)
                 exchange = Exchange(receive, send, keep_alive, headers, principal, peer)
             else:
                 protected = protection.mcp if endpoint == self._mcp else protection.sse
@@ -198,7 +190,7 @@ class Router:
     async def _get_or_delete(self, service: Service, method: str, exchange: Exchange) -> None:
         headers = exchange.request_headers
         _check_version_is_single(headers)
-        has_sessions = not self._settings.stateless and not is_stateless(None, headers)
+        has_sessions = not self.settings.stateless and not is_stateless(None, headers)
         is_known = method in {"GET", "DELETE"}
         if not (is_known and has_sessions):
             if is_known and (problem := unknown_revision(headers)) is not None:
@@ -207,7 +199,7 @@ class Router:
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} is not supported at this URL", ((b"allow", allowed),))
-        if method == "GET" and not accepts_events(headers):
+        if method == "GET" and not requests.accepts_events(headers):
             text = "a GET request opens an event stream. Send the header Accept: text/event-stream"
             raise RefusedError(406, text)
         await (serve_get if method == "GET" else serve_delete)(service, exchange)
@@ -263,29 +255,29 @@ class Router:
             await service.start()
         except Exception:
             logger.exception(
-                "the server cannot start, as its lifespan raised an exception. Requests are answered "
-                "with HTTP 503"
+                "the server cannot start, as its lifespan raised an exception. Requests are answered with HTTP 503"
             )
-            raise UnreadError(503, "the server cannot start. The cause is in its log", RETRY_SOON) from None
+            text = "the server cannot start. The cause is in its log"
+            raise UnreadError(503, text, requests.RETRY_SOON) from None
         if not service.is_open:
-            raise UnreadError(503, "the server is shutting down. Try again later", RETRY_SOON)
+            raise UnreadError(503, "the server is shutting down. Try again later", requests.RETRY_SOON)
         self._announce()
         return service
 
     def _announce(self) -> None:
-        if self._protection is not None:
-            self._protection.announce(self._routes, [path for path, _ in self._mounts])
+        if self.protection is not None:
+            self.protection.announce(self.engine.routes, [path for path, _ in self.mounts])
 
     def _service(self) -> Service:
         """Return the service of this event loop, which may be starting."""
         loop = require_loop("the ASGI app of mcpkit")
         service = self._services.get(loop)
         if service is None:
-            state = LoopState(self._engine, self._settings)
-            service = Service(state, self._engine.runtime.keys, partial(self._on_end, loop))
+            state = LoopState(self.engine, self.settings)
+            service = Service(state, self.engine.runtime.keys, partial(self._on_end, loop))
             self._services[loop] = service
-            if self._protection is not None and (revocations := self._engine.revocations) is not None:
-                on_revocation = partial(self._revoke, self._protection, service)
+            if self.protection is not None and (revocations := self.engine.revocations) is not None:
+                on_revocation = partial(self._revoke, self.protection, service)
                 self._revocation_listeners[loop] = revocations.listen(on_revocation)
             if "uvicorn.server" in sys.modules:
                 from .run import end_with_uvicorn
@@ -306,7 +298,8 @@ class Router:
         if not self._services[loop].shutdown_begun:  # else it stays, to refuse further requests
             del self._services[loop]
 
-    async def _unready_reason(self, is_shared_needed: bool) -> str | None:
+    async def unready_reason(self, is_shared_needed: bool) -> str | None:
+        """Return the reason why the service of this event loop is not ready; None if it is."""
         return await self._service().unready_reason(is_shared_needed=is_shared_needed)
 
 
@@ -347,37 +340,19 @@ class SiteRoutes:
     (`is_for_any_origin`). It never redirects: a trailing slash makes no difference.
 
     Args:
-        routes: Custom routes.
-        mounts: Mounted apps with their paths. Later additions to both lists are served too.
-        guard: Check of hosts and origins.
-        settings: Options of the app.
-        protection: Verification of access tokens; None if none are needed.
-        unready_reason: Returns the reason why the service is not ready, or None; its argument includes the shared
-            storage.
+        router: Handler of the app. Later additions to its routes and mounted apps are served too.
 
     Raises:
         RegistrationError: A custom route has a path that is already used.
     """
 
-    def __init__(
-        self,
-        routes: Sequence[CustomRoute],
-        mounts: Sequence[tuple[str, ASGIApp]],
-        guard: Guard,
-        settings: Settings,
-        protection: Protection | None,
-        unready_reason: Callable[[bool], Awaitable[str | None]],
-    ) -> None:
-        self._custom_routes, self._mounted_apps = routes, mounts
-        self._guard = guard
-        self._settings = settings
-        self._protection = protection
-        self._unready_reason = unready_reason
+    def __init__(self, router: Router) -> None:
+        self._router, settings, protection = router, router.settings, router.protection
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
         self._not_found = self._starlette.router.default
         self._starlette.router.default = self._respond_not_found
-        self._app: ASGIApp = Cors(self._starlette, guard) if settings.http.cors else self._starlette
+        self._app: ASGIApp = Cors(self._starlette, router.guard) if settings.http.cors else self._starlette
         probes = ((settings.http.readiness_path, self._readiness), (settings.http.liveness_path, _liveness))
         self._probes = [Route(path, function) for path, function in probes if path is not None]
         self._probe_paths = {route.path.rstrip("/") for route in self._probes}
@@ -415,7 +390,7 @@ class SiteRoutes:
             is_for_any_origin = plain_path in self._paths_for_any_origin
             origin = None if is_for_any_origin else headers.get(b"origin")
             is_probe = scope["method"] in {"GET", "HEAD"} and plain_path in self._probe_paths
-            if not is_probe and (refusal := self._guard.refuse(headers.get(b"host"), origin)):
+            if not is_probe and (refusal := self._router.guard.refuse(headers.get(b"host"), origin)):
                 await PlainTextResponse(refusal[1], refusal[0])(scope, receive, send)
                 return
             if is_for_any_origin:  # with CORS of its own
@@ -448,13 +423,13 @@ class SiteRoutes:
         Raises:
             RegistrationError: A path is already used.
         """
-        served = len(self._custom_routes), len(self._mounted_apps)
+        served = len(self._router.engine.routes), len(self._router.mounts)
         if self._served == served:
             return
         routes: list[Route] = []
-        protection = self._protection
-        for each in self._custom_routes[: served[0]]:
-            self._settings.check_route(each)
+        protection = self._router.protection
+        for each in self._router.engine.routes[: served[0]]:
+            self._router.settings.check_route(each)
             middleware: list[Middleware] = []
             if each.scopes is not None and protection is not None:
                 from .protected_resource import ProtectedRoute
@@ -468,7 +443,7 @@ class SiteRoutes:
                 self._paths_for_any_origin.add(own.path)
         self._starlette.router.routes[:] = [*self._probes, *routes]
         self._root_routes = [route for route in routes if isinstance(route, _RootRoute)]
-        apps = self._mounted_apps[: served[1]]
+        apps = self._router.mounts[: served[1]]
         self._mounts = [Mount(*each) for each in apps]
         if self._documents and any(getattr(app, "takes_tokens", False) for _, app in apps):
             from ...auth.discovery import PROTECTED_RESOURCE
@@ -478,24 +453,25 @@ class SiteRoutes:
 
     def _starlette_scope(self, scope: Scope, path: str) -> Scope:
         """Return the scope with the mount point as Starlette expects it, from which `request.url_for` starts."""
-        root = mount_point(scope)
+        root = requests.mount_point(scope)
         router = self._starlette.router
         changed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
-        changed[_IS_MOUNTED] = is_mounted(scope)
+        changed[_IS_MOUNTED] = requests.is_mounted(scope)
         if not _matches_one((*self._mounts, *router.routes), changed):
             changed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
         return changed
 
     async def _respond_not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to an unknown path with the path of the MCP endpoint, for clients that use the URL of the site."""
-        if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # another path may be a secret
+        path = self._router.settings.path
+        if scope["type"] != "http" or path != DEFAULT_PATH:  # another path may be a secret
             await self._not_found(scope, receive, send)
             return
-        text = f"Not Found. The MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
+        text = f"Not Found. The MCP endpoint is at {requests.mount_point(scope)}{DEFAULT_PATH}"
         await PlainTextResponse(text, 404)(scope, receive, send)
 
     async def _readiness(self, request: Request) -> JSONResponse:
-        reason = await self._unready_reason("shared" not in request.query_params.getlist("exclude"))
+        reason = await self._router.unready_reason("shared" not in request.query_params.getlist("exclude"))
         found = {"status": "ready"} if reason is None else {"status": "not ready", "reason": reason}
         return JSONResponse(found, 200 if reason is None else 503, _NO_STORE)
 

@@ -111,9 +111,8 @@ def local_url(host: str, port: int, options: Mapping[str, object]) -> tuple[sock
         The socket, if one was needed to determine the port; and the URL without a path, or None if other machines may
         reach the server or it is encrypted.
     """
-    if host not in {"127.0.0.1", "::1", "localhost"} or any(
-        options.get(name) for name in ("uds", "fd", "ssl_certfile", "ssl_keyfile")
-    ):
+    is_other = any(options.get(name) for name in ("uds", "fd", "ssl_certfile", "ssl_keyfile"))
+    if is_other or host not in {"127.0.0.1", "::1", "localhost"}:
         return None, None
     listening = None
     if port == 0:

@@ -74,8 +74,7 @@ class Service(Source):
 
     def __init__(self, state: LoopState, keys: Keys, on_end: Callable[[], None]) -> None:
         self.loop_state = state
-        self.engine = state.engine
-        self.settings = state.settings
+        self.engine, self.settings = state.engine, state.settings
         self.loop = loop = state.loop
         self.calls = Calls()
         self.sessions = SessionManager(state, keys)

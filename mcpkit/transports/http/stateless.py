@@ -1,46 +1,37 @@
-"""Stateless era over HTTP: every POST is independent (basic/transports/streamable-http, 2026-07-28)."""
+"""POSTs that end with their connection: of the stateless era, and of the handshake era without a session.
+
+Follows basic/transports/streamable-http (2026-07-28), and the older versions for a server without sessions.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ..._utils.exceptions import MalformedError, ProtocolError
+from ..._utils.exceptions import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ...engine.changes_between_processes import ChangeQueue
+from ...engine.message_dispatch import BaseSession
 from ...engine.subscription_filters_and_delivery import LOST, Listen
 from ...identity.principals_and_scopes import Change, Principal
-from ...protocol import jsonrpc
+from ...protocol import jsonrpc, revisions
+from ...protocol import jsonrpc_validation as messages
 from ...protocol.http_headers import Headers, check_mirrored, check_standard
-from ...protocol.jsonrpc import Json, Outcome, Ready, RequestId, is_object
-from ...protocol.jsonrpc_validation import (
-    Notification,
-    Refusal,
-    Request,
-    invalid,
-    is_initialize,
-    names_revision,
-    read,
-)
-from ...protocol.revisions import (
-    ALL,
-    HANDSHAKE,
-    METHODS,
-    PROTOCOL_VERSION,
-    STATELESS,
-    Stateless,
-    unsupported_version,
-)
+from ...protocol.jsonrpc import Json, Outcome, Ready, RequestId, is_array, is_object
+from ...protocol.jsonrpc_validation import Request
+from ...protocol.revisions import HANDSHAKE, Client, Envelope, Handshake, Stateless, unsupported_version
 from ...requests.error_responses import error_response
 from ...requests.request_record import Call
-from ...requests.running_requests import OVER, Reply
-from .response import ANSWERED, Exchange, Source, event
+from ...requests.requests_to_client import Channel, OpenQuestions
+from ...requests.running_requests import OVER, Calls, Reply
+from .response import ANSWERED, Exchange, Source, event, headers_of, status_of
 from .service import OPEN, Service
+from .sessions.http_session import SESSION_STATUSES
 
+# Processes the result of a request before it is sent.
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
-"""Processes the result of a request before it is sent."""
 
-_HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
 _VERSION = b"mcp-protocol-version"
 
 
@@ -54,19 +45,19 @@ def is_stateless(message: Any, headers: Headers) -> bool:
         message: The JSON value of the body.
         headers: The headers.
     """
-    if names_revision(message):
+    if messages.names_revision(message):
         return True
     version = headers.get(_VERSION)
-    if version is None or version in _HANDSHAKE or version.strip() in _HANDSHAKE:
+    if version is None or version in _SESSIONLESS or version.strip() in _SESSIONLESS:
         return False
-    return not is_initialize(message)
+    return not messages.is_initialize(message)
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:
     """Return the error for a header with an unsupported revision, or None."""
     header = headers.get(_VERSION)
     version = None if header is None else header.strip().decode("latin-1")
-    return None if version is None or version in ALL else unsupported_version(version)
+    return None if version is None or version in revisions.ALL else unsupported_version(version)
 
 
 def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
@@ -91,7 +82,7 @@ async def _serve_early(service: Service, message: Any, exchange: Exchange) -> No
 
 
 def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
-    request = read(message, _PostSender(service, exchange))
+    request = messages.read(message, _PostSender(service, exchange))
     problem: ProtocolError | None = None
     if type(request) is Request:
         if request.method != "subscriptions/listen":
@@ -101,14 +92,15 @@ def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None
             Listener(service, service.engine.listen(call), exchange)
         except Exception as error:  # noqa: BLE001 - every request is answered
             exchange.reply(error_response(call, error), error)
-    elif isinstance(request, Notification):
+    elif isinstance(request, messages.Notification):
         problem = unknown_revision(exchange.request_headers)
         if problem is None:
             exchange.answer(None, 202)  # no notification has a meaning here
-    elif isinstance(request, Refusal) and is_object(message) and "method" in message:
+    elif isinstance(request, messages.Refusal) and is_object(message) and "method" in message:
         exchange.reply(jsonrpc.error(request.id, request.problem), request.problem)
     else:
-        problem = invalid("the body of a POST must be a JSON-RPC request or notification with a method")
+        text = "the body of a POST must be a JSON-RPC request or notification with a method"
+        problem = messages.invalid(text)
     if problem is not None:
         exchange.reply(jsonrpc.error(None, problem), problem)
     return service.send(exchange)
@@ -179,18 +171,18 @@ class _PostSender:
 
     def envelope(self, method: str, params: Json, meta: Json) -> Stateless:
         """Check the headers against the request, and return its envelope."""
-        version = meta.get(PROTOCOL_VERSION)
+        version = meta.get(revisions.PROTOCOL_VERSION)
         headers, principal = self._exchange.request_headers, self._exchange.principal
         if version is None and (problem := unknown_revision(headers)) is not None:
             raise problem
         if type(version) is str:
-            if version not in STATELESS:
+            if version not in revisions.STATELESS:
                 header = headers.get(_VERSION)
                 if header is not None and header.strip() == version.encode():
                     raise unsupported_version(version)  # the other headers are those of that revision
             name_param = None
             if (
-                method not in METHODS
+                method not in revisions.METHODS
                 and (custom := self._catalog.methods.shown(method, principal)) is not None
             ):
                 name_param = custom.name_param
@@ -208,6 +200,114 @@ class _PostSender:
                 arguments = params.get("arguments")
                 check_mirrored(headers, mirrored, arguments if is_object(arguments) else {})
         return envelope
+
+
+# The handshake era without sessions
+
+_STARTS_EAGERLY = sys.version_info >= (3, 12)
+
+# Assumed results of the handshake for clients without a session, by version.
+_SESSIONLESS = {revision.encode(): Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
+
+# Without a session the server sends no requests, as there is nowhere to respond.
+_NO_QUESTIONS = OpenQuestions()
+
+
+class SessionlessClient(BaseSession):
+    """A client of the handshake era without a session: each POST is independent.
+
+    Args:
+        service: The service.
+        calls: Running requests: a separate object for a batch, because its ids are.
+        assumed: Assumed result of the handshake; None for `initialize`.
+        exchange: Response to its POST.
+
+    Attributes:
+        request: Its request; None for a batch, or if it has been answered.
+    """
+
+    request: Request | None = None
+    _has_batch = False
+    _ignores_strange_answers = False
+
+    def __init__(self, service: Service, calls: Calls, assumed: Handshake | None, exchange: Exchange) -> None:
+        super().__init__(service.engine, calls, _NO_QUESTIONS)
+        self.session, self._exchange = assumed, exchange
+
+    def receive(self, message: Any) -> None:
+        """Process the body of the POST."""
+        if is_array(message):
+            self._has_batch = True
+            self._receive_batch(message, self.reply, self._exchange, where="a POST")
+        else:
+            self._receive(message, self.reply, self._exchange)
+
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Answer the POST."""
+        status = 202 if message is None else status_of(problem, SESSION_STATUSES)
+        self._exchange.answer(message, status, headers_of(problem))
+
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
+        """Return the envelope of a request without a session."""
+        if method in {"resources/subscribe", "resources/unsubscribe"}:
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
+        assert self.session is not None
+        if method == "logging/setLevel":
+            # The level holds for this POST alone.
+            self.session = Handshake(self.session.revision, self.session.client)
+        return self.session
+
+    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
+        if self._has_batch:
+            super()._serve(request, reply, channel)
+        else:
+            self.request = request
+
+    def _initialized(self) -> None:
+        """Do nothing: there is no stream for notifications."""
+
+
+async def serve_sessionless(service: Service, message: Any, exchange: Exchange) -> None:
+    """Serve one POST of the handshake era without a session.
+
+    Args:
+        service: The service.
+        message: The JSON value of the body.
+        exchange: The exchange of the request.
+    """
+    version = exchange.request_headers.get(_VERSION, b"").strip()
+    # 2025-03-26 is the version of a client that sends none (basic/transports, "Protocol Version Header").
+    assumed = _SESSIONLESS.get(version) or _SESSIONLESS[b"2025-03-26"]
+    calls = Calls() if is_array(message) else service.calls
+    client = SessionlessClient(service, calls, assumed, exchange)
+    client.receive(message)
+    if not is_array(message):
+        await serve_request(service, exchange, client)
+        return
+    service.batches.add(calls)
+    try:
+        await start_calls(exchange)
+        await service.send(exchange, service.settings.sse_after_in_session)
+    finally:
+        service.batches.discard(calls)
+        calls.cancel_all()  # the client has disconnected, and cannot resume the stream
+
+
+async def serve_request(
+    service: Service, exchange: Exchange, client: SessionlessClient, finish: Finish | None = None
+) -> None:
+    """Serve the request of a client that has received its POST; see `serve_call`."""
+    if client.request is None:
+        await service.send(exchange)
+    else:
+        stream_after = service.settings.sse_after_in_session
+        await serve_call(service, exchange, client.request, client.reply, stream_after, finish)
+
+
+async def start_calls(exchange: Exchange) -> None:
+    """Let calls make their first step, after which most have ended: before Python 3.12, in the next loop iteration."""
+    if exchange.state != ANSWERED and not _STARTS_EAGERLY:
+        await asyncio.sleep(0)
 
 
 # Streams of changes
@@ -234,8 +334,7 @@ class Listener(Source):
     def __init__(self, service: Service, listen: Listen, exchange: Exchange) -> None:
         if not exchange.may_stream:
             raise MalformedError(
-                "the response to subscriptions/listen is an event stream. Send the header Accept: "
-                "text/event-stream"
+                "the response to subscriptions/listen is an event stream. Send the header Accept: text/event-stream"
             )
         self._state = state = service.loop_state
         state.check_stream_room(exchange.caller)

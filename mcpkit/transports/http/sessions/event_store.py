@@ -19,6 +19,7 @@ from ...._utils.exceptions import INTERNAL_ERROR, ProtocolError
 from ....execution.coroutines import within
 from ....protocol import jsonrpc
 from ....protocol.jsonrpc import Json, RequestId
+from ....protocol.jsonrpc_validation import invalid
 from ....storage.encryption_keys import EncryptedRecords, Keys, UnreadableRecordError
 from ..response import Exchange, Source, event
 from .session_store import MessageKind, SessionBus
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Event = tuple[int, bytes]
-"""Number and message of an event in its stream."""
+Event = tuple[int, bytes]  # number and message of an event in its stream
 
 _WRITE_DELAY = 0.02  # seconds for which events are collected, so that a short response is one write
 _RETRY_DELAY = 1.0
@@ -66,6 +66,13 @@ def read_event_id(text: str) -> EventId:
     if found is None:
         return EventId("", "", False, 0)
     return EventId(found["stream"], found["process"], found["kind"] == "c", int(found["number"]))
+
+
+def stream_not_stored() -> ProtocolError:
+    """Return the error for a client that resumes a stream which is not stored."""
+    return invalid(
+        "the stream of this Last-Event-ID is no longer stored. Send the request again, unless its response has arrived"
+    )
 
 
 class StoredStream(ABC):
@@ -314,8 +321,7 @@ class EventStore:
             return await self._records.get(key)
         except (UnreadableRecordError, ImportError) as error:
             logger.warning(
-                "the events of a stream of another process cannot be read, so a client cannot resume "
-                "it here: %s",
+                "the events of a stream of another process cannot be read, so a client cannot resume it here: %s",
                 error,
             )
             return None
@@ -393,9 +399,8 @@ class RemoteStream(Source):
         try:
             await within(seconds, self.has_news.wait())
         except TimeoutError:
-            logger.debug(
-                "no notification of new events from the process of a stream; the store is read again"
-            )
+            text = "no notification of new events from the process of a stream; the store is read again"
+            logger.debug(text)
 
     async def _new_events(self, record: StreamRecord) -> list[bytes]:
         """Return the events that the client has not received, as they are sent."""

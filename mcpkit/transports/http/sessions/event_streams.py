@@ -16,7 +16,6 @@ from ....engine.changes_between_processes import ChangeQueue
 from ....engine.subscription_filters_and_delivery import ChangeListener, notification
 from ....identity.principals_and_scopes import Change
 from ....protocol import jsonrpc
-from ....protocol.jsonrpc_validation import invalid
 from ....protocol.revisions import Handshake
 from ....requests.requests_to_client import OpenQuestions
 from ..response import Exchange, Source, event
@@ -24,24 +23,14 @@ from .event_store import Event, StoredStream
 from .loop_state import LoopState
 from .session_store import MessageKind, RecordField, SessionRecord
 
+# Events that one session keeps for clients that resume a stream; the oldest is dropped first.
 MAX_EVENTS = 256
-"""Events that one session keeps for clients that resume a stream; the oldest is dropped first."""
 
-SESSION_SHARE = 16
-"""One session keeps at most this part of the bytes that all sessions may keep."""
+SESSION_SHARE = 16  # one session keeps at most this part of the bytes that all sessions may keep
 
 _EVENT_OVERHEAD = 400  # bytes of memory that an event takes beside its message
 
 _RETRY = 1000  # milliseconds after which a client reconnects to a closed stream
-
-
-def stream_not_stored() -> ProtocolError:
-    """Return the error for a client that resumes a stream which is not stored."""
-    return invalid(
-        "the stream of this Last-Event-ID is no longer stored. Send the request again, unless its "
-        "response has arrived"
-    )
-
 
 # Stored events
 
@@ -282,9 +271,8 @@ class EventStream(StoredStream, Source):
         if not streams.keep(self, self.sent, message) and is_response and self.request_id is not None:
             problem = ProtocolError(
                 INTERNAL_ERROR,
-                "The response could not be delivered: the connection was lost, and the response is too "
-                f"large to be stored ({len(message):,} bytes, the limit is {streams.max_message:,}). Send the "
-                "request again",
+                "The response could not be delivered: the connection was lost, and the response is too large to be "
+                f"stored ({len(message):,} bytes, the limit is {streams.max_message:,}). Send the request again",
             )
             streams.keep(self, self.sent, jsonrpc.error(self.request_id, problem))
         streams.write(self)

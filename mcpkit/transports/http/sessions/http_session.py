@@ -22,22 +22,15 @@ from ....protocol.revisions import RESUMABLE, SEVERITY, Envelope, Handshake
 from ....requests.requests_to_client import OpenQuestions, StandaloneChannel
 from ....requests.running_requests import Calls, Reply, server_ended
 from ..response import Exchange, headers_of, status_of
-from .event_store import EventId, RemoteStream, read_event_id
-from .event_streams import (
-    EventBuffer,
-    EventStream,
-    EventStreams,
-    StandaloneStream,
-    StandaloneStreams,
-    stream_not_stored,
-)
+from .event_store import EventId, RemoteStream, read_event_id, stream_not_stored
+from .event_streams import EventBuffer, EventStream, EventStreams, StandaloneStream, StandaloneStreams
 from .loop_state import LoopState
 from .session_store import MessageKind, RecordField, SessionRecord
 
 logger = logging.getLogger(__name__)
 
+# HTTP statuses of errors in the handshake era, by their codes.
 SESSION_STATUSES = {PARSE_ERROR: 400, INVALID_REQUEST: 400}
-"""HTTP statuses of errors in the handshake era, by their codes."""
 
 _NO_STREAM = ((b"allow", b"POST, DELETE"),)
 
@@ -90,12 +83,8 @@ class HttpSession(BaseSession):
         leave: Callable[[HttpSession], None],
     ) -> None:
         token = record.token
-        questions = OpenQuestions(
-            f"{state.process}-",
-            self._open_question,
-            self._close_question,
-            timeout_hint="" if state.is_shared else _SEVERAL_PROCESSES_HINT,
-        )
+        hint = "" if state.is_shared else _SEVERAL_PROCESSES_HINT
+        questions = OpenQuestions(f"{state.process}-", self._open_question, self._close_question, hint)
         super().__init__(state.engine, Calls(), questions)
         self.session = self.negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id, self.record = id_, record
@@ -158,9 +147,8 @@ class HttpSession(BaseSession):
             self._level = record.changes[RecordField.LEVEL] = self.negotiated.log_level
         if record.changes and self._retrying is None:
             # The process that sends notifications must know a new subscription before the client is answered.
-            has_subscribed = any(
-                name.startswith(RecordField.URI) and text for name, text in record.changes.items()
-            )
+            changes = record.changes.items()
+            has_subscribed = any(name.startswith(RecordField.URI) and text for name, text in changes)
             must_confirm = has_subscribed and self.standalone.has_other_notifier
             try:
                 await record.save(MessageKind.CONFIRM if must_confirm else MessageKind.CHANGED)

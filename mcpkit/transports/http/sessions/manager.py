@@ -30,14 +30,7 @@ from ..response import Exchange
 from .event_streams import EventBuffer
 from .http_session import HttpSession
 from .loop_state import LoopState
-from .session_store import (
-    NewSessionId,
-    RecordField,
-    SessionRecord,
-    SessionStore,
-    SessionToken,
-    busy_without_storage,
-)
+from .session_store import NewSessionId, RecordField, SessionRecord, SessionStore, SessionToken, or_busy
 
 if TYPE_CHECKING:
     from ....identity.revocation import Revocation
@@ -46,9 +39,9 @@ logger = logging.getLogger(__name__)
 
 _EXTEND_INTERVAL = 10.0  # seconds, or a tenth of a session's idle timeout, between two extensions of a record
 
+# Seconds, or a session's idle timeout, that a session lives without a request after `initialize`, and for which any
+# other session must have been idle before it makes room: clients that only open sessions cannot lock others out.
 UNUSED_TIMEOUT = 60.0
-"""Seconds, or a session's idle timeout, that a session lives without a request after `initialize`, and for which any
-other session must have been idle before it makes room: clients that only open sessions cannot lock others out."""
 
 # Sessions that are examined, from the one that has been idle longest, for one to make room.
 _MAX_EXAMINED = 64
@@ -151,10 +144,8 @@ class SessionManager:
         Raises:
             BusyError: The session is not in this process, and there are too many; or the storage does not answer.
         """
-        session = self._by_id.get(id_)
-        if session is None or (
-            session.principal is not client.principal and session.owner != owner_of(client.principal)
-        ):
+        session, principal = self._by_id.get(id_), client.principal
+        if session is None or (session.principal is not principal and session.owner != owner_of(principal)):
             return await self._restore(id_, client, session)
         record = session.record
         try:
@@ -223,7 +214,7 @@ class SessionManager:
         owners = {owner} if self._revocations is None else {owner, None}
         if record is None or record.token.principal not in owners:
             return None
-        if not await busy_without_storage(record.read()):
+        if not await or_busy(record.read()):
             if other is not None:
                 self._end(other)
             return None
@@ -247,10 +238,10 @@ class SessionManager:
         """Make a principal the owner of an anonymous session, unless another one was faster."""
         storage, key, holder = self._state.storage, f"{record.key}/{RecordField.OWNER}", owner
         ttl = max(record.token.expires - time.time(), 1)
-        if await busy_without_storage(storage.put(key, owner.encode(), version=None, ttl=ttl)) is not None:
+        if await or_busy(storage.put(key, owner.encode(), version=None, ttl=ttl)) is not None:
             self._state.engine.runtime.audit.emit("adoption", client.principal)
         else:
-            stored = await busy_without_storage(storage.get(key))
+            stored = await or_busy(storage.get(key))
             holder = "" if stored is None else stored.value.decode()  # it has just expired
         # Responses to requests that the anonymous client has received are not accepted any more.
         questions = [name for name in record.fields if name.startswith(RecordField.QUESTION)]
@@ -262,7 +253,7 @@ class SessionManager:
         """Return True, and end a session, if its client's access was revoked after the session was opened."""
         if client.principal.id is None or self._revocations is None:
             return False
-        at = await busy_without_storage(self._revocations.latest(client.principal.id))
+        at = await or_busy(self._revocations.latest(client.principal.id))
         if self._opened(record) > at:
             return False
         await record.end()
@@ -277,7 +268,7 @@ class SessionManager:
         Raises:
             BusyError: The storage does not answer.
         """
-        if not await busy_without_storage(session.record.read()):
+        if not await or_busy(session.record.read()):
             self._end(session)
         elif self._by_id.get(session.id) is session:
             session.load_changes()

@@ -39,8 +39,8 @@ T = TypeVar("T")
 # (basic/transports, "Session Management"). Each content has exactly one text: the number of bytes is a multiple of
 # three, so that all bits of the last character are used.
 
+# The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB.
 MAX_LENGTH = 1024
-"""The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""
 
 _PURPOSE = "session id 1"  # the number is raised with the format
 _MAC_SIZE = 32  # bytes of the signature
@@ -51,16 +51,14 @@ _MAX_HEAD = 400
 _TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
 
+_TASK_REQUESTS: Json = {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}
+
 # The client capabilities that a handshake revision defines: they are kept, whatever else is dropped.
 _STANDARD: Json = {
     "roots": {"listChanged": {}},
     "sampling": {"context": {}, "tools": {}},
     "elicitation": {"form": {}, "url": {}},
-    "tasks": {
-        "list": {},
-        "cancel": {},
-        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
-    },
+    "tasks": {"list": {}, "cancel": {}, "requests": _TASK_REQUESTS},
 }
 
 
@@ -375,8 +373,8 @@ class SessionStore:
         if id_.id != id_.token_text:
             fields[RecordField.TOKEN] = id_.token_text
         try:
-            await busy_without_storage(self.storage.write(record.key, fields, seconds))
-            record.fields = await busy_without_storage(self.storage.read(record.key))
+            await or_busy(self.storage.write(record.key, fields, seconds))
+            record.fields = await or_busy(self.storage.read(record.key))
         except BaseException:
             with suppress(OSError):  # then it expires unused
                 await self.storage.erase(record.key)
@@ -391,14 +389,14 @@ class SessionStore:
         """
         text, is_short = id_, self.storage.is_persistent and is_short_id(id_)
         if is_short:
-            text = (await busy_without_storage(self.storage.read(self.key(id_)))).get(RecordField.TOKEN, "")
+            text = (await or_busy(self.storage.read(self.key(id_)))).get(RecordField.TOKEN, "")
         token = read_token(self._keys, text, time.time())
         if token is None or (is_short and token.id != id_):  # the content of the storage is not trusted
             return None
         record = SessionRecord(self, token)
         if is_short and (newest := sign_token(self._keys, token)) != text:
             # A client keeps its id, so the token is signed again after the secret was replaced.
-            await busy_without_storage(self.storage.write(record.key, {RecordField.TOKEN: newest}, self.ttl))
+            await or_busy(self.storage.write(record.key, {RecordField.TOKEN: newest}, self.ttl))
         return record
 
     def key(self, id_: str) -> str:
@@ -480,7 +478,7 @@ class SessionRecord:
 
     async def save(self, announcement: str = MessageKind.CHANGED) -> None:
         """Save the changes of this process, and notify others. After a failure, the changes remain."""
-        await busy_without_storage(self.try_save())
+        await or_busy(self.try_save())
         await self.announce(announcement)
 
     async def try_save(self) -> None:
@@ -503,22 +501,22 @@ class SessionRecord:
 
     async def extend(self, now: float) -> None:
         """Extend the lifetime of the record."""
-        await busy_without_storage(self._store.storage.write(self.key, {}, self._store.ttl))
+        await or_busy(self._store.storage.write(self.key, {}, self._store.ttl))
         self.extended = now
 
     async def end(self) -> None:
         """End the session for all processes."""
         token, storage = self.token, self._store.storage
         if token.home == storage.store_id:
-            await busy_without_storage(storage.erase(self.key))
+            await or_busy(storage.erase(self.key))
         else:  # without a record it would count as one with its state in another storage
             ttl = token.expires - time.time()
-            await busy_without_storage(storage.write(self.key, {RecordField.ENDED: "1"}, ttl))
+            await or_busy(storage.write(self.key, {RecordField.ENDED: "1"}, ttl))
         await self.announce(MessageKind.ENDED)
 
     async def publish(self, kind: str, text: str = "") -> None:
         """Send a message about the session to other processes."""
-        await busy_without_storage(self._store.bus.publish(self.token.id, kind, text))
+        await or_busy(self._store.bus.publish(self.token.id, kind, text))
 
     async def announce(self, kind: str) -> None:
         """Notify other processes of a change, and wait until they know it. A failure is only logged."""
@@ -535,7 +533,7 @@ def _merged(fields: Mapping[str, str], changes: Mapping[str, str | None]) -> Map
     return {name: text for name, text in {**fields, **changes}.items() if text is not None}
 
 
-async def busy_without_storage(operation: Awaitable[T]) -> T:
+async def or_busy(operation: Awaitable[T]) -> T:
     """Await an operation of the storage.
 
     Raises:
