@@ -25,32 +25,42 @@ else:
 
 TABLE: Final = """
 fastmcp = fastmcp: * __version__; absent: ClientGroup FastMCPApp
-fastmcp.client = fastmcp.client: *
-fastmcp.client.client = fastmcp.client: *
-fastmcp.dependencies = fastmcp.dependencies: *
-fastmcp.exceptions = fastmcp.exceptions: *; mcp_shared: McpError; mcp_fastmcp.exceptions: InvalidSignature
-fastmcp.prompts = fastmcp.prompts: *
-fastmcp.prompts.base = fastmcp.prompts: *
-fastmcp.prompts.prompt = fastmcp.prompts: *; types: PromptMessage TextContent ImageContent EmbeddedResource
-fastmcp.resources = fastmcp.resources: *; absent: HttpResource DirectoryResource
-fastmcp.resources.resource = fastmcp.resources: *
-fastmcp.resources.template = fastmcp.resources: ResourceTemplate
-fastmcp.resources.types = fastmcp.resources: *; absent: HttpResource DirectoryResource
-fastmcp.server = fastmcp.server: FastMCP; fastmcp.context: Context
-fastmcp.server.context = fastmcp.context: Context
-fastmcp.server.dependencies = fastmcp.dependencies: *
-fastmcp.server.elicitation = fastmcp.elicitation: AcceptedElicitation ScalarElicitationType
-    mcp_fastmcp.elicitation: CancelledElicitation DeclinedElicitation
-fastmcp.server.server = fastmcp.server: FastMCP
-fastmcp.tools = fastmcp.tools: * FunctionTool=Tool
-fastmcp.tools.base = fastmcp.tools: *
-fastmcp.tools.function_tool = fastmcp.tools: Tool FunctionTool=Tool
-fastmcp.tools.tool = fastmcp.tools: * FunctionTool=Tool
+fastmcp.client = fastmcp.in_process_client: Client CallToolResult
+fastmcp.client.client = fastmcp.in_process_client: Client CallToolResult
+fastmcp.dependencies = fastmcp.function_calls: Dependency Depends get_context get_server get_http_request
+    fastmcp.function_calls: get_http_headers get_access_token
+    fastmcp.function_calls: CurrentContext CurrentFastMCP CurrentRequest CurrentHeaders CurrentAccessToken
+fastmcp.exceptions = fastmcp.fastmcp_components: FastMCPError ValidationError ResourceError ToolError PromptError
+    fastmcp.fastmcp_components: AuthorizationError ClientError NotFoundError DisabledError
+    mcp_shared: McpError; mcp_fastmcp.function_metadata: InvalidSignature
+fastmcp.prompts = fastmcp.resources_and_prompts: Message PromptResult Prompt
+fastmcp.prompts.base = fastmcp.resources_and_prompts: Message PromptResult Prompt
+fastmcp.prompts.prompt = fastmcp.resources_and_prompts: Message PromptResult Prompt
+    types: PromptMessage TextContent ImageContent EmbeddedResource
+fastmcp.resources = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
+    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+fastmcp.resources.resource = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
+    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource
+fastmcp.resources.template = fastmcp.resources_and_prompts: ResourceTemplate
+fastmcp.resources.types = fastmcp.resources_and_prompts: ResourceContent ResourceResult Resource ResourceTemplate
+    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+fastmcp.server = fastmcp.fastmcp_server: FastMCP; fastmcp.fastmcp_context: Context
+fastmcp.server.context = fastmcp.fastmcp_context: Context
+fastmcp.server.dependencies = fastmcp.function_calls: Dependency Depends get_context get_server get_http_request
+    fastmcp.function_calls: get_http_headers get_access_token
+    fastmcp.function_calls: CurrentContext CurrentFastMCP CurrentRequest CurrentHeaders CurrentAccessToken
+fastmcp.server.elicitation = fastmcp.fastmcp_context: AcceptedElicitation ScalarElicitationType
+    mcp_fastmcp.mcp_context: CancelledElicitation DeclinedElicitation
+fastmcp.server.server = fastmcp.fastmcp_server: FastMCP
+fastmcp.tools = fastmcp.fastmcp_tools: Tool ToolResult FunctionTool=Tool
+fastmcp.tools.base = fastmcp.fastmcp_tools: Tool ToolResult
+fastmcp.tools.function_tool = fastmcp.fastmcp_tools: Tool FunctionTool=Tool
+fastmcp.tools.tool = fastmcp.fastmcp_tools: Tool ToolResult FunctionTool=Tool
 fastmcp.utilities
-fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
-fastmcp.utilities.types = fastmcp.media: *
+fastmcp.utilities.logging = mcp_fastmcp.mcp_settings: configure_logging get_logger
+fastmcp.utilities.types = fastmcp.fastmcp_tools: Audio File Image
 mcp = types: * SamplingRole=Role; mcp_shared: McpError UrlElicitationRequiredError
-    lowlevel.client_session: ServerSession; lowlevel.transports: stdio_server
+    lowlevel.lowlevel_session: ServerSession; lowlevel.transports: stdio_server
     absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
 mcp.types = types: *
 mcp.client
@@ -60,52 +70,53 @@ mcp.client.session_group = absent: ClientSessionGroup SseServerParameters Stream
 mcp.client.sse = absent: sse_client
 mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
 mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
-mcp.server = mcp_fastmcp.server: FastMCP; lowlevel.lowlevel_server: Server NotificationOptions InitializationOptions
+mcp.server = mcp_fastmcp.mcp_server: FastMCP; lowlevel.lowlevel_server: Server NotificationOptions InitializationOptions
 mcp.server.auth
 mcp.server.auth.middleware
 mcp.server.auth.middleware.auth_context = mcp_shared: get_access_token
-mcp.server.auth.middleware.bearer_auth = mcp_fastmcp.http: AuthenticatedUser
+mcp.server.auth.middleware.bearer_auth = mcp_fastmcp.mcp_http_apps: AuthenticatedUser
 mcp.server.auth.provider = mcp_shared: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
 mcp.server.auth.settings = mcp_shared: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
-mcp.server.elicitation = mcp_fastmcp.elicitation: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
-    mcp_fastmcp.elicitation: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
-    mcp_fastmcp.elicitation: elicit_url elicit_with_validation
+mcp.server.elicitation = mcp_fastmcp.mcp_context: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
+    mcp_fastmcp.mcp_context: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
+    mcp_fastmcp.mcp_context: elicit_url elicit_with_validation
 mcp.server.fastmcp = mcp_fastmcp: *
-mcp.server.fastmcp.exceptions = mcp_fastmcp.exceptions: *
-mcp.server.fastmcp.prompts = mcp_fastmcp.prompts: Prompt PromptManager
-mcp.server.fastmcp.prompts.base = mcp_fastmcp.prompts: Prompt PromptArgument
-    mcp_fastmcp.messages: Message UserMessage AssistantMessage message_validator
-mcp.server.fastmcp.prompts.manager = mcp_fastmcp.prompts: PromptManager
-mcp.server.fastmcp.resources = mcp_fastmcp.resources: Resource FunctionResource ResourceManager ResourceTemplate
-    mcp_fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-mcp.server.fastmcp.resources.base = mcp_fastmcp.resources: Resource
-mcp.server.fastmcp.resources.resource_manager = mcp_fastmcp.resources: ResourceManager
-mcp.server.fastmcp.resources.templates = mcp_fastmcp.resources: ResourceTemplate
-mcp.server.fastmcp.resources.types = mcp_fastmcp.resources: FunctionResource
-    mcp_fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
-mcp.server.fastmcp.server = mcp_fastmcp.server: FastMCP; mcp_fastmcp.context: Context
-    mcp_fastmcp.settings: Settings; mcp_fastmcp.http: StreamableHTTPASGIApp
-mcp.server.fastmcp.tools = mcp_fastmcp.tools: Tool ToolManager
-mcp.server.fastmcp.tools.base = mcp_fastmcp.tools: Tool
-mcp.server.fastmcp.tools.tool_manager = mcp_fastmcp.tools: ToolManager
+mcp.server.fastmcp.exceptions = mcp_fastmcp.function_metadata: FastMCPError ValidationError ResourceError
+    mcp_fastmcp.function_metadata: ToolError InvalidSignature
+mcp.server.fastmcp.prompts = mcp_fastmcp.mcp_components: Prompt PromptManager
+mcp.server.fastmcp.prompts.base = mcp_fastmcp.mcp_components: Prompt PromptArgument
+    mcp_fastmcp.mcp_components: Message UserMessage AssistantMessage message_validator
+mcp.server.fastmcp.prompts.manager = mcp_fastmcp.mcp_components: PromptManager
+mcp.server.fastmcp.resources = mcp_fastmcp.mcp_components: Resource FunctionResource ResourceManager ResourceTemplate
+    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.resources.base = mcp_fastmcp.mcp_components: Resource
+mcp.server.fastmcp.resources.resource_manager = mcp_fastmcp.mcp_components: ResourceManager
+mcp.server.fastmcp.resources.templates = mcp_fastmcp.mcp_components: ResourceTemplate
+mcp.server.fastmcp.resources.types = mcp_fastmcp.mcp_components: FunctionResource
+    mcp_fastmcp.mcp_components: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.server = mcp_fastmcp.mcp_server: FastMCP; mcp_fastmcp.mcp_context: Context
+    mcp_fastmcp.mcp_settings: Settings; mcp_fastmcp.mcp_http_apps: StreamableHTTPASGIApp
+mcp.server.fastmcp.tools = mcp_fastmcp.mcp_components: Tool ToolManager
+mcp.server.fastmcp.tools.base = mcp_fastmcp.mcp_components: Tool
+mcp.server.fastmcp.tools.tool_manager = mcp_fastmcp.mcp_components: ToolManager
 mcp.server.fastmcp.utilities
 mcp.server.fastmcp.utilities.context_injection = sdk_models: find_context_parameter
-mcp.server.fastmcp.utilities.func_metadata = mcp_fastmcp.signatures: ArgModelBase FuncMetadata func_metadata
-    mcp_fastmcp.signatures: StrictJsonSchema; mcp_fastmcp.exceptions: InvalidSignature
-mcp.server.fastmcp.utilities.logging = mcp_fastmcp.settings: configure_logging get_logger
-mcp.server.fastmcp.utilities.types = mcp_fastmcp.media: Audio Image
+mcp.server.fastmcp.utilities.func_metadata = mcp_fastmcp.function_metadata: ArgModelBase FuncMetadata func_metadata
+    mcp_fastmcp.function_metadata: StrictJsonSchema; mcp_fastmcp.function_metadata: InvalidSignature
+mcp.server.fastmcp.utilities.logging = mcp_fastmcp.mcp_settings: configure_logging get_logger
+mcp.server.fastmcp.utilities.types = mcp_fastmcp.function_metadata: Audio Image
 mcp.server.lowlevel = lowlevel.lowlevel_server: Server NotificationOptions
 mcp.server.lowlevel.helper_types = lowlevel.lowlevel_server: ReadResourceContents
-mcp.server.lowlevel.server = lowlevel.lowlevel_server: *; lowlevel.client_session: request_ctx RequestContext
+mcp.server.lowlevel.server = lowlevel.lowlevel_server: *; lowlevel.lowlevel_session: request_ctx RequestContext
 mcp.server.models = lowlevel.lowlevel_server: InitializationOptions; types: Icon ServerCapabilities
-mcp.server.session = lowlevel.client_session: ServerSession
+mcp.server.session = lowlevel.lowlevel_session: ServerSession
 mcp.server.sse = lowlevel.transports: SseServerTransport; mcp_shared: TransportSecuritySettings
 mcp.server.stdio = lowlevel.transports: stdio_server
 mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServerTransport
 mcp.server.streamable_http_manager = lowlevel.transports: StreamableHTTPSessionManager
 mcp.server.transport_security = mcp_shared: TransportSecuritySettings
 mcp.shared
-mcp.shared.context = lowlevel.client_session: RequestContext SessionT LifespanContextT RequestT
+mcp.shared.context = lowlevel.lowlevel_session: RequestContext SessionT LifespanContextT RequestT
 mcp.shared.exceptions = mcp_shared: McpError UrlElicitationRequiredError
 mcp.shared.memory = absent: create_connected_server_and_client_session create_client_server_memory_streams
 mcp.shared.message = mcp_shared: SessionMessage

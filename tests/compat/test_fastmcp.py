@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 
 import mcpkit
 from mcpkit.compat.fastmcp import Client, Context, FastMCP
-from mcpkit.compat.fastmcp.exceptions import NotFoundError, ToolError
-from mcpkit.compat.fastmcp.tools import Tool, ToolResult
+from mcpkit.compat.fastmcp.fastmcp_components import NotFoundError, ToolError
+from mcpkit.compat.fastmcp.fastmcp_tools import Tool, ToolResult
 from tests.helpers.tables import each_row
 
 
@@ -194,7 +194,7 @@ async def test_http_app_has_own_routes_and_middleware():
 
     @mcp.tool
     def where(ctx: Context) -> list[str]:
-        from mcpkit.compat.fastmcp.dependencies import get_http_headers, get_http_request
+        from mcpkit.compat.fastmcp.function_calls import get_http_headers, get_http_request
 
         return [get_http_request().url.path, get_http_headers()["x-shop"], str(ctx.transport)]
 

@@ -44,7 +44,7 @@ from ...requests.request_record import call_of
 from .. import types
 from ..sdk_models import is_kind, log_difference, to_json_object, to_own
 from ..types.message_table import METHODS
-from .client_session import NoTasks, RequestContext, http_request, request_ctx, session_of
+from .lowlevel_session import NoTasks, RequestContext, http_request, request_ctx, session_of
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
 RequestT = TypeVar("RequestT", default=object)

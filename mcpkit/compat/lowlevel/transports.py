@@ -17,7 +17,7 @@ from ...transports.http.asgi import HttpApp
 from .. import mcp_shared
 from ..mcp_shared import TransportSecuritySettings
 from ..sdk_models import log_difference
-from .client_session import http_request
+from .lowlevel_session import http_request
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

@@ -9,11 +9,16 @@ from ..._utils.package import late_names
 
 if TYPE_CHECKING:
     from ..types import Icon
-    from .context import Context
-    from .media import Audio, Image
-    from .server import FastMCP
+    from .function_metadata import Audio, Image
+    from .mcp_context import Context
+    from .mcp_server import FastMCP
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_HOMES = {".context": "Context", ".server": "FastMCP", "..types": "Icon", ".media": "Audio Image"}
-__getattr__ = late_names(globals(), _HOMES)
+_MODULES = {
+    ".mcp_context": "Context",
+    ".mcp_server": "FastMCP",
+    "..types": "Icon",
+    ".function_metadata": "Audio Image",
+}
+__getattr__ = late_names(globals(), _MODULES)

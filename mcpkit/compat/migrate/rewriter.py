@@ -13,7 +13,7 @@ from libcst.metadata import MetadataWrapper
 
 from .context_calls import ClientResults, ContextUses
 from .function_results import Content, Errors, TextResults
-from .imports import Renaming, with_imports
+from .import_statements import Renaming, with_imports
 from .name_tables import DECORATORS, RENAMED, SERVER_CLASSES
 from .rewrite_step import MARK, SourceFile, Step
 from .run_calls import RunCalls

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SOURCES = Path(__file__).parent / "fastmcp" / "sources"
+SOURCES = Path(__file__).parent / "mcp_fastmcp" / "sources"
 REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
 DEFAULT_TIMEOUT = 60.0
 

@@ -14,10 +14,16 @@ from pydantic import BaseModel
 
 import mcpkit.compat
 from mcpkit.compat.fastmcp import Client, Context, FastMCP
-from mcpkit.compat.fastmcp.media import Audio, File, Image
-from mcpkit.compat.fastmcp.prompts import Message, Prompt, PromptResult
-from mcpkit.compat.fastmcp.resources import Resource, ResourceContent, ResourceResult, ResourceTemplate
-from mcpkit.compat.fastmcp.tools import Tool, ToolResult
+from mcpkit.compat.fastmcp.fastmcp_tools import Audio, File, Image, Tool, ToolResult
+from mcpkit.compat.fastmcp.resources_and_prompts import (
+    Message,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContent,
+    ResourceResult,
+    ResourceTemplate,
+)
 
 mcpkit.compat.install()
 

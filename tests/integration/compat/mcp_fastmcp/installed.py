@@ -6,7 +6,7 @@ import json
 from mcp import types
 from mcp.shared.exceptions import UrlElicitationRequiredError
 
-from mcpkit.compat.mcp_fastmcp.tools import ToolManager
+from mcpkit.compat.mcp_fastmcp.mcp_components import ToolManager
 
 try:
     from mcp.server.mcpserver import Audio, Context, Image

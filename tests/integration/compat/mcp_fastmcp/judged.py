@@ -25,9 +25,9 @@ REAL = {
     "exceptions": "mcp.server.fastmcp.exceptions", "context": "mcp.server.fastmcp",
 }  # fmt: skip
 OURS = {
-    "types": "mcpkit.compat.types", "func_metadata": "mcpkit.compat.mcp_fastmcp.signatures",
-    "base": "mcpkit.compat.mcp_fastmcp.tools", "media": "mcpkit.compat.mcp_fastmcp.media",
-    "exceptions": "mcpkit.compat.mcp_fastmcp.exceptions", "context": "mcpkit.compat.mcp_fastmcp",
+    "types": "mcpkit.compat.types", "func_metadata": "mcpkit.compat.mcp_fastmcp.function_metadata",
+    "base": "mcpkit.compat.mcp_fastmcp.mcp_components", "media": "mcpkit.compat.mcp_fastmcp.function_metadata",
+    "exceptions": "mcpkit.compat.mcp_fastmcp.function_metadata", "context": "mcpkit.compat.mcp_fastmcp",
 }  # fmt: skip
 NAMES = {
     "func_metadata": ("func_metadata", "FuncMetadata", "ArgModelBase"), "base": ("Tool", "ToolManager"),
@@ -44,7 +44,11 @@ def judged(homes, cases):
     run(Path(__file__).with_name("tables").joinpath("prelude.txt").read_text("utf-8"), module)
     given = dict(vars(module))
     text = json.dumps(asyncio.run(outcomes(given, cases)))
-    for key, home in {**homes, "context": given["Context"].__module__}.items():
+    homes = {**homes, "context": given["Context"].__module__}
+    for key, home in homes.items():  # here one module may be the home of several keys
+        for name in NAMES.get(key, ()):
+            text = text.replace(f"{home}.{name}", f"{key}.{name}")
+    for key, home in homes.items():
         text = text.replace(f"{home}.", f"{key}.")
     return json.loads(re.sub("0x[0-9a-f]{6,}", "0x", text))
 

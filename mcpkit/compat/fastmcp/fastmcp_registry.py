@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
-from ..mcp_fastmcp.settings import get_logger
 from ..sdk_models import log_difference
-from .components import Component, check
-from .context import Sessions
-from .exceptions import NotFoundError
-from .options import ASKED, REFUSED, UNUSED
-from .prompts import Prompt
-from .refusing import check_positional
-from .resources import Resource, ResourceTemplate, made
-from .tools import Tool
+from .fastmcp_components import (
+    IGNORED_OPTIONS,
+    LOOKUP_ALTERNATIVES,
+    SERVER_ALTERNATIVES,
+    Component,
+    NotFoundError,
+    check_options,
+    check_positional,
+)
+from .fastmcp_context import Sessions
+from .fastmcp_tools import Tool
+from .resources_and_prompts import Prompt, Resource, ResourceTemplate, create_resource
 
 ComponentT = TypeVar("ComponentT", bound=Component)
-logger = get_logger("fastmcp.server")
+logger = logging.getLogger("fastmcp.server")
 
 _SEPARATORS = {"tool_separator": "_", "resource_separator": "+", "prompt_separator": "_"}
 """Options of fastmcp 2 for the separator after a prefix, and their defaults."""
@@ -52,24 +56,24 @@ class Registry:
         if behavior != "ignore":
             component.server = self
             known[component.key] = component
-        found: ComponentT = known[component.key]
-        return found
+        added: ComponentT = known[component.key]
+        return added
 
-    def add_tool(self, tool: Incomplete, *positional: object, **said: Incomplete) -> Tool:
+    def add_tool(self, tool: Incomplete, *positional: object, **options: Incomplete) -> Tool:
         """Add a tool, or a function as a tool."""
         check_positional("add_tool()", positional, "name=, description=")
         if isinstance(tool, Tool):
-            check("add_tool()", said, (), {})
+            check_options("add_tool()", options)
             return self._add(tool)
-        return self._add(Tool(tool, **said))
+        return self._add(Tool(tool, **options))
 
-    def add_prompt(self, prompt: Incomplete, *positional: object, **said: Incomplete) -> Prompt:
+    def add_prompt(self, prompt: Incomplete, *positional: object, **options: Incomplete) -> Prompt:
         """Add a prompt, or a function as a prompt."""
         check_positional("add_prompt()", positional, "name=, description=")
         if isinstance(prompt, Prompt):
-            check("add_prompt()", said, (), {})
+            check_options("add_prompt()", options)
             return self._add(prompt)
-        return self._add(Prompt(prompt, **said))
+        return self._add(Prompt(prompt, **options))
 
     def add_resource(self, resource: Incomplete, *positional: object) -> Resource | ResourceTemplate:
         """Add a resource or a template."""
@@ -82,22 +86,24 @@ class Registry:
         if self._components[Tool].pop(name, None) is None:
             raise NotFoundError(f"Unknown tool: {name!r}")
 
-    def tool(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
+    def tool(self, name_or_fn: Incomplete = None, *positional: object, **options: Incomplete) -> Incomplete:
         """Register a function as a tool. It is a decorator, with or without arguments."""
         check_positional("tool()", positional, "description=, tags=, annotations=")
-        return _decorated("tool", name_or_fn, said, lambda fn, said: self._add(Tool(fn, **said)))
+        return _register("tool", name_or_fn, options, lambda fn, options: self._add(Tool(fn, **options)))
 
-    def prompt(self, name_or_fn: Incomplete = None, *positional: object, **said: Incomplete) -> Incomplete:
+    def prompt(self, name_or_fn: Incomplete = None, *positional: object, **options: Incomplete) -> Incomplete:
         """Register a function as a prompt. It is a decorator, with or without arguments."""
         check_positional("prompt()", positional, "description=, tags=")
-        return _decorated("prompt", name_or_fn, said, lambda fn, said: self._add(Prompt(fn, **said)))
+        return _register("prompt", name_or_fn, options, lambda fn, options: self._add(Prompt(fn, **options)))
 
-    def resource(self, uri: object, *positional: object, **said: Incomplete) -> Incomplete:
+    def resource(self, uri: object, *positional: object, **options: Incomplete) -> Incomplete:
         """Return a decorator that registers a function as a resource; with parameters in the URI, as a template."""
         check_positional("resource()", positional, "name=, description=")
         if not isinstance(uri, str):
             raise TypeError("The @resource decorator was used incorrectly. Use @resource('uri')")
-        return _decorated("resource", None, said, lambda fn, said: self._add(made(uri, fn, said)))
+        return _register(
+            "resource", None, options, lambda fn, options: self._add(create_resource(uri, fn, options))
+        )
 
     def mount(
         self,
@@ -122,11 +128,11 @@ class Registry:
                 "mount()", "mount(prefix, server) is the order of fastmcp 2. Use mount(server, prefix)"
             )
             server, namespace = namespace, server
-        given = {"as_proxy" if isinstance(tool_names, bool) else "tool_names": tool_names, **options}
-        for option, usual in _SEPARATORS.items():
-            if given.pop(option, None) not in (None, usual):
-                raise TypeError(f"mount() has no {option}=, as in fastmcp 4. The separator is {usual!r}")
-        check("mount()", given, (), REFUSED, ())
+        other_options = {"as_proxy" if isinstance(tool_names, bool) else "tool_names": tool_names, **options}
+        for option, default in _SEPARATORS.items():
+            if other_options.pop(option, None) not in (None, default):
+                raise TypeError(f"mount() has no {option}=, as in fastmcp 4. The separator is {default!r}")
+        check_options("mount()", other_options, (), SERVER_ALTERNATIVES)
         name = prefix if namespace is None else namespace
         if not isinstance(server, Registry) or not isinstance(name, str | None):
             raise TypeError(
@@ -163,7 +169,7 @@ class Registry:
 
     async def list_tools(self, **options: object) -> list[Tool]:
         """Return all tools."""
-        check("list_tools()", options, (), ASKED, UNUSED)
+        check_options("list_tools()", options, (), LOOKUP_ALTERNATIVES, IGNORED_OPTIONS)
         return list(self.all_of(Tool).values())
 
     async def get_tools(self) -> dict[str, Tool]:
@@ -172,38 +178,38 @@ class Registry:
 
     async def get_tool(self, name: str, version: object = None) -> Tool:
         """Return a tool. Raises NotFoundError if there is none with this name."""
-        check("get_tool()", {"version": version}, (), ASKED)
+        check_options("get_tool()", {"version": version}, (), LOOKUP_ALTERNATIVES)
         return self._find(Tool, name)
 
     async def list_resources(self, **options: object) -> list[Resource]:
         """Return all resources."""
-        check("list_resources()", options, (), ASKED, UNUSED)
+        check_options("list_resources()", options, (), LOOKUP_ALTERNATIVES, IGNORED_OPTIONS)
         return list(self.all_of(Resource).values())
 
     async def list_resource_templates(self, **options: object) -> list[ResourceTemplate]:
         """Return all resource templates."""
-        check("list_resource_templates()", options, (), ASKED, UNUSED)
+        check_options("list_resource_templates()", options, (), LOOKUP_ALTERNATIVES, IGNORED_OPTIONS)
         return list(self.all_of(ResourceTemplate).values())
 
     async def list_prompts(self, **options: object) -> list[Prompt]:
         """Return all prompts."""
-        check("list_prompts()", options, (), ASKED, UNUSED)
+        check_options("list_prompts()", options, (), LOOKUP_ALTERNATIVES, IGNORED_OPTIONS)
         return list(self.all_of(Prompt).values())
 
 
-def _decorated(
-    kind: str, name_or_fn: Incomplete, said: Json, add: Callable[[Incomplete, Json], object]
+def _register(
+    kind: str, name_or_fn: Incomplete, options: Json, add: Callable[[Incomplete, Json], object]
 ) -> Incomplete:
     """Add a function, or return a decorator that does."""
     if isinstance(name_or_fn, str):
-        if said.get("name") is not None:
+        if options.get("name") is not None:
             raise TypeError(
                 "Cannot specify both a name as first argument and as keyword argument. "
-                f"Use either @{kind}({name_or_fn!r}) or @{kind}(name={said['name']!r}), not both."
+                f"Use either @{kind}({name_or_fn!r}) or @{kind}(name={options['name']!r}), not both."
             )
-        said, name_or_fn = {**said, "name": name_or_fn}, None
+        options, name_or_fn = {**options, "name": name_or_fn}, None
     if name_or_fn is None:
-        return partial(_decorated, kind, said=said, add=add)
+        return partial(_register, kind, options=options, add=add)
     if not callable(name_or_fn):
         raise TypeError(
             f"First argument to @{kind} must be a function, string, or None, got {type(name_or_fn)}"
@@ -211,5 +217,5 @@ def _decorated(
     if next(iter(inspect.signature(name_or_fn).parameters), None) in ("self", "cls"):
         name = name_or_fn.__name__
         raise TypeError(f"{name!r} is a method. Register the bound method: mcp.{kind}(instance.{name})")
-    add(name_or_fn, said)
+    add(name_or_fn, options)
     return name_or_fn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,16 +18,26 @@ from ..._utils.concurrency import running_loop
 from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
-from ..lowlevel.client_session import ServerSession, request_ctx
 from ..lowlevel.lowlevel_server import Handler, ReadResourceContents, Server
+from ..lowlevel.lowlevel_session import ServerSession, request_ctx
+from ..mcp_shared import AuthSettings, TokenVerifier
 from ..sdk_models import find_context_parameter
-from .context import Context
-from .described import check_names, listed
-from .exceptions import ResourceError
-from .prompts import Prompt, PromptManager
-from .resources import FunctionResource, Options, Resource, ResourceManager
-from .settings import Settings, configure_logging, get_logger
-from .tools import Tool, ToolManager, ToolOptions
+from .function_metadata import ResourceError
+from .mcp_components import (
+    FunctionResource,
+    Prompt,
+    PromptManager,
+    Resource,
+    ResourceManager,
+    ResourceOptions,
+    Tool,
+    ToolManager,
+    ToolOptions,
+    check_names,
+    listed,
+)
+from .mcp_context import Context
+from .mcp_settings import Settings, configure_logging
 
 if TYPE_CHECKING:
     from pydantic import AnyUrl
@@ -35,17 +46,16 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ..lowlevel.transports import StreamableHTTPSessionManager
-    from ..mcp_shared import AuthSettings, TokenVerifier
-    from .http import Apps
+    from .mcp_http_apps import HttpApps
 
 Decorator: TypeAlias = Callable[[types.AnyFunction], types.AnyFunction]
 LifespanResultT = TypeVar("LifespanResultT", default="Incomplete")
-logger = get_logger("mcp.server.fastmcp.server")
+logger = logging.getLogger("mcp.server.fastmcp.server")
 
 
-def _decorator(name: str, given: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
-    """Return a decorator that registers functions. `given` is a function if the author forgot the parentheses."""
-    if callable(given):
+def _decorator(name: str, argument: object, register: Callable[[types.AnyFunction], object]) -> Decorator:
+    """Return a decorator that registers functions. `argument` is a function if the author forgot the parentheses."""
+    if callable(argument):
         use = f"{name}('uri')" if name == "resource" else f"{name}()"
         raise TypeError(
             f"The @{name} decorator was used incorrectly. Did you forget to call it? Use @{use} instead of @{name}"
@@ -110,10 +120,10 @@ class FastMCP(Generic[LifespanResultT]):
     ) -> None:
         check_names("FastMCP.__init__", settings, Settings.model_fields)
         self.settings = Settings(**settings)
-        enter = self.settings.lifespan
+        lifespan = self.settings.lifespan
         self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
-        if enter is not None:
-            self._mcp_server.lifespan = lambda _: enter(self)
+        if lifespan is not None:
+            self._mcp_server.lifespan = lambda _: lifespan(self)
         self._tool_manager = ToolManager(self.settings.warn_on_duplicate_tools, tools=tools)
         self._resource_manager = ResourceManager(self.settings.warn_on_duplicate_resources)
         self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
@@ -150,10 +160,10 @@ class FastMCP(Generic[LifespanResultT]):
 
     def get_context(self) -> Context[ServerSession, LifespanResultT, Request]:
         """Return the context of the current request. Outside of one, most of its attributes raise ValueError."""
-        served: Incomplete = request_ctx.get(None)
-        return Context(request_context=served, fastmcp=self)
+        context: Incomplete = request_ctx.get(None)
+        return Context(request_context=context, fastmcp=self)
 
-    # What clients ask
+    # Requests of clients
 
     async def list_tools(self) -> list[types.Tool]:
         """Return all tools."""
@@ -189,13 +199,15 @@ class FastMCP(Generic[LifespanResultT]):
         """Return the messages of a prompt."""
         try:
             messages = await self._prompt_manager.render_prompt(name, arguments, self.get_context())
-            prompt, said = self._prompt_manager.get_prompt(name), to_jsonable_python(messages)
-            return types.GetPromptResult(description=prompt.description if prompt else None, messages=said)
+            prompt = self._prompt_manager.get_prompt(name)
+            return types.GetPromptResult(
+                description=prompt.description if prompt else None, messages=to_jsonable_python(messages)
+            )
         except Exception as error:
             logger.exception("Error getting prompt %s", name)
             raise ValueError(str(error)) from error
 
-    # What it is made of
+    # Components
 
     def add_tool(
         self,
@@ -232,18 +244,19 @@ class FastMCP(Generic[LifespanResultT]):
         """Add a resource."""
         self._resource_manager.add_resource(resource)
 
-    def resource(self, uri: str, *, name: str | None = None, **options: Unpack[Options]) -> Decorator:
+    def resource(self, uri: str, *, name: str | None = None, **options: Unpack[ResourceOptions]) -> Decorator:
         """Return a decorator that registers a function as a resource, or as a template if the URI has parameters."""
-        check_names("FastMCP.resource", options, Options.__annotations__)
+        check_names("FastMCP.resource", options, ResourceOptions.__annotations__)
 
         def register(fn: types.AnyFunction) -> None:
             parameters = inspect.signature(fn).parameters
             if not parameters and not ("{" in uri and "}" in uri):
                 self.add_resource(FunctionResource.from_function(fn, uri, name, **options))
                 return
-            taken, named = set(parameters) - {find_context_parameter(fn)}, set(re.findall(r"{(\w+)}", uri))
-            if named != taken:
-                raise ValueError(f"Mismatch between URI parameters {named} and function parameters {taken}")
+            names = set(parameters) - {find_context_parameter(fn)}
+            in_uri = set(re.findall(r"{(\w+)}", uri))
+            if in_uri != names:
+                raise ValueError(f"Mismatch between URI parameters {in_uri} and function parameters {names}")
             self._resource_manager.add_template(fn, uri, name, **options)
 
         return _decorator("resource", uri, register)
@@ -260,8 +273,11 @@ class FastMCP(Generic[LifespanResultT]):
         icons: list[types.Icon] | None = None,
     ) -> Decorator:
         """Return a decorator that registers a function as a prompt."""
-        said = name, title, description, icons
-        return _decorator("prompt", name, lambda fn: self.add_prompt(Prompt.from_function(fn, *said)))
+        return _decorator(
+            "prompt",
+            name,
+            lambda fn: self.add_prompt(Prompt.from_function(fn, name, title, description, icons)),
+        )
 
     def custom_route(
         self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
@@ -272,7 +288,7 @@ class FastMCP(Generic[LifespanResultT]):
         route = partial(Route, path, methods=methods, name=name, include_in_schema=include_in_schema)
         return _decorator("custom_route", None, lambda fn: self._custom_starlette_routes.append(route(fn)))
 
-    # How it is served
+    # Serving
 
     def run(
         self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None
@@ -282,8 +298,10 @@ class FastMCP(Generic[LifespanResultT]):
             raise ValueError(f"Unknown transport: {transport}")
         name = f"run_{transport.replace('-', '_')}_async"
         if running_loop() is not None:
-            problem = "run() starts an event loop, but one is already running in this thread"
-            raise RuntimeError(f"{problem}. Use `await mcp.{name}()` instead")
+            raise RuntimeError(
+                "run() starts an event loop, but one is already running in this thread. "
+                f"Use `await mcp.{name}()` instead"
+            )
         serve: Incomplete = getattr(self, name)
         if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
             from ...transports.stdio import run_stdio
@@ -318,14 +336,20 @@ class FastMCP(Generic[LifespanResultT]):
 
         settings = self.settings
         if self._session_manager is None:
-            how = settings.json_response, settings.stateless_http, settings.transport_security
-            limits = settings.session_idle_timeout, settings.max_request_body_size, settings.max_sessions
             self._session_manager = StreamableHTTPSessionManager(
-                self._mcp_server, self._event_store, *how, self._retry_interval, *limits
+                self._mcp_server,
+                self._event_store,
+                settings.json_response,
+                settings.stateless_http,
+                settings.transport_security,
+                self._retry_interval,
+                settings.session_idle_timeout,
+                settings.max_request_body_size,
+                settings.max_sessions,
             )
         return self._apps().streamable_http(self._session_manager)
 
-    def _apps(self) -> Apps:
-        from .http import Apps
+    def _apps(self) -> HttpApps:
+        from .mcp_http_apps import HttpApps
 
-        return Apps(self.settings, self._token_verifier, self._custom_starlette_routes)
+        return HttpApps(self.settings, self._token_verifier, self._custom_starlette_routes)

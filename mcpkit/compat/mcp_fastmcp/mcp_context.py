@@ -1,10 +1,12 @@
-"""The `Context` of `mcp.server.fastmcp`."""
+"""The `Context` of `mcp.server.fastmcp`, and its elicitation requests with results that a model validates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Iterable, Sequence
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Generic, Literal, Union, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic_core import core_schema
 from typing_extensions import TypeVar
 
@@ -13,14 +15,91 @@ from ...protocol.objects import Incomplete
 if TYPE_CHECKING:
     from pydantic import AnyUrl
 
-    from ..lowlevel.client_session import RequestContext, ServerSession
     from ..lowlevel.lowlevel_server import ReadResourceContents
+    from ..lowlevel.lowlevel_session import RequestContext, ServerSession
     from ..types import LoggingLevel
-    from .elicitation import ElicitationResult, ElicitSchemaModelT, UrlElicitationResult
 
 SessionT = TypeVar("SessionT", bound="ServerSession", default="Incomplete")
 LifespanT = TypeVar("LifespanT", default="Incomplete")
 RequestT = TypeVar("RequestT", default="Incomplete")
+ElicitSchemaModelT = TypeVar("ElicitSchemaModelT", bound=BaseModel)
+
+# Elicitation
+
+_PRIMITIVE_TYPES = (str, int, float, bool)
+
+
+class AcceptedElicitation(BaseModel, Generic[ElicitSchemaModelT]):
+    """The user accepted the request."""
+
+    action: Literal["accept"] = "accept"
+    data: ElicitSchemaModelT
+
+
+class DeclinedElicitation(BaseModel):
+    """The user declined the request."""
+
+    action: Literal["decline"] = "decline"
+
+
+class CancelledElicitation(BaseModel):
+    """The user dismissed the request."""
+
+    action: Literal["cancel"] = "cancel"
+
+
+class AcceptedUrlElicitation(BaseModel):
+    """The user agreed to visit the page."""
+
+    action: Literal["accept"] = "accept"
+
+
+ElicitationResult = Union[AcceptedElicitation[ElicitSchemaModelT], DeclinedElicitation, CancelledElicitation]  # noqa: UP007
+UrlElicitationResult = Union[AcceptedUrlElicitation, DeclinedElicitation, CancelledElicitation]  # noqa: UP007
+
+
+def _is_primitive(annotation: object) -> bool:
+    """Return True for the type of a field of a form."""
+    is_union = get_origin(annotation) in {Union, UnionType}
+    for each in get_args(annotation) if is_union else [annotation]:
+        origin = get_origin(each)
+        is_sequence = isinstance(origin, type) and issubclass(origin, Sequence)
+        if each not in {None, NoneType, *_PRIMITIVE_TYPES} and not (is_sequence and get_args(each) == (str,)):
+            return False
+    return True
+
+
+async def elicit_with_validation(
+    session: ServerSession, message: str, schema: type[ElicitSchemaModelT], related_request_id: object = None
+) -> ElicitationResult[ElicitSchemaModelT]:
+    """Request that the user fills in the fields of a model."""
+    for name, field in schema.model_fields.items():
+        if not _is_primitive(field.annotation):
+            raise TypeError(
+                f"Elicitation schema field '{name}' must be a primitive type {_PRIMITIVE_TYPES}, a sequence of strings "
+                "(list[str], etc.), or Optional of these types. Nested models and complex types are not allowed."
+            )
+    result = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
+    if result.action == "accept" and result.content is not None:
+        return AcceptedElicitation(data=schema.model_validate(result.content))
+    return _refused_elicitation(result.action)
+
+
+async def elicit_url(
+    session: ServerSession, message: str, url: str, elicitation_id: str, related_request_id: object = None
+) -> UrlElicitationResult:
+    """Request that the user visits a page."""
+    result = await session.elicit_url(message, url, elicitation_id, related_request_id)
+    return AcceptedUrlElicitation() if result.action == "accept" else _refused_elicitation(result.action)
+
+
+def _refused_elicitation(action: str) -> DeclinedElicitation | CancelledElicitation:
+    if action not in {"decline", "cancel"}:
+        raise ValueError(f"Unexpected elicitation action: {action}")
+    return DeclinedElicitation() if action == "decline" else CancelledElicitation()
+
+
+# Context
 
 
 class Context(Generic[SessionT, LifespanT, RequestT]):
@@ -71,14 +150,10 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
         self, message: str, schema: type[ElicitSchemaModelT]
     ) -> ElicitationResult[ElicitSchemaModelT]:
         """Request that the user fills in the fields of a model with primitive fields."""
-        from .elicitation import elicit_with_validation
-
         return await elicit_with_validation(self.session, message, schema, self.request_id)
 
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> UrlElicitationResult:
         """Request that the user visits a page."""
-        from .elicitation import elicit_url
-
         return await elicit_url(self.session, message, url, elicitation_id, self.request_id)
 
     async def log(self, level: LoggingLevel, message: str, *, logger_name: str | None = None) -> None:

@@ -1,12 +1,14 @@
-"""Models of function signatures, which validate arguments and convert results to content."""
+"""Models of function signatures, which validate arguments and convert results to content, images and audio included."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import logging
+from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
@@ -19,14 +21,38 @@ from ...protocol.jsonrpc import Json
 from ...protocol.objects import Incomplete
 from .. import types
 from ..sdk_models import BLOCKS, is_kind, is_list, to_own
-from .exceptions import InvalidSignature
 
-MODULE = "mcp.server.fastmcp.utilities.func_metadata"
+_MODULE = "mcp.server.fastmcp.utilities.func_metadata"
 """Module name of generated models, which schemas show if two definitions have the same name."""
-DEFINITIONS = "#/$defs/"
-QUALIFIERS = (ClassVar, Final, Required, NotRequired, ReadOnly)
+_DEFINITIONS = "#/$defs/"
+_QUALIFIERS = (ClassVar, Final, Required, NotRequired, ReadOnly)
 
-logger = logging.getLogger(MODULE)
+logger = logging.getLogger(_MODULE)
+
+# Exceptions
+
+
+class FastMCPError(Exception):
+    """Base class of the exceptions."""
+
+
+class ValidationError(FastMCPError):
+    """Arguments or a result do not match their types."""
+
+
+class ResourceError(FastMCPError):
+    """A resource cannot be read."""
+
+
+class ToolError(FastMCPError):
+    """A tool cannot be called, or failed."""
+
+
+class InvalidSignature(Exception):  # noqa: N818 - the name that servers import
+    """A function cannot be registered with these parameters or this return annotation."""
+
+
+# Arguments and results
 
 
 class ArgModelBase(BaseModel, arbitrary_types_allowed=True):
@@ -63,10 +89,10 @@ class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         A `CallToolResult` is returned as it is, after validation of its structured content.
         """
         if isinstance(result, BaseModel) and is_kind(type(result), "CallToolResult"):
-            called = to_own(result)
+            call_result = to_own(result)
             if self.output_schema is not None:
-                self._validate(called.structuredContent)
-            return called
+                self._validate(call_result.structuredContent)
+            return call_result
         content = convert_to_content(result)
         if self.output_schema is None:
             return content
@@ -114,11 +140,11 @@ def func_metadata(
             raise InvalidSignature(f"Parameter {each.name} of {name} cannot start with '_'")
         if each.name not in skip_names:
             fields.update(_field(each))
-    arguments = create_model(f"{name}Arguments", __base__=ArgModelBase, __module__=MODULE, **fields)
+    arguments = create_model(f"{name}Arguments", __base__=ArgModelBase, __module__=_MODULE, **fields)
     if structured_output and signature.return_annotation is signature.empty:
         raise InvalidSignature(f"Function {name}: return annotation required for structured output")
-    result = None if structured_output is False else result_type(signature.return_annotation, name)
-    output = describe(*result, name) if result else {}
+    result = None if structured_output is False else _result_type(signature.return_annotation, name)
+    output = _output_fields(*result, name) if result else {}
     if structured_output and result and not output:
         text = f"Function {name}: return type {result[1]} is not serializable for structured output"
         raise InvalidSignature(text)
@@ -131,7 +157,7 @@ def _field(parameter: inspect.Parameter) -> Json:
         name, metadata = f"field_{name}", [Field(alias=name)]
     if annotation is parameter.empty:
         annotation, metadata = Any, [WithJsonSchema({"title": parameter.name, "type": "string"}), *metadata]
-    field = annotated(annotation, *metadata)
+    field = _annotated(annotation, *metadata)
     return {name: field if parameter.default is parameter.empty else (field, parameter.default)}
 
 
@@ -143,13 +169,13 @@ class StrictJsonSchema(GenerateJsonSchema):
         raise ValueError(f"JSON schema warning: {kind} - {detail}")
 
 
-def result_type(annotation: object, name: str) -> tuple[object, object] | None:
+def _result_type(annotation: object, name: str) -> tuple[object, object] | None:
     """Return the type of a function's structured content: the annotation, and the type in it.
 
     None stands for a `CallToolResult` without a type of its structured content. Raises InvalidSignature.
     """
     of, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    if of in QUALIFIERS or get_origin(of) in QUALIFIERS:
+    if of in _QUALIFIERS or get_origin(of) in _QUALIFIERS:
         raise InvalidSignature(f"Function {name}: return annotation contains an invalid type qualifier")
     if get_origin(of) in (Union, UnionType) and any(map(_is_call_result, get_args(of))):
         raise InvalidSignature(
@@ -160,10 +186,10 @@ def result_type(annotation: object, name: str) -> tuple[object, object] | None:
         return annotation, of
     if not metadata:
         return None
-    return annotated(*metadata) if metadata[1:] else metadata[0], metadata[0]
+    return _annotated(*metadata) if metadata[1:] else metadata[0], metadata[0]
 
 
-def annotated(*parts: object) -> Incomplete:
+def _annotated(*parts: object) -> Incomplete:
     """Return `Annotated` with parts that are only known at run time."""
     form: Incomplete = Annotated
     return form[parts]
@@ -173,9 +199,9 @@ def _is_call_result(of: object) -> bool:
     return isinstance(of, type) and is_kind(of, "CallToolResult")
 
 
-def describe(annotation: object, of: object, name: str) -> Json:
+def _output_fields(annotation: object, of: object, name: str) -> Json:
     """Return the fields of a `FuncMetadata` for a return type; none if pydantic cannot create a schema for it."""
-    model, is_wrapped = _model(annotation, of, name)
+    model, is_wrapped = _result_model(annotation, of, name)
     if model is None:
         return {}
     try:
@@ -184,36 +210,100 @@ def describe(annotation: object, of: object, name: str) -> Json:
         logger.info("Cannot create schema for type %s in %s: %s: %s", of, name, type(error).__name__, error)
         return {}
     reference: str = schema.pop("$ref", "")
-    if reference.startswith(DEFINITIONS):  # a model that refers to itself: the root has to say its type
-        schema = {**schema["$defs"][reference.removeprefix(DEFINITIONS)], **schema}
+    if reference.startswith(_DEFINITIONS):  # a model that refers to itself: the root has to say its type
+        schema = {**schema["$defs"][reference.removeprefix(_DEFINITIONS)], **schema}
     return {"output_model": model, "output_schema": schema, "wrap_output": is_wrapped}
 
 
-def _model(annotation: object, of: Incomplete, name: str) -> tuple[type[BaseModel] | None, bool]:
+def _result_model(annotation: object, of: Incomplete, name: str) -> tuple[type[BaseModel] | None, bool]:
     """Return the model of a return type, and True if it contains the value as `result`."""
     is_alias = isinstance(of, GenericAlias)
     if is_alias and of.__origin__ is dict and len(of.__args__) == 2 and of.__args__[0] is str:
         from pydantic import RootModel  # which is built when it is imported
 
         root: Json = {"root": of}
-        model: type[BaseModel] = create_model("DictModel", __base__=RootModel, __module__=MODULE, **root)
+        model: type[BaseModel] = create_model("DictModel", __base__=RootModel, __module__=_MODULE, **root)
         model.__name__ = model.__qualname__ = f"{name}DictOutput"
         return model, False
     if is_alias or not inspect.isclass(of) or of in (str, int, float, bool, bytes, type(None)):
         wrapped: Json = {"result": annotation}
-        return create_model(f"{name}Output", __module__=MODULE, **wrapped), True
-    return of if issubclass(of, BaseModel) else _model_like(of), False
+        return create_model(f"{name}Output", __module__=_MODULE, **wrapped), True
+    return of if issubclass(of, BaseModel) else _model_of_class(of), False
 
 
-def _model_like(of: type[Incomplete]) -> type[BaseModel] | None:
+def _model_of_class(of: type[Incomplete]) -> type[BaseModel] | None:
     fields: Json = get_type_hints(of)
     if is_typeddict(of):
         fields |= {each: (fields[each], None) for each in fields if each not in of.__required_keys__}
-        return create_model(of.__name__, __module__=MODULE, **fields)
+        return create_model(of.__name__, __module__=_MODULE, **fields)
     defaults = {each: (fields[each], getattr(of, each)) for each in fields if hasattr(of, each)}
     public: Json = {each: kind for each, kind in {**fields, **defaults}.items() if each[0] != "_"}
     config = ConfigDict(from_attributes=True)
-    return create_model(of.__name__, __config__=config, __module__=MODULE, **public) if fields else None
+    return create_model(of.__name__, __config__=config, __module__=_MODULE, **public) if fields else None
+
+
+# Content
+
+_SUBTYPES = {
+    "image": {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"},
+    "audio": {".wav": "wav", ".mp3": "mpeg", ".ogg": "ogg", ".flac": "flac", ".aac": "aac", ".m4a": "mp4"},
+}
+"""MIME types by file suffix. The first is the default for bytes."""
+
+
+class Media:
+    """A file or bytes with a MIME type, which `format` or the file's suffix determines."""
+
+    kind = ""  # not annotated: pydantic would take it for a field of what a tool returns
+
+    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
+        self.path, self.data, self._format = Path(path) if path else None, data, format
+        self._mime_type = self._get_mime_type()
+
+    def _get_mime_type(self) -> str:
+        if self._format:
+            return f"{self.kind}/{self._format.lower()}"
+        subtypes = _SUBTYPES[self.kind]
+        subtype = subtypes.get(self.path.suffix.lower()) if self.path else next(iter(subtypes.values()))
+        return f"{self.kind}/{subtype}" if subtype else "application/octet-stream"
+
+    def _encoded(self) -> str:
+        data = self.path.read_bytes() if self.path else self.data
+        if data is None:
+            raise ValueError(f"No {self.kind} data available")
+        return b64encode(data).decode()
+
+
+class Image(Media):
+    """An image."""
+
+    kind = "image"
+
+    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
+        if path is None and data is None:
+            raise ValueError("Either path or data must be provided")
+        if path is not None and data is not None:
+            raise ValueError("Only one of path or data can be provided")
+        super().__init__(path, data, format)
+
+    def to_image_content(self) -> types.ImageContent:
+        """Return it as a content block; a file is read now."""
+        return types.ImageContent(type="image", data=self._encoded(), mimeType=self._mime_type)
+
+
+class Audio(Media):
+    """An audio clip."""
+
+    kind = "audio"
+
+    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
+        if bool(path) == bool(data):
+            raise ValueError("Either path or data can be provided")
+        super().__init__(path, data, format)
+
+    def to_audio_content(self) -> types.AudioContent:
+        """Return it as a content block; a file is read now."""
+        return types.AudioContent(type="audio", data=self._encoded(), mimeType=self._mime_type)
 
 
 def convert_to_content(result: Incomplete) -> list[object]:

@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import Client
 from mcpkit.compat.mcp_shared import AccessToken, AuthSettings
-from tests.compat.test_fastmcp import bakery
+from tests.compat.test_mcp_fastmcp import bakery
 from tests.helpers.serving import Served, in_thread
 from tests.integration.compat.mcp1 import (
     LISTS,

@@ -1,15 +1,16 @@
-"""Settings of a FastMCP, and its logging."""
+"""Settings of the `FastMCP` of `mcp` 1.x, and its logging."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ValidationInfo, field_validator
+from pydantic import BaseModel, field_validator
 
-from .. import mcp_shared as defaults
+from .. import mcp_shared
+from ..mcp_shared import AuthSettings, TransportSecuritySettings
 
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
@@ -29,33 +30,29 @@ class Settings(BaseModel, validate_default=True, defer_build=True):
     streamable_http_path: str = "/mcp"
     json_response: bool = False
     stateless_http: bool = False
-    max_request_body_size: int = defaults.DEFAULT_MAX_REQUEST_BODY_SIZE
-    session_idle_timeout: float | None = defaults.DEFAULT_SESSION_IDLE_TIMEOUT
-    max_sessions: int | None = defaults.DEFAULT_MAX_SESSIONS
+    max_request_body_size: int = mcp_shared.DEFAULT_MAX_REQUEST_BODY_SIZE
+    session_idle_timeout: float | None = mcp_shared.DEFAULT_SESSION_IDLE_TIMEOUT
+    max_sessions: int | None = mcp_shared.DEFAULT_MAX_SESSIONS
     warn_on_duplicate_resources: bool = True
     warn_on_duplicate_tools: bool = True
     warn_on_duplicate_prompts: bool = True
     dependencies: list[str] = []
     lifespan: Callable[..., AbstractAsyncContextManager[object]] | None = None
-    auth: Any = None  # AuthSettings, which most servers do without
-    transport_security: defaults.TransportSecuritySettings | None = None
+    auth: AuthSettings | None = None
+    transport_security: TransportSecuritySettings | None = None
 
     @field_validator("auth", "transport_security", mode="before")
     @classmethod
-    def _read(cls, value: object, info: ValidationInfo) -> object:
-        said = value.model_dump() if isinstance(value, BaseModel) else value
-        if said is None or info.field_name != "auth":
-            return said
-        from ..mcp_shared import AuthSettings
-
-        return AuthSettings.model_validate(said)
+    def _convert(cls, value: object) -> object:
+        """Accept models of an installed `mcp`."""
+        return value.model_dump() if isinstance(value, BaseModel) else value
 
     def model_post_init(self, _: object, /) -> None:
         """Accept only loopback hosts if the server listens on a loopback address, against DNS rebinding."""
         if self.transport_security is None and self.host in _LOOPBACK:
             hosts = [f"{each}:*" for each in _LOOPBACK.values()]
             allowed = {"allowed_hosts": hosts, "allowed_origins": [f"http://{each}" for each in hosts]}
-            self.transport_security = defaults.TransportSecuritySettings.model_construct(None, **allowed)
+            self.transport_security = TransportSecuritySettings.model_construct(None, **allowed)
 
 
 def get_logger(name: str) -> logging.Logger:

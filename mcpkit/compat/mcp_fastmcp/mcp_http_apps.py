@@ -31,7 +31,7 @@ from ..mcp_shared import AccessToken, AuthSettings, TokenVerifier, access_token
 
 if TYPE_CHECKING:
     from ..lowlevel.lowlevel_server import Server
-    from .settings import Settings
+    from .mcp_settings import Settings
 
 logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")
 
@@ -47,11 +47,11 @@ class AuthenticatedUser(SimpleUser):
     def identity(self) -> str:
         """Key of the user's sessions: client, issuer and subject."""
         token = self.access_token
-        told = token.client_id, (token.claims or {}).get("iss"), token.subject
-        return to_json(told, fallback=str).decode()
+        key = token.client_id, (token.claims or {}).get("iss"), token.subject
+        return to_json(key, fallback=str).decode()
 
 
-class Authenticated:
+class BearerAuthentication:
     """ASGI middleware that authenticates requests; it refuses none."""
 
     def __init__(self, app: ASGIApp, verifier: TokenVerifier, resource: AnyHttpUrl | None = None) -> None:
@@ -61,10 +61,10 @@ class Authenticated:
         """Serve one connection as ASGI has it."""
         token = None if scope["type"] == "lifespan" else await self._token(Headers(scope=scope))
         user = UnauthenticatedUser() if token is None else AuthenticatedUser(token)
-        said = {"user": user, "auth": AuthCredentials(None if token is None else token.scopes)}
+        credentials = AuthCredentials(None if token is None else token.scopes)
         reset = access_token.set(token)
         try:
-            await self.app({**scope, **said}, receive, send)
+            await self.app({**scope, "user": user, "auth": credentials}, receive, send)
         finally:
             access_token.reset(reset)
 
@@ -82,8 +82,10 @@ class Authenticated:
 
 def metadata(auth: AuthSettings) -> bytes:
     """Return the protected resource metadata as JSON (RFC 9728, section 2)."""
-    said: Json = {"authorization_servers": [auth.issuer_url], "bearer_methods_supported": ["header"]}
-    return to_json(optional(resource=auth.resource_server_url, scopes_supported=auth.required_scopes) | said)
+    members: Json = {"authorization_servers": [auth.issuer_url], "bearer_methods_supported": ["header"]}
+    return to_json(
+        optional(resource=auth.resource_server_url, scopes_supported=auth.required_scopes) | members
+    )
 
 
 class StreamableHTTPASGIApp:
@@ -110,13 +112,13 @@ class StreamableHTTPASGIApp:
             status, error, description = 403, "insufficient_scope", f"Required scope: {missing[0]}"
         else:
             return None
-        said, url = {"error": error, "error_description": description}, auth.resource_server_url
-        where = None if url is None else protected_resource_urls(str(url))[0]
-        asking = challenge({**said, "resource_metadata": where})
-        return JSONResponse(said, status, {"www-authenticate": asking})
+        body, url = {"error": error, "error_description": description}, auth.resource_server_url
+        metadata_url = None if url is None else protected_resource_urls(str(url))[0]
+        header = challenge({**body, "resource_metadata": metadata_url})
+        return JSONResponse(body, status, {"www-authenticate": header})
 
 
-class Apps:
+class HttpApps:
     """Creates the apps of one server.
 
     Args:
@@ -137,8 +139,8 @@ class Apps:
         """Return an app that serves HTTP+SSE."""
         settings = self._settings
         prefix, path = settings.mount_path.removesuffix("/"), settings.message_path
-        announced = f"{prefix}/{path.removeprefix('/')}" if prefix else path
-        transport = SseServerTransport(announced, settings.transport_security, settings.max_request_body_size)
+        endpoint = f"{prefix}/{path.removeprefix('/')}" if prefix else path
+        transport = SseServerTransport(endpoint, settings.transport_security, settings.max_request_body_size)
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             async with transport.connect_sse(scope, receive, send) as streams:
@@ -146,7 +148,7 @@ class Apps:
 
         stream, messages = self._endpoint(serve), self._endpoint(transport.handle_post_message)
         # Where the app is mounted at the prefix as well, clients see that twice.
-        mounts = [Mount(each, messages) for each in dict.fromkeys((path, announced))]
+        mounts = [Mount(each, messages) for each in dict.fromkeys((path, endpoint))]
         return self._app([Route(settings.sse_path, stream, methods=["GET"]), *mounts])
 
     def _endpoint(self, serve: ASGIApp) -> ASGIApp:
@@ -156,14 +158,14 @@ class Apps:
         middleware, auth = [], self._settings.auth
         if auth is not None and self._verifier is not None:
             resource = auth.resource_server_url if auth.validate_token_resource else None
-            middleware = [Middleware(Authenticated, self._verifier, resource)]
+            middleware = [Middleware(BearerAuthentication, self._verifier, resource)]
         if auth is not None and auth.resource_server_url is not None:
-            where = AnyHttpUrl(protected_resource_urls(str(auth.resource_server_url))[0])
-            routes.append(Route(where.path or "/", Document(metadata(auth)), methods=["GET", "OPTIONS"]))
+            url = AnyHttpUrl(protected_resource_urls(str(auth.resource_server_url))[0])
+            routes.append(Route(url.path or "/", Document(metadata(auth)), methods=["GET", "OPTIONS"]))
         return Starlette(self._settings.debug, [*routes, *self._own], middleware, lifespan=lifespan)
 
     async def serve(self, app: ASGIApp) -> None:
         """Serve an app with uvicorn, until a signal arrives."""
-        how: Json = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
-        config = uvicorn.Config(app, self._settings.host, self._settings.port, **how)
+        options: Json = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
+        config = uvicorn.Config(app, self._settings.host, self._settings.port, **options)
         await uvicorn.Server(config).serve()
