@@ -18,9 +18,9 @@ from ._utils.package import __version__ as __version__  # noqa: E402
 if TYPE_CHECKING:
     from ._utils.exceptions import PromptError, ProtocolError, RegistrationError, ResourceError, ToolError
     from .client.client import Client
-    from .client.group import ClientGroup
+    from .client.client_group import ClientGroup
     from .client.retries_and_timeouts import Retries, Timeout
-    from .client.sync import SyncClient
+    from .client.sync_client import SyncClient
     from .components.completion import Complete
     from .components.component import Access
     from .components.decorators import prompt, resource, tool
@@ -59,9 +59,9 @@ else:
         {
             ".requests.log_handler": "LogHandler",
             ".client.client": "Client",
-            ".client.group": "ClientGroup",
+            ".client.client_group": "ClientGroup",
             ".client.retries_and_timeouts": "Retries Timeout",
-            ".client.sync": "SyncClient",
+            ".client.sync_client": "SyncClient",
             "._utils.exceptions": "PromptError ProtocolError RegistrationError ResourceError ToolError",
             ".components.completion": "Complete",
             ".context": "Context current_context",

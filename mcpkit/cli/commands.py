@@ -14,9 +14,9 @@ import click
 from .._utils.exceptions import ProtocolError
 from ..client.cache_and_pagination import IncompleteListError
 from ..client.call_results import CallResult, InvalidResultError
-from ..client.changes.changes import Change
 from ..client.client import Client
-from ..client.group import failures_of
+from ..client.client_group import failures_of
+from ..client.client_subscriptions import Change
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.objects import ResourceContents
 from ..protocol.revisions import METHODS
@@ -71,7 +71,6 @@ async def call(
                 definition,
                 values,
                 progress=server.handlers.progress,
-                handler=server.handlers.request_handler,
             )
         except InvalidResultError as error:
             _write_call_result(error.result, server, tool, Path(out))

@@ -10,7 +10,7 @@ from typing import Final
 from .._utils.exceptions import UNSUPPORTED_PROTOCOL_VERSION, AuthorizationError, ProtocolError, StatusError
 from ..client.call_results import InvalidResultError
 from ..client.client import Client
-from ..client.group import servers_of
+from ..client.client_group import servers_of
 from ..protocol.jsonrpc import Json, is_object
 from ..protocol.revisions import ALL
 from .console import write, write_json, write_stderr
@@ -91,9 +91,7 @@ async def _call(
 ) -> Json:
     """Return the result of a call, or its error as an object."""
     try:
-        result = await call_tool(
-            client, definition, arguments, progress=handlers.progress, handler=handlers.request_handler
-        )
+        result = await call_tool(client, definition, arguments, progress=handlers.progress)
     except InvalidResultError as error:
         return {**error.result.raw, "schema mismatch": str(error)}
     except ProtocolError as error:

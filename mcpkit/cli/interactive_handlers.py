@@ -13,11 +13,10 @@ from .console import ProgressDisplay, write_stderr
 from .exit_status import CommandError, Status
 from .key_values import parse_key_values
 from .terminal_forms import FormPrompt, Terminal
-from .tool_calls import TaskRequestHandler
 
 if TYPE_CHECKING:
-    from ..client.asking.forms import FormRequest
-    from ..client.asking.visits import UrlRequest
+    from ..client.form_elicitation import FormRequest
+    from ..client.url_elicitation import UrlRequest
 
 
 class InteractiveHandlers:
@@ -57,30 +56,17 @@ class InteractiveHandlers:
         self.log_level = log_level
         self._terminal = Terminal()
         self._lock: asyncio.Lock | None = None
-        self.request_handler: TaskRequestHandler | None = None
         self.progress = ProgressDisplay(is_verbose=is_verbose)
         self.is_interrupted = False
 
-    def client_options(self, *, is_single_server: bool) -> Json:
-        """Return the options of the client that uses these handlers.
-
-        Args:
-            is_single_server: Whether the client has one server. Calls of several servers do not become tasks.
-        """
-        sample = None if self._sample_text is None else self._sample
-        roots = self._roots or None
-        options: Json = {"log_handler": self._log}
-        if is_single_server:
-            self.request_handler = TaskRequestHandler(
-                elicit=self._fill_in, elicit_url=self._open_url, sample=sample, roots=roots
-            )
-            return options
+    def client_options(self) -> Json:
+        """Return the options of the client that uses these handlers."""
         return {
-            **options,
+            "log_handler": self._log,
             "elicitation_handler": self._fill_in,
             "url_elicitation_handler": self._open_url,
-            "sampling_handler": sample,
-            "roots": roots,
+            "sampling_handler": None if self._sample_text is None else self._sample,
+            "roots": self._roots or None,
         }
 
     def _log(self, level: str, data: object, logger: str | None) -> None:

@@ -19,9 +19,8 @@ from click.shell_completion import CompletionItem
 from .._utils.exceptions import AuthorizationError
 from .._utils.python_safe_path import mcpkit_command
 from ..client.client import Client
-from ..client.client_session import RequestHandler
-from ..client.group import client_for, servers_of
-from ..client.targets.infer_target import ALL_TOOLS, Target
+from ..client.client_group import client_for, servers_of
+from ..client.targets.infer_target import Target
 from ..client.targets.target_transports import ServerEntry, is_configuration, transports_of
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import LOG_LEVELS
@@ -34,7 +33,6 @@ from .server_loader import load_server, parse_server_location
 
 if TYPE_CHECKING:
     from ..client.memory_transport import MemoryTransport
-    from .tool_calls import TaskRequestHandler
 
 TransportName = Literal["http", "sse"]
 
@@ -310,7 +308,7 @@ class ServerTarget:
         is_url = isinstance(target, str) and "://" in target
         is_process = self.memory_transport is None and not is_url and not is_configuration(target)
         if self.handlers is not None:
-            options.update(self.handlers.client_options(is_single_server=_is_single_server(target)))
+            options.update(self.handlers.client_options())
         if isinstance(target, str) and is_url and not _has_credentials(options):
             options.update(_saved_login(target, may_log_in="auth" in options))
         stderr = ServerStderr()
@@ -324,36 +322,13 @@ class ServerTarget:
                 name = self.transport
                 raise CommandError(f"--{name} needs a URL, and the target is a process. Omit --{name}")
             entry = _entry_with_transport(self.transport, target, options)
-        handler = None if self.handlers is None else self.handlers.request_handler
-        client = client_for(entry, **options) if handler is None else _Client(entry, handler, options)
-        async with client:
+        async with client_for(entry, **options) as client:
             stderr.flush()
             if self.handlers is not None and self.handlers.log_level is not None:
                 for each in servers_of(client).values():
                     if "logging" in each.server_capabilities:
                         await each.set_log_level(self.handlers.log_level)
-            if handler is not None:
-                handler.server_info = lambda: client.server_info
             yield client
-
-
-class _Client(Client):
-    """A client with a request handler of its own."""
-
-    def __init__(self, target: Target | ServerEntry, handler: TaskRequestHandler, options: Json) -> None:
-        self._handler = handler
-        super().__init__(target, **options)
-
-    def _answerer(self, questions: object) -> RequestHandler:
-        return self._handler
-
-
-def _is_single_server(target: Target) -> bool:
-    """Return whether a target is one server with all its tools."""
-    if not is_configuration(target):
-        return True
-    entries = transports_of(target)
-    return len(entries) == 1 and entries[0].tools == ALL_TOOLS
 
 
 def _has_credentials(options: Json) -> bool:

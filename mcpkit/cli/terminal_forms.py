@@ -18,7 +18,7 @@ from .key_values import ConversionError, KeyValue, convert, parse_json
 from .schema_summary import type_summary
 
 if TYPE_CHECKING:
-    from ..client.asking.forms import FormField, FormRequest
+    from ..client.form_elicitation import FormField, FormRequest
 
 _MAX_LINE: Final = 64 * 1024
 """Bytes of a line."""

@@ -6,46 +6,53 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, overload
 
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
-from .._utils.exceptions import ProtocolError, TransportError
+from .._utils.concurrency import require_loop
+from .._utils.exceptions import HEADER_MISMATCH, ProtocolError, TransportError
 from .._utils.option_checks import unknown_option
 from .._utils.package import __version__
 from ..execution.coroutines import within
 from ..options import check_group
 from ..protocol.jsonrpc import Json
 from ..protocol.revisions import STATELESS
-from .asking.questions import ElicitationHandler, Questions, Roots, UrlElicitationHandler
-from .asking.rounds import answered
-from .asking.visits import URL_ELICITATION_REQUIRED, visited
 from .cache_and_pagination import ALL_PAGES, CACHED_METHODS, ResultCache, all_pages
-from .call_results import member_object, objects, prompt_messages, resource_contents, strings
-from .caller import Caller
-from .changes.changes import Subscription, SubscriptionFilter
-from .changes.listening import Listening
-from .changes.subscribed import Subscribed
+from .call_results import CallResult, member_object, objects, prompt_messages, resource_contents, strings
 from .client_messages import NO_HEADERS
-from .client_session import ClientSession, RequestHandler
+from .client_session import FOR_OTHERS, NOT_OPEN, ClientSession, NegotiationResult
+from .client_subscriptions import Subscription, SubscriptionFilter
+from .input_rounds import complete_input_rounds
 from .log_and_message_handlers import LogHandler, MessageHandler, ServerLog, add_message_handler
 from .pending_requests_and_callbacks import ProgressCallback
 from .retries_and_timeouts import Retries, Retrying, Timeout
+from .server_request_handlers import ElicitationHandler, RequestDispatcher, Roots, UrlElicitationHandler
+from .subscription_requests import ChangeListener, ResourceSubscriptions
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_of_one_user, single_entry, transports_of
+from .tools.remote_tools import ListedTools, RemoteTool
 from .transport_interface import HasAuthorization
+from .url_elicitation import URL_ELICITATION_REQUIRED, retry_after_url_elicitation
 from .version_negotiation import Negotiation
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from ..protocol.objects import (
+        Implementation,
         PromptDefinition,
         PromptMessage,
         ResourceContents,
         ResourceDefinition,
         ResourceTemplateDefinition,
+        ServerCapabilities,
+        ToolDefinition,
     )
-    from .asking.sampling import SamplingFunction, SamplingHandler
     from .request_telemetry import ClientTelemetry
+    from .server_request_handlers import SamplingFunction, SamplingHandler
+    from .task_handles import TaskHandle
     from .trace_and_record import Recorder, Trace
 
 T = TypeVar("T")
@@ -54,7 +61,17 @@ _GROUPS: Final[Mapping[str, Any]] = {"timeout": Timeout, "retries": Retries}
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 
 
-class Client(Caller):
+class CallOptions(TypedDict, total=False):
+    """Options of `Client.call_tool` that do not change the type of its result."""
+
+    progress: ProgressCallback | None
+    log_level: str | None
+    timeout: Timeout | float | None
+    retry: bool | None
+    meta: Mapping[str, Any] | None
+
+
+class Client:
     """A client of one server, over any transport and in any protocol version.
 
         async with Client("server.py") as client:
@@ -128,50 +145,186 @@ class Client(Caller):
         if telemetry is not None and not hasattr(telemetry, "measure_request"):
             raise TypeError(f"telemetry must be a ClientTelemetry, got {telemetry!r}")
         entry = target if isinstance(target, ServerEntry) else single_entry(transports_of(target, **options))
-        questions = Questions(
+        self._dispatcher = RequestDispatcher(
             elicit=elicitation_handler,
             elicit_url=url_elicitation_handler,
             sample=sampling_handler,
             roots=roots,
         )
-        negotiation = Negotiation(protocol_version, timeout.connect)
-        answerer = self._answerer(questions)
-        link = ClientSession(
-            entry.transports, negotiation, lifecycle=entry.stay, info=client_info or _INFO, handler=answerer
+        self._session = session = ClientSession(
+            entry.transports,
+            Negotiation(protocol_version, timeout.connect),
+            lifecycle=entry.stay,
+            info=client_info or _INFO,
+            handler=self._dispatcher,
         )
-        ask = self._answer if telemetry is None else partial(telemetry.measure_request, self._answer, link)
-        super().__init__(link, questions, ask, validates=validate_results)
+        self._dispatcher.server_info = lambda: {} if session.negotiated is None else session.negotiated.info
+        self._send: Callable[..., Coroutine[Any, Any, Json]] = self._send_request
+        if telemetry is not None:
+            self._send = partial(telemetry.measure_request, self._send_request, session)
+        self._entered = 0  # open `async with` blocks; the client is closed when the last of them is left
         self._timeout = entry.timeout if timeout.response is None else timeout.response
         self._total_timeout = timeout.total
+        self._retrying = Retrying(retries.attempts, retries.max_delay)
         self._rounds = retries.rounds
         self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))
-        self._subscribed = Subscribed(self._link)
-        self._link.listeners.add(self._cache.on_notification)
+        self._tools = ListedTools(self.list_tools)
+        self._validates = validate_results
+        self._resource_subscriptions = ResourceSubscriptions(session)
+        session.listeners.add(self._cache.on_notification)
+        session.listeners.add(self._tools.hear)
+        session.renewals.append(self._forget_results)
         for transport in entry.transports:
             if isinstance(transport, HasAuthorization):
                 transport.reauthorized.add(self._cache.clear)
-        self._link.renewals.append(self._begin_anew)
-        self._retrying = Retrying(retries.attempts, retries.max_delay)
-        self._log = ServerLog(self._link, log_handler)
+        self._log = ServerLog(session, log_handler)
         if message_handler is not None:
-            add_message_handler(self._link, message_handler)
+            add_message_handler(session, message_handler)
         self._recorder: Recorder | None = None
         if trace or record is not None:
             from .trace_and_record import trace_and_record
 
-            self._recorder = trace_and_record(self._link, trace, record, options)
+            self._recorder = trace_and_record(session, trace, record, options)
 
-    def _answerer(self, questions: Questions) -> RequestHandler:
-        """Return the handler of requests from the server."""
-        return questions
+    async def _forget_results(self) -> None:
+        self._cache.clear()  # it may be another server now
+        self._tools.forget()
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        """Connect and negotiate a protocol version, unless the client is open already.
+
+        Raises:
+            RuntimeError: No asyncio event loop is running, or the client is open in another event loop.
+            Exception: The client cannot connect to the server.
+        """
+        require_loop("the client", FOR_OTHERS)
+        self._check_loop()
+        self._entered += 1
+        try:
+            await self._connect()
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def _connect(self) -> None:
+        await self._session.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the client, unless another block still uses it."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._check_loop()
+        self._entered -= 1
+        if self._entered <= 0:
+            await self.close()
 
     async def close(self) -> None:
-        """Cancel pending requests and disconnect from the server. Closing a closed client does nothing."""
-        await super().close()
+        """Cancel pending requests and disconnect from the server, also if several blocks use the client.
+
+        Closing a closed client does nothing.
+        """
+        self._check_loop()
+        self._entered = 0
+        await self._session.close()
         if self._recorder is not None:
             self._recorder.close()
 
-    # What it asks
+    def _check_loop(self) -> None:
+        self._session.affinity.check(is_leaving=True)
+
+    # Properties of the connection
+
+    @property
+    def protocol_version(self) -> str:
+        """The negotiated protocol version.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
+        return self._negotiated.revision
+
+    @property
+    def protocol_version_reason(self) -> str:
+        """An explanation why this protocol version was chosen.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
+        return self._negotiated.reason
+
+    @property
+    def server_info(self) -> Implementation:
+        """The `Implementation` of the server, such as `name` and `version`.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
+        return self._negotiated.info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declares.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
+        return self._negotiated.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions for a model, or None.
+
+        Raises:
+            ConnectionError: The client has not been opened yet.
+        """
+        return self._negotiated.instructions
+
+    @property
+    def _negotiated(self) -> NegotiationResult:
+        if self._session.negotiated is None:
+            raise ConnectionError(NOT_OPEN)
+        return self._session.negotiated
+
+    @property
+    def roots(self) -> Roots | None:
+        """The folders that the server may use, as they were given to the client.
+
+        They can be set at any time. An open client then notifies servers of versions before 2026-07-28 that the roots
+        have changed.
+
+        Raises:
+            ValueError: On setting: the session of a version before 2026-07-28 was opened without roots.
+        """
+        return self._dispatcher.roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        session = self._session
+        if (
+            session.is_open
+            and session.wire.revision not in STATELESS
+            and "roots" not in session.wire.capabilities
+        ):
+            raise ValueError(
+                "the client was connected without roots, so they cannot be set in this session. "
+                "Create it with roots=[] to set them later"
+            )
+        self._dispatcher.roots = roots
+        if session.is_open and session.wire.revision in STATELESS:
+            session.use_revision(session.wire.revision)
+        elif session.is_open:
+            session.notify("notifications/roots/list_changed")
+
+    # Requests and notifications
 
     def request(
         self,
@@ -209,10 +362,9 @@ class Client(Caller):
             OutcomeUnknownError: The server may or may not have run the request.
             ConnectionError: The server cannot be reached, or the connection was lost before the response.
         """
-        rest = (progress, log_level, timeout, retry, headers, use_cache)
-        return self._ask(method, params, *rest)
+        return self._send(method, params, progress, log_level, timeout, retry, headers, use_cache)
 
-    async def _answer(
+    async def _send_request(
         self,
         method: str,
         params: Mapping[str, Any] | None,
@@ -223,61 +375,63 @@ class Client(Caller):
         headers: Mapping[str, str] = NO_HEADERS,
         use_cache: bool = True,
     ) -> Json:
-        link = self._link
-        told = params
+        session = self._session
+        sent = params
         if log_level is not None or self._log.level is not None:
-            told = self._log.params(params, log_level)
-        quiet, longest = self._timeout, self._total_timeout
+            sent = self._log.params(params, log_level)
+        response_timeout, total_timeout = self._timeout, self._total_timeout
         if timeout is not None:
             own = Timeout.of(timeout)
-            quiet = quiet if own.response is None else own.response
-            longest = longest if own.total is None else own.total
-        began = 0.0 if longest is None else time.monotonic()
+            response_timeout = response_timeout if own.response is None else own.response
+            total_timeout = total_timeout if own.total is None else own.total
+        began = 0.0 if total_timeout is None else time.monotonic()
+        send = partial(session.request, method, sent, progress, response_timeout, total_timeout, headers)
         try:
-            if self._cache.is_on and method in CACHED_METHODS and link.wire.revision in STATELESS:
+            if self._cache.is_on and method in CACHED_METHODS and session.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None
-                link.affinity.check()  # before it waits for what another loop is answered
-                once = partial(link.request, method, told, progress, quiet, longest, headers)
+                session.affinity.check()  # before it waits for a request of another event loop
                 result = await self._cache.answer(
-                    method, params or {}, once, fresh=not use_cache, is_shared=is_shared
+                    method, params or {}, send, fresh=not use_cache, is_shared=is_shared
                 )
             else:
-                result = await link.request(method, told, progress, quiet, longest, headers)
+                result = await send()
         except (TransportError, ProtocolError) as error:
-            again = partial(link.request, method, told, progress, quiet, longest, headers)
-            retrying = self._in_spite_of(error, again, method, retry)
-            if longest is None:
+            retrying = self._retry(error, send, method, retry)
+            if total_timeout is None:
                 result = await retrying
-            else:  # which bounds all tries together
+            else:  # the limit of all attempts together
                 try:
-                    result = await within(max(0.0, began + longest - time.monotonic()), retrying)
+                    result = await within(max(0.0, began + total_timeout - time.monotonic()), retrying)
                 except TimeoutError:
-                    if time.monotonic() < began + longest:  # a try was quiet for too long (timeout=)
+                    if time.monotonic() < began + total_timeout:  # the response timeout of one attempt
                         raise
                     raise TimeoutError(
-                        f"{method} was not answered within {longest:g} s, the limit of "
+                        f"{method} was not answered within {total_timeout:g} s, the limit of "
                         f"Timeout(total=...). The last attempt failed: {error}"
                     ) from error
         if result.get("resultType") != "input_required" or not self._rounds:
             return result
-        one_round = partial(self._round, method, retry, (progress, quiet, longest, headers))
-        return await answered(one_round, method, dict(told or {}), result, link.handler, self._rounds)
 
-    async def _in_spite_of(
-        self, error: Exception, again: Callable[[], Awaitable[Json]], method: str, retry: bool | None
+        def send_round(params: Json) -> Awaitable[Json]:
+            send = partial(
+                session.request, method, params, progress, response_timeout, total_timeout, headers
+            )
+            return self._retrying.send(send, method, retry)
+
+        return await complete_input_rounds(
+            send_round, method, dict(sent or {}), result, session.handler, self._rounds
+        )
+
+    async def _retry(
+        self, error: Exception, send: Callable[[], Awaitable[Json]], method: str, retry: bool | None
     ) -> Json:
-        """Retry a request after an error if that may help; otherwise raise the error."""
+        """Send a request again after an error if that may help; otherwise raise the error."""
         if isinstance(error, TransportError):
-            return await self._retrying.send_again(error, again, method, retry)
+            return await self._retrying.send_again(error, send, method, retry)
         if not isinstance(error, ProtocolError) or error.code != URL_ELICITATION_REQUIRED:
             raise error
-        once_more = partial(self._retrying.send, again, method, retry)
-        visit = partial(self._link.handler.answer, "elicitation/create")
-        return await visited(error, once_more, visit, self._link.listeners)
-
-    async def _round(self, method: str, retry: bool | None, rest: tuple[Any, ...], params: Json) -> Json:
-        again = partial(self._link.request, method, params, *rest)
-        return await self._retrying.send(again, method, retry)
+        session, send_again = self._session, partial(self._retrying.send, send, method, retry)
+        return await retry_after_url_elicitation(error, send_again, session.handler, session.listeners)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification to the server.
@@ -289,7 +443,191 @@ class Client(Caller):
         Returns:
             An awaitable that is done when the notification has been sent. Awaiting it is optional.
         """
-        return self._link.notify(method, params)
+        return self._session.notify(method, params)
+
+    # Tools
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: None = None,
+        task: Literal[False] = False,
+        **options: Unpack[CallOptions],
+    ) -> CallResult: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: TypeForm[T],
+        task: Literal[False] = False,
+        **options: Unpack[CallOptions],
+    ) -> T: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: None = None,
+        task: Literal[True],
+        **options: Unpack[CallOptions],
+    ) -> TaskHandle[CallResult]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: TypeForm[T],
+        task: Literal[True],
+        **options: Unpack[CallOptions],
+    ) -> TaskHandle[T]: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: Any = None,
+        task: bool = False,
+        progress: ProgressCallback | None = None,
+        log_level: str | None = None,
+        timeout: Timeout | float | None = None,
+        retry: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a tool and return its result, or with `task=True` a handle of its task.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments, JSON values by name.
+            result_type: The type of the returned value, read from the structured content, or else from the text: a
+                dataclass, `TypedDict`, pydantic model or any other type that a tool's argument may have. None returns a
+                `CallResult`.
+            task: Whether the call may run as a task, if the server and the tool support that. Then the method returns a
+                `TaskHandle` as soon as the server has created the task. If the server creates none, the method returns
+                a handle with the result, after the call.
+            progress: Called with progress, total and message of each progress notification.
+            log_level: The lowest level of log messages for this request. Only 2026-07-28 has it.
+            timeout: Time limits of this call in seconds. None takes those of the client.
+            retry: Whether the call may be sent again after a lost connection. None allows it for tools whose
+                annotations declare them read-only or idempotent.
+            meta: Members of the request's `_meta`, such as those of extensions.
+
+        Returns:
+            A `CallResult`, or a value of `result_type`; with `task=True` a `TaskHandle` of it.
+
+        Raises:
+            ToolError: The tool failed, and `result_type` is given. Without `result_type` see `CallResult.is_error`.
+            InvalidResultError: The result does not fit the tool's `outputSchema`, or `result_type`.
+            ProtocolError: The server responded with an error, for example because there is no such tool; or a member of
+                its result cannot be read, which the message names.
+            TimeoutError: A time limit has passed. The client has cancelled the request.
+            OutcomeUnknownError: The server may or may not have run the tool.
+            ConnectionError: The server cannot be reached, or the connection was lost before the response.
+        """
+        params: Json = {"name": name, "arguments": arguments or {}}
+        if meta is not None:
+            params["_meta"] = dict(meta)
+        if task:
+            from .task_handles import request_task
+
+            params = await request_task(params, self._session, self.list_tools)
+        tools = self._tools
+        if self._repeats_arguments:
+            answer = await self._send_with_headers(name, params, retry, progress, log_level, timeout)
+        else:
+            retry = tools.is_harmless(name) if retry is None else retry
+            answer = await self._send("tools/call", params, progress, log_level, timeout, retry)
+        read = partial(self._read_result, name, result_type)
+        if not task:
+            return await read(answer)
+        from .task_handles import task_of_call
+
+        return task_of_call(answer, self._session, self._send, read, progress)
+
+    async def _send_with_headers(self, name: str, params: Json, retry: bool | None, *options: Any) -> Json:
+        """Call a tool with the headers that repeat arguments, and again if its definition has changed."""
+        tools, is_fresh = self._tools, False
+        while True:
+            headers = await tools.headers(name, params["arguments"], fresh=is_fresh)
+            may_repeat = tools.is_harmless(name) if retry is None else retry
+            try:
+                return await self._send("tools/call", params, *options, may_repeat, headers)
+            except ProtocolError as error:
+                if error.code != HEADER_MISMATCH or is_fresh:
+                    raise
+                is_fresh = True
+
+    @property
+    def _repeats_arguments(self) -> bool:
+        """Whether tools may require arguments in HTTP headers (`x-mcp-header`)."""
+        session = self._session
+        return session.wire.revision in STATELESS and getattr(session.transport, "is_http", False)
+
+    async def _read_result(self, name: str, result_type: Any, answer: Json) -> Any:
+        result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
+        if self._validates and not result.is_error and self._tools.may_promise(name, result):
+            await self._tools.check(name, result)
+        if result_type is None:
+            return result
+        from .tools.headers_and_result_types import read_into  # imports pydantic's schemas
+
+        return read_into(result, result_type, name)
+
+    @overload
+    def task(self, task_id: str, *, result_type: None = None) -> TaskHandle[CallResult]: ...
+    @overload
+    def task(self, task_id: str, *, result_type: TypeForm[T]) -> TaskHandle[T]: ...
+    def task(self, task_id: str, *, result_type: Any = None) -> TaskHandle[Any]:
+        """Return a handle of a task that this or another client has created: `client.task(stored_id)`.
+
+        Nothing is sent. The server must know the user of the client as the owner of the task.
+
+        Args:
+            task_id: The id of the task, see `TaskHandle.id`.
+            result_type: The type of the result, see `call_tool`.
+        """
+        from .task_handles import TaskHandle
+
+        async def read(answer: Json) -> Any:
+            result = CallResult(answer, may_be_null=self._session.wire.revision in STATELESS)
+            if result_type is None:
+                return result
+            from .tools.headers_and_result_types import read_into
+
+            return read_into(result, result_type, f"the task {task_id}")
+
+        return TaskHandle(task_id, self._session, self._send, read)
+
+    async def tools(self) -> dict[str, RemoteTool]:
+        """Return all tools by name, as callables: `await (await client.tools())["forecast"](city="Oslo")`.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
+        return {str(tool.get("name")): RemoteTool(self.call_tool, tool) for tool in await self.list_tools()}
+
+    async def list_tools(self, *, use_cache: bool = True) -> list[ToolDefinition]:
+        """Return the tools of all pages.
+
+        Args:
+            use_cache: Whether a cached list may be returned.
+
+        Returns:
+            The `Tool` objects of the specification, without those that are invalid.
+
+        Raises:
+            ProtocolError: The server responded with an error, or with a result that cannot be read.
+        """
+        tools = await self._list("tools/list", "tools", use_cache)
+        return self._tools.learn(tools, by_http=self._repeats_arguments)
+
+    # Resources, prompts and completion
 
     async def list_resources(self, *, use_cache: bool = True) -> list[ResourceDefinition]:
         """Return the resources of all pages.
@@ -425,10 +763,10 @@ class Client(Caller):
             resources=resources_list_changed,
             uris=resource_subscriptions,
         )
-        listening = Listening(
-            self._link, self._subscribed, requested, self._cache.on_notification, self._timeout
+        listener = ChangeListener(
+            self._session, self._resource_subscriptions, requested, self._cache.on_notification, self._timeout
         )
-        return Subscription(requested, listening.listen)
+        return Subscription(requested, listener.listen)
 
     async def ping(self) -> None:
         """Send a `ping`. Only servers of versions before 2026-07-28 support it.
@@ -452,25 +790,24 @@ class Client(Caller):
         if self._log.set_level(level):
             await self.request("logging/setLevel", {"level": level})
 
-    async def _begin_anew(self) -> None:
-        self._cache.clear()  # it may be another server now
-        self._tools.forget()
-
     async def _list(self, method: str, member: str, use_cache: bool) -> list[Any]:
-        cache, link = self._cache, self._link
-        link.affinity.check()
+        """Return the items of all pages of a list method."""
+        cache, session = self._cache, self._session
+        session.affinity.check()
 
-        async def page(params: Json) -> Json:
-            told = self._log.params(params)
-            ask = partial(link.request, method, told, None, self._timeout, self._total_timeout)
-            return await self._retrying.send(ask, method, None)
+        def send_page(params: Json) -> Awaitable[Json]:
+            sent = self._log.params(params)
+            send = partial(session.request, method, sent, None, self._timeout, self._total_timeout)
+            return self._retrying.send(send, method, None)
 
-        def pages() -> Awaitable[Json]:
-            return all_pages(method, member, page, changes=lambda: cache.changes(method), clock=cache.clock)
+        def send() -> Awaitable[Json]:
+            return all_pages(
+                method, member, send_page, changes=lambda: cache.changes(method), clock=cache.clock
+            )
 
         if cache.is_on:
-            may_share = link.wire.revision in STATELESS
-            whole = await cache.answer(method, ALL_PAGES, pages, fresh=not use_cache, is_shared=may_share)
+            is_shared = session.wire.revision in STATELESS
+            whole = await cache.answer(method, ALL_PAGES, send, fresh=not use_cache, is_shared=is_shared)
         else:
-            whole = await pages()
+            whole = await send()
         return objects(whole, member, method)

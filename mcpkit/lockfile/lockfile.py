@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
-from ..client.group import failures_of, servers_of
+from ..client.client_group import failures_of, servers_of
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.revisions import LATEST
 

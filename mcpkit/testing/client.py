@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from .._utils.exceptions import METHOD_NOT_FOUND, ProtocolError
 from ..client.client import Client
-from ..client.client_session import RequestHandler
 from ..client.memory_transport import MemoryTransport
 from ..client.pending_requests_and_callbacks import ProgressCallback
 from ..client.retries_and_timeouts import Retries, Timeout
@@ -67,10 +66,8 @@ class TestClient(Client):
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()
-        self._link.listeners.add(self._receive)
-
-    def _answerer(self, questions: object) -> RequestHandler:
-        return self._requests
+        self._session.handler = self._requests
+        self._session.listeners.add(self._receive)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification at once; the returned awaitable may be ignored.
@@ -79,7 +76,7 @@ class TestClient(Client):
             method: Method of the notification.
             params: Params of the notification.
         """
-        self._memory.send(self._link.wire.notification(method, params))
+        self._memory.send(self._session.wire.notification(method, params))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

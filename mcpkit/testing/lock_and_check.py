@@ -10,7 +10,7 @@ from pathlib import Path
 from ..cli.check.check_rules import findings
 from ..cli.check.check_settings import load_settings
 from ..cli.check.rule import CheckInputs
-from ..client.group import client_for
+from ..client.client_group import client_for
 from ..lockfile.lockfile import Surface, contract_of, read_if_exists, surfaces_of, write
 from ..lockfile.lockfile_changes import Effect, changes
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from ..client.sync import SyncClient
+    from ..client.sync_client import SyncClient
 
     McpClient = Callable[..., SyncClient]
     """Connects a client: takes what `SyncClient` takes; without a target that of the setting `mcp_target`."""
@@ -54,7 +54,7 @@ def mcp_client(request: pytest.FixtureRequest) -> Iterator[McpClient]:
     The function takes the target and the options of `mcpkit.SyncClient`, and returns a connected `SyncClient`. Without
     a target, it takes the setting `mcp_target`, relative to the folder of pytest's configuration.
     """
-    from ..client.sync import SyncClient
+    from ..client.sync_client import SyncClient
 
     with ExitStack() as clients:
 

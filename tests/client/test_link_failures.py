@@ -176,7 +176,7 @@ async def test_watch_of_lost_session_joins_the_next() -> None:
         server.die()
         watch = client.listen(tools_list_changed=True)
         joining = asyncio.ensure_future(watch.__aenter__())
-        while not client._link.is_open:
+        while not client._session.is_open:
             await asyncio.sleep(0)
         server.die()  # before the watch has had its turn
         await joining

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Client, ClientGroup, ProtocolError, Server
-from mcpkit.client.names import LONGEST, Names
+from mcpkit.client.client_group import MAX_NAME_LENGTH, UniqueNames
 
 weather = Server("Weather", instructions="Ask for a city.")
 
@@ -131,7 +131,11 @@ async def test_all_servers_unreachable_is_error() -> None:
 
 def test_names_that_collide_are_numbered() -> None:
     servers = ["a b", "a_b", "a.b"]
-    assert list(Names(servers).given({name: ["c"] for name in servers})) == ["a_b_c", "a_b_2_c", "a_b_3_c"]
+    assert list(UniqueNames(servers).assign({name: ["c"] for name in servers})) == [
+        "a_b_c",
+        "a_b_2_c",
+        "a_b_3_c",
+    ]
 
 
 SERVERS = st.lists(st.text("ab_ .", max_size=3), min_size=2, max_size=4, unique=True)
@@ -142,10 +146,10 @@ TOOLS = st.lists(
 
 @given(SERVERS.flatmap(lambda servers: st.fixed_dictionaries(dict.fromkeys(servers, TOOLS))))
 def test_names_are_unique_and_reversible(listed: dict[str, list[str]]) -> None:
-    names = Names(list(listed))
-    meant = names.given(listed)
+    names = UniqueNames(list(listed))
+    meant = names.assign(listed)
     assert sorted(meant.values()) == sorted((server, own) for server in listed for own in listed[server])
-    assert all(len(name) <= LONGEST for name in meant)
+    assert all(len(name) <= MAX_NAME_LENGTH for name in meant)
     for name, place in meant.items():
-        if names.is_certain(name):
-            assert names.likely(name) == place
+        if names.is_unambiguous(name):
+            assert names.split(name) == place

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from mcpkit import CacheHint, Client, ClientGroup, ProtocolError, Server, ServerOptions
-from mcpkit.client import Change
-from mcpkit.client.changes import listening
-from mcpkit.client.changes.changes import MAX_LENGTH, MOST_WAITING, Pending, Subscription, SubscriptionFilter
+from mcpkit.client import Change, subscription_requests
 from mcpkit.client.client_messages import OutgoingMessage
+from mcpkit.client.client_subscriptions import (
+    MAX_LENGTH,
+    MAX_WAITING,
+    ChangeBuffer,
+    Subscription,
+    SubscriptionFilter,
+)
 from mcpkit.client.memory_transport import MemoryTransport
 from mcpkit.client.transport_interface import TransportListener
 from mcpkit.exceptions import TransportError
@@ -204,19 +209,19 @@ async def test_subscription_is_shared_by_watches_of_one_resource() -> None:
         assert sorted(sent()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
 
 
-@pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
+@pytest.mark.parametrize(("times", "length"), [(MAX_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
 async def test_pending_overflow_becomes_possible_change(times: int, length: int) -> None:
-    pending = Pending(SubscriptionFilter(["tools"], ["x://{n}", "x://named"]))
+    pending = ChangeBuffer(SubscriptionFilter(["tools"], ["x://{n}", "x://named"]))
     pending.add(Change("tools"))
     pending.add(Change("resource", "x://named"))
     for n in range(times):
         pending.add(Change("resource", f"x://{n}{length * 'x'}"))
-    assert await pending.take() == Change("tools")
-    assert await pending.take() == Change("resource", "x://named")
-    assert await pending.take() == Change("resource", "x://{n}", may_have_missed=True)
+    assert await pending.get() == Change("tools")
+    assert await pending.get() == Change("resource", "x://named")
+    assert await pending.get() == Change("resource", "x://{n}", may_have_missed=True)
     pending.end()
     with pytest.raises(StopAsyncIteration):
-        await pending.take()
+        await pending.get()
 
 
 MISSED = [Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)]
@@ -271,7 +276,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         await sleep(0)
 
     sleep = asyncio.sleep
-    monkeypatch.setattr(listening, "sleep", pause)
+    monkeypatch.setattr(subscription_requests, "sleep", pause)
     return pauses
 
 
@@ -307,7 +312,7 @@ def failure(**members: Any) -> TransportError:
 
 async def test_watch_reconnect_backs_off(revision: str, no_pauses: list[float]) -> None:
     async with watching(revision) as (transport, changes):
-        transport.failures = [failure() for _ in range(listening.TRIES - 2)]
+        transport.failures = [failure() for _ in range(subscription_requests.MAX_ATTEMPTS - 2)]
         await transport.die()
         assert await both_missed(changes)
     assert no_pauses[0] == 0
@@ -336,11 +341,13 @@ async def test_watch_reconnect_final_error_is_raised_at_once(revision: str, no_p
 async def test_watch_reconnect_gives_up_after_repeated_breaks(revision: str) -> None:
     clock = LoopClock()
     async with watching(revision) as (transport, changes):
-        for _ in range(2 * listening.TRIES):
+        for _ in range(2 * subscription_requests.MAX_ATTEMPTS):
             clock.ahead += 6
             await transport.die()
             assert await both_missed(changes)
-        for _ in range(listening.TRIES - 2):  # the last of the connections that lasted counts, too
+        for _ in range(
+            subscription_requests.MAX_ATTEMPTS - 2
+        ):  # the last of the connections that lasted counts, too
             await transport.die()
             assert await both_missed(changes)
         await transport.die()

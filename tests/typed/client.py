@@ -25,6 +25,7 @@ from mcpkit.client import (
     Subscription,
     SyncSubscription,
     SyncTool,
+    TaskHandle,
     TransportListener,
     UrlRequest,
 )
@@ -53,6 +54,9 @@ async def calls(client: Client) -> None:
     assert_type(await client.call_tool("find", {"name": "Oslo"}, timeout=3), CallResult)
     assert_type(await client.call_tool("find", result_type=City), City)
     assert_type(await client.call_tool("find", result_type=list[City]), list[City])
+    assert_type(await client.call_tool("find", task=True), TaskHandle[CallResult])
+    assert_type(await client.call_tool("find", result_type=City, task=True, timeout=3), TaskHandle[City])
+    assert_type(client.task("id", result_type=City), TaskHandle[City])
     tools = await client.tools()
     assert_type(tools, dict[str, RemoteTool])
     assert_type(tools["find"].schema, dict[str, Any])
@@ -144,6 +148,7 @@ def uses_sync_client() -> None:
         assert_type(client.list_tools(), list[ToolDefinition])
         assert_type(client.tools(), dict[str, SyncTool])
         assert_type(client.call_tool("find", result_type=City), City)
+        assert_type(client.call_tool("find", result_type=City, task=True).result(), City)
         with client.listen() as watch:
             assert_type(watch, SyncSubscription)
             for change in watch:
@@ -207,6 +212,9 @@ Client("server.py", env=["CITY=Oslo"])  # type: ignore[arg-type]  # pyright: ign
 
 async def several(path: Path) -> None:
     async with ClientGroup(path) as client:
+        assert_type(await client.call_tool("weather_find"), CallResult)
+        assert_type(await client.call_tool("weather_find", result_type=City), City)
+        assert_type(await client.call_tool("weather_find", result_type=City, task=True), TaskHandle[City])
         assert_type(client.servers, Mapping[str, Client])
         assert_type(client.failures, Mapping[str, Exception])
         assert_type(await client.servers["weather"].list_tools(), list[ToolDefinition])

@@ -13,7 +13,7 @@ import pytest
 from mcpkit import Client
 from mcpkit._utils.exceptions import TransportError
 from mcpkit.client import Change
-from mcpkit.client.changes.changes import Subscription
+from mcpkit.client.client_subscriptions import Subscription
 from mcpkit.client.http.sse_transport import SseTransport
 from mcpkit.client.http.streamable_http_transport import HttpTransport
 from tests.helpers.serving import AT_ONCE, app_of, in_thread

@@ -263,7 +263,7 @@ async def test_session_stream_404_means_session_gone() -> None:
             with pytest.raises(StatusError, match="session") as caught:
                 await opened.call_tool("bake", retry=True)
             assert caught.value.session_is_gone
-            assert not opened._link.is_open
+            assert not opened._session.is_open
         assert not server.of("DELETE")
         await until(lambda: not server.open)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from ..._utils.exceptions import MalformedError
-from ..._utils.option_checks import nearest
-from ...content.json_encoding import json_value
-from ...protocol.jsonrpc import Json, is_array, is_object
-from ...requests.elicitation_and_sampling import ElicitationResult
-from ..tools.server_schemas import ServerSchema, UnusableSchemaError
+from .._utils.exceptions import MalformedError
+from .._utils.option_checks import nearest
+from ..content.json_encoding import json_value
+from ..protocol.jsonrpc import Json, is_array, is_object
+from ..requests.elicitation_and_sampling import ElicitationResult
+from .tools.server_schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]
 
@@ -76,7 +76,7 @@ class FormRequest:
         MalformedError: The params are malformed.
     """
 
-    __slots__ = ("_checked", "fields", "message", "params", "schema", "server")
+    __slots__ = ("_validator", "fields", "message", "params", "schema", "server")
 
     def __init__(self, params: Json, server: Json) -> None:
         message, schema = params.get("message"), params.get("requestedSchema")
@@ -86,7 +86,7 @@ class FormRequest:
         if not is_object(schema) or schema.get("type") != "object" or not is_object(properties):
             raise MalformedError("requestedSchema: expected an object with properties")
         try:
-            self._checked = ServerSchema(schema, asserts_formats=True)
+            self._validator = ServerSchema(schema, asserts_formats=True)
         except UnusableSchemaError as error:
             raise MalformedError(f"requestedSchema: {error}") from None
         required: object = schema.get("required")
@@ -120,10 +120,10 @@ class FormRequest:
         """
         entries = answer
         if isinstance(answer, ElicitationResult):
-            told = cast("ElicitationResult[object]", answer)
-            if not told:
-                return {"action": told.action}
-            entries = told.value
+            result = cast("ElicitationResult[object]", answer)
+            if not result:
+                return {"action": result.action}
+            entries = result.value
         if entries is None:
             return {"action": "cancel"}
         content = self._content(entries)
@@ -148,7 +148,7 @@ class FormRequest:
 
     def _check(self, content: Json) -> None:
         known = [field.name for field in self.fields]
-        lines = [str(problem) for problem in self._checked.problems(content)]
+        lines = [str(problem) for problem in self._validator.problems(content)]
         for name in content:
             if name not in known:
                 guess = nearest(name, known)

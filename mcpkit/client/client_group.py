@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from .._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .._utils.option_checks import nearest
 from ..protocol.jsonrpc import Json
-from .asking.questions import Roots
-from .changes.changes import Subscription, SubscriptionFilter
 from .client import Client
 from .client_session import NOT_OPEN
-from .group_subscription import GroupSubscription, Part, watches_of
-from .names import Names
+from .client_subscriptions import ChangeBuffer, Subscription, SubscriptionFilter
+from .server_request_handlers import Roots
+from .subscription_requests import announced_changes, not_announced
 from .targets.infer_target import Target
 from .targets.target_transports import ServerEntry, TargetOptions, is_configuration, transports_of
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from ..protocol.objects import (
         Implementation,
         PromptDefinition,
@@ -31,14 +34,97 @@ if TYPE_CHECKING:
         ServerCapabilities,
         ToolDefinition,
     )
+    from .call_results import CallResult
+    from .task_handles import TaskHandle
+
+F = TypeVar("F")
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+MAX_NAME_LENGTH: Final = 64
+"""Characters that a name may have for the models of all vendors; the protocol allows 128."""
+
+_DIGEST_LENGTH: Final = 8
+_DIGEST: Final = re.compile(f"_[0-9a-f]{{{_DIGEST_LENGTH}}}$")
+_INVALID_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that some model vendors refuse in names, while hosts allow them in server names."""
 
 _NOT_FOUND: Final = frozenset({-32002, INVALID_PARAMS, METHOD_NOT_FOUND})
 """Error codes for an unknown resource, in all revisions."""
 
 _FAILURES: Final = (OSError, ProtocolError, ImportError)
 """Exceptions that make one server unavailable, not the group. They include `ConnectionError` and `TimeoutError`."""
+
+
+class UniqueNames:
+    """Unique names for tools and prompts of several servers: `weather_forecast` is `forecast` of `weather`.
+
+    With a single server, names are unchanged.
+
+    A name that would be too long, or that is taken, ends in a digest, which is the same in every run.
+
+    Args:
+        servers: The names of the servers.
+
+    Attributes:
+        prefixes: The prefix of each server's names.
+    """
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self.prefixes: dict[str, str] = {}
+        for server in servers:
+            valid = _INVALID_IN_NAMES.sub("_", server)
+            prefix, number = f"{valid}_", 1
+            while prefix in self.prefixes.values():
+                number += 1
+                prefix = f"{valid}_{number}_"
+            self.prefixes[server] = prefix if len(servers) > 1 else ""
+
+    def assign(self, listed: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
+        """Return the server and its own name for each unique name.
+
+        Args:
+            listed: The names that each server has.
+        """
+        return {self._name(server, own): (server, own) for server, names in listed.items() for own in names}
+
+    def _name(self, server: str, own: str) -> str:
+        name = self.prefixes[server] + own
+        if name == own or (len(name) <= MAX_NAME_LENGTH and self.split(name) == (server, own)):
+            return name
+        import hashlib  # slow to import
+
+        digest = hashlib.sha256(f"{server}\n{own}".encode()).hexdigest()[:_DIGEST_LENGTH]
+        return f"{name[: MAX_NAME_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+
+    def split(self, name: str) -> tuple[str, str] | None:
+        """Return the server that a name belongs to by its prefix, and the name there.
+
+        If the name of one server is a prefix of another's, the longer one wins, so that no server can take the names of
+        another.
+        """
+        matches = [
+            (len(prefix), server) for server, prefix in self.prefixes.items() if name.startswith(prefix)
+        ]
+        if not matches:
+            return None
+        length, server = max(matches)
+        return server, name[length:]
+
+    def is_unambiguous(self, name: str) -> bool:
+        """Return whether the prefix alone identifies the server and the name: the name has no digest."""
+        return len(self.prefixes) == 1 or _DIGEST.search(name) is None
+
+
+def _typed_as(_method: F) -> Callable[[Callable[..., Any]], F]:
+    """Return a decorator that gives a method the type of another, with its overloads."""
+
+    def decorate(method: Any) -> F:
+        typed: F = method
+        return typed
+
+    return decorate
 
 
 class ClientGroup(Client):
@@ -65,28 +151,32 @@ class ClientGroup(Client):
         }
         entries = transports_of(target, **reaching)
         self._clients = {entry.name: Client(entry, **options) for entry in entries}
-        self._wanted = {entry.name: entry.tools for entry in entries}
-        self._names = Names(list(self._clients))
-        self._meant: dict[str, dict[str, tuple[str, str]]] = {"tools": {}, "prompts": {}}
+        self._filters = {entry.name: entry.tools for entry in entries}
+        self._names = UniqueNames(list(self._clients))
+        self._listed: dict[str, dict[str, tuple[str, str]]] = {
+            "tools": {},
+            "prompts": {},
+        }  # server and own name
         self._owners: dict[str, str] | None = (
             None  # the servers of resources, by URI; None before they are listed
         )
         self._templates: dict[str, str] | None = None  # the same by URI template
         self._failures: dict[str, Exception] = {}
+        self._entered = 0
         self._is_open = False
 
-    # Its life
+    # Opening and closing
 
-    async def _begin(self) -> None:
+    async def _connect(self) -> None:
         """Connect to all servers concurrently.
 
         Raises:
             ConnectionError: No server can be reached.
         """
         self._is_open = True
-        await _all(self._open(name) for name in self._clients)
+        await _gather(self._open(name) for name in self._clients)
         if len(self._failures) == len(self._clients):
-            raise self._nobody()
+            raise self._unreachable()
 
     async def _open(self, name: str) -> None:
         try:
@@ -101,7 +191,7 @@ class ClientGroup(Client):
             logger.warning("The server %s is left out until it can be reached: %s", name, error)
         self._failures[name] = error
 
-    def _nobody(self) -> Exception:
+    def _unreachable(self) -> Exception:
         """Return the error to raise when no server can be reached."""
         first = next(iter(self._failures.values()))
         if len(self._clients) == 1:
@@ -115,10 +205,10 @@ class ClientGroup(Client):
         """Disconnect from all servers. Closing a closed client does nothing."""
         self._entered = 0
         self._is_open = False
-        await _all(client.close() for client in self._clients.values())
+        await _gather(client.close() for client in self._clients.values())
         self._failures.clear()
 
-    def _check_here(self) -> None:
+    def _check_loop(self) -> None:
         """Do nothing: the clients of the servers check the event loop."""
 
     async def _reach(self, name: str) -> Client:
@@ -138,7 +228,7 @@ class ClientGroup(Client):
         if not self._is_open:
             raise ConnectionError(NOT_OPEN)
 
-    # Who they are
+    # Properties of the servers
 
     @property
     def servers(self) -> Mapping[str, Client]:
@@ -178,8 +268,8 @@ class ClientGroup(Client):
         """
         if len(self._clients) == 1:
             return self._only("instructions").instructions
-        said = {name: self._clients[name].instructions for name in self._there()}
-        return "\n\n".join(f"{name}: {text}" for name, text in said.items() if text) or None
+        instructions = {name: self._clients[name].instructions for name in self._connected()}
+        return "\n\n".join(f"{name}: {text}" for name, text in instructions.items() if text) or None
 
     @property
     def roots(self) -> Roots | None:
@@ -204,7 +294,7 @@ class ClientGroup(Client):
             )
         return next(iter(self._clients.values()))
 
-    def _there(self, capability: str | None = None) -> list[str]:
+    def _connected(self, capability: str | None = None) -> list[str]:
         """Return the names of connected servers that declare a capability."""
         return [
             name
@@ -214,7 +304,7 @@ class ClientGroup(Client):
             and (capability is None or capability in client.server_capabilities)
         ]
 
-    # What is asked
+    # Requests
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Json:
         """Send any request to the only server and return its result.
@@ -241,9 +331,10 @@ class ClientGroup(Client):
             An awaitable that is done when the notifications have been sent. Awaiting it is optional.
         """
         return asyncio.ensure_future(
-            _all([self._clients[name].notify(method, params) for name in self._there()])
+            _gather([self._clients[name].notify(method, params) for name in self._connected()])
         )
 
+    @_typed_as(Client.call_tool)
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool of the server that has it.
 
@@ -261,12 +352,29 @@ class ClientGroup(Client):
             Exception: `Client.call_tool` failed.
         """
         server, own = await self._find("tools", name, self.list_tools)
-        if not self._wanted[server].allows(own):
+        if not self._filters[server].allows(own):
             raise ProtocolError(
                 INVALID_PARAMS,
                 f"the configuration excludes the tool {own} of {server}. Include it to call it",
             )
-        return await (await self._reach(server)).call_tool(own, arguments, **options)
+        client: Any = await self._reach(server)  # the options decide on the overload
+        return await client.call_tool(own, arguments, **options)
+
+    @overload
+    def task(self, task_id: str, *, result_type: None = None) -> TaskHandle[CallResult]: ...
+    @overload
+    def task(self, task_id: str, *, result_type: TypeForm[T]) -> TaskHandle[T]: ...
+    def task(self, task_id: str, *, result_type: Any = None) -> TaskHandle[Any]:
+        """Return a handle of a task of the only server; see `Client.task`.
+
+        Args:
+            task_id: The id of the task.
+            result_type: The type of the result.
+
+        Raises:
+            ValueError: There are several servers; use `servers`.
+        """
+        return self._only("task(...)").task(task_id, result_type=result_type)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[PromptMessage]:
         """Get a prompt of the server that has it and return its messages; see `Client.get_prompt`."""
@@ -275,21 +383,21 @@ class ClientGroup(Client):
 
     async def list_tools(self, *, use_cache: bool = True) -> list[ToolDefinition]:
         """Return the tools of all connected servers, without those that the configuration leaves out."""
-        listed = await self._ask_all("tools", "name", lambda client: client.list_tools(use_cache=use_cache))
+        listed = await self._list_all("tools", "name", lambda client: client.list_tools(use_cache=use_cache))
         for server, tools in listed.items():
-            listed[server] = [tool for tool in tools if self._wanted[server].allows(tool["name"])]
-        return self._named("tools", listed)
+            listed[server] = [tool for tool in tools if self._filters[server].allows(tool["name"])]
+        return self._with_unique_names("tools", listed)
 
     async def list_prompts(self, *, use_cache: bool = True) -> list[PromptDefinition]:
         """Return the prompts of all connected servers."""
-        return self._named(
+        return self._with_unique_names(
             "prompts",
-            await self._ask_all("prompts", "name", lambda client: client.list_prompts(use_cache=use_cache)),
+            await self._list_all("prompts", "name", lambda client: client.list_prompts(use_cache=use_cache)),
         )
 
     async def list_resources(self, *, use_cache: bool = True) -> list[ResourceDefinition]:
         """Return the resources of all connected servers. If several servers list one URI, the first of them counts."""
-        listed = await self._ask_all(
+        listed = await self._list_all(
             "resources", "uri", lambda client: client.list_resources(use_cache=use_cache)
         )
         self._owners, resources = _firsts(listed, "uri")
@@ -300,7 +408,7 @@ class ClientGroup(Client):
 
         If several servers list the same template, the first of them counts.
         """
-        listed = await self._ask_all(
+        listed = await self._list_all(
             "resources", "uriTemplate", lambda client: client.list_resource_templates(use_cache=use_cache)
         )
         self._templates, templates = _firsts(listed, "uriTemplate")
@@ -319,7 +427,7 @@ class ClientGroup(Client):
         Raises:
             ProtocolError: No server has the resource, or the server responded with an error.
         """
-        *others, last = await self._having(uri)
+        *others, last = await self._servers_with(uri)
         for server in others:
             try:
                 return await (await self._reach(server)).read_resource(uri, use_cache=use_cache)
@@ -340,9 +448,9 @@ class ClientGroup(Client):
 
     async def set_log_level(self, level: str) -> None:
         """Set the lowest level of log messages for all servers that support logging; see `Client.set_log_level`."""
-        await _all(self._clients[name].set_log_level(level) for name in self._there("logging"))
+        await _gather(self._clients[name].set_log_level(level) for name in self._connected("logging"))
         for name in self._failures:
-            with suppress(ConnectionError):  # it is told when it can be reached
+            with suppress(ConnectionError):  # the level is sent when the server can be reached
                 await self._clients[name].set_log_level(level)
 
     def listen(
@@ -374,11 +482,13 @@ class ClientGroup(Client):
             uris=resource_subscriptions,
         )
 
-        def begin() -> Awaitable[list[Part]]:
+        async def listen(queue: ChangeBuffer, acknowledged: asyncio.Future[None]) -> None:
             self._check_open()
-            return watches_of({name: self._clients[name] for name in self._there()}, requested, self._having)
+            clients = {name: self._clients[name] for name in self._connected()}
+            parts = await _subscriptions_for(clients, requested, self._servers_with)
+            await _merge_subscriptions(parts, queue, acknowledged)
 
-        return Subscription(requested, GroupSubscription(begin).listen)
+        return Subscription(requested, listen)
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server of a tool or prompt, and its name there.
@@ -386,22 +496,22 @@ class ClientGroup(Client):
         Raises:
             ProtocolError: No server has it.
         """
-        if name not in self._meant[kind] and not self._names.is_certain(name):
+        if name not in self._listed[kind] and not self._names.is_unambiguous(name):
             await list_all()
-        likely = self._meant[kind].get(name) or self._names.likely(name)
-        if likely is None:
-            close = nearest(name, self._meant[kind])
+        found = self._listed[kind].get(name) or self._names.split(name)
+        if found is None:
+            close = nearest(name, self._listed[kind])
             hint = (
                 f"; did you mean {close}?"
                 if close
                 else f": they begin with {', '.join(self._names.prefixes.values())}"
             )
             raise ProtocolError(INVALID_PARAMS, f"no server has {name[:100]} among its {kind}{hint}")
-        return likely
+        return found
 
-    async def _having(self, uri: str) -> list[str]:
+    async def _servers_with(self, uri: str) -> list[str]:
         """Return the servers that may have a resource: the one that lists it, or else all servers with resources."""
-        servers = self._there("resources") or list(self._clients)
+        servers = self._connected("resources") or list(self._clients)
         if len(servers) == 1:
             return servers
         if self._owners is None or self._templates is None:
@@ -412,24 +522,26 @@ class ClientGroup(Client):
             server for template, server in (self._templates or {}).items() if _matches(template, uri)
         ] or servers
 
-    async def _ask_all(
-        self, capability: str, member: str, ask: Callable[[Client], Awaitable[list[Any]]]
+    async def _list_all(
+        self, capability: str, member: str, list_one: Callable[[Client], Awaitable[list[Any]]]
     ) -> dict[str, list[Any]]:
         """Request the lists of all connected servers. The list of a server that fails is empty.
 
         Args:
             capability: The capability that a server with such a list declares.
             member: The member that identifies an item. Items without it are left out.
-            ask: Requests the list of one server.
+            list_one: Requests the list of one server.
 
         Raises:
             Exception: All servers failed; the error of the first one.
         """
-        asked = self._there(capability)
-        answers = await asyncio.gather(*(ask(self._clients[name]) for name in asked), return_exceptions=True)
+        names = self._connected(capability)
+        answers = await asyncio.gather(
+            *(list_one(self._clients[name]) for name in names), return_exceptions=True
+        )
         listed: dict[str, list[Any]] = {}
         errors: list[BaseException] = []
-        for server, answer in zip(asked, answers, strict=True):
+        for server, answer in zip(names, answers, strict=True):
             if not isinstance(answer, BaseException):
                 listed[server] = [each for each in answer if isinstance(each.get(member), str)]
                 continue
@@ -443,11 +555,11 @@ class ClientGroup(Client):
             raise errors[0]
         return listed
 
-    def _named(self, kind: str, listed: Mapping[str, Sequence[Any]]) -> list[Any]:
+    def _with_unique_names(self, kind: str, listed: Mapping[str, Sequence[Any]]) -> list[Any]:
         """Return the items of all servers with names that are unique in the group."""
         own = {server: [each["name"] for each in found] for server, found in listed.items()}
-        meant = self._meant[kind] = self._names.given(own)
-        names = {place: name for name, place in meant.items()}
+        assigned = self._listed[kind] = self._names.assign(own)
+        names = {place: name for name, place in assigned.items()}
         return [
             {**each, "name": names[server, each["name"]]}
             for server, found in listed.items()
@@ -473,7 +585,7 @@ def failures_of(client: Client) -> Mapping[str, Exception]:
 
 
 def _firsts(listed: Mapping[str, Sequence[Any]], member: str) -> tuple[dict[str, str], list[Any]]:
-    """Return which server is the first to list what, and what it lists."""
+    """Return the first server that lists each item, by the item's member, and these items."""
     owners: dict[str, str] = {}
     firsts: list[Any] = []
     for server, found in listed.items():
@@ -492,8 +604,137 @@ def _matches(template: str, uri: str) -> bool:
         return False
 
 
-async def _all(asked: Iterable[Awaitable[None]]) -> None:
-    """Await all, and then raise what the first of those that failed has raised."""
-    for result in await asyncio.gather(*asked, return_exceptions=True):
+async def _gather(awaitables: Iterable[Awaitable[None]]) -> None:
+    """Await all, and then raise the first exception, if any."""
+    for result in await asyncio.gather(*awaitables, return_exceptions=True):
         if result is not None:
             raise result
+
+
+# Subscriptions
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The subscription to changes at one server.
+
+    Attributes:
+        server: The name of the server.
+        subscription: The subscription, not entered yet.
+        is_needed: Whether it covers a resource, which no other server has.
+    """
+
+    server: str
+    subscription: Subscription
+    is_needed: bool
+
+
+async def _subscriptions_for(
+    clients: Mapping[str, Client],
+    requested: SubscriptionFilter,
+    servers_with: Callable[[str], Awaitable[list[str]]],
+) -> list[_Part]:
+    """Return the subscriptions for each server, limited to the changes that the server announces.
+
+    Args:
+        clients: The clients of the servers, by name.
+        requested: The changes to subscribe to.
+        servers_with: Returns the names of the servers that may have a resource.
+
+    Raises:
+        ProtocolError: No server announces some of the requested changes.
+    """
+    announced = {
+        name: announced_changes(client.server_capabilities, requested.lists)
+        for name, client in clients.items()
+    }
+    uris: dict[str, list[str]] = {name: [] for name in clients}
+    missing: list[str] = []
+    for uri in requested.uris:
+        names = [name for name in await servers_with(uri) if name in announced and announced[name][1]]
+        for name in names:
+            uris[name].append(uri)
+        missing += [] if names else [uri]
+    all_lists = {each for lists, _ in announced.values() for each in lists}
+    if not requested.allows_missing_lists:
+        missing += [f"the list of {name}" for name in requested.lists if name not in all_lists]
+    elif not all_lists:
+        missing.append("any list")
+    if missing:
+        raise not_announced(missing)
+    return [
+        _Part(
+            name,
+            clients[name].listen(
+                tools_list_changed="tools" in lists,
+                prompts_list_changed="prompts" in lists,
+                resources_list_changed="resources" in lists,
+                resource_subscriptions=uris[name],
+            ),
+            is_needed=bool(uris[name]),
+        )
+        for name, (lists, _) in announced.items()
+        if lists or uris[name]
+    ]
+
+
+async def _merge_subscriptions(
+    parts: Sequence[_Part], queue: ChangeBuffer, acknowledged: asyncio.Future[None]
+) -> None:
+    """Receive the changes of several servers until all subscriptions have ended.
+
+    A subscription that fails is left out, unless it is needed or the last one.
+
+    Args:
+        parts: The subscriptions.
+        queue: The queue that takes the changes.
+        acknowledged: Set once all servers have acknowledged their subscriptions.
+
+    Raises:
+        Exception: The error of a needed subscription, or the first error if all failed.
+    """
+
+    async def forward(part: _Part) -> None:
+        async for change in part.subscription:
+            queue.add(change)
+
+    async with AsyncExitStack() as stack:
+        for part in parts:
+            stack.push_async_callback(part.subscription.aclose)
+        entered = await _successful(parts, lambda part: part.subscription.__aenter__())
+        if not acknowledged.done():
+            acknowledged.set_result(None)
+        await _successful(entered, forward)
+
+
+async def _successful(
+    parts: Sequence[_Part], run: Callable[[_Part], Coroutine[Any, Any, object]]
+) -> list[_Part]:
+    """Run a function for all parts concurrently and return the parts for which it succeeded.
+
+    Raises:
+        Exception: It failed for a needed part, or for all parts.
+    """
+    failed: set[str] = set()
+
+    async def run_one(part: _Part) -> None:
+        try:
+            await run(part)
+        except Exception as error:
+            failed.add(part.server)
+            if part.is_needed or len(failed) == len(parts):
+                raise
+            logger.warning(
+                "change notifications of the server %s cannot be received: %s. Those of the other servers are; "
+                "call listen() again to retry",
+                part.server,
+                error,
+            )
+
+    tasks = [asyncio.ensure_future(run_one(part)) for part in parts]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return [part for part in parts if part.server not in failed]

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ..._utils.concurrency import Listeners
-from ..._utils.exceptions import MalformedError, ProtocolError
-from ...protocol.jsonrpc import Json, is_array, is_object
-from ...requests.elicitation_and_sampling import ElicitationResult
+from .._utils.concurrency import Listeners
+from .._utils.exceptions import MalformedError, ProtocolError
+from ..protocol.jsonrpc import Json, is_array, is_object
+from ..requests.elicitation_and_sampling import ElicitationResult
+
+if TYPE_CHECKING:
+    from .client_session import RequestHandler
 
 URL_ELICITATION_REQUIRED: Final = -32042
 """Error code: the user has to visit a page before the request can succeed (2025-11-25)."""
 
-_ROUNDS: Final = 10
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 32.0
+_MAX_ROUNDS: Final = 10
+_MIN_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 32.0
+_MAX_FINISHED: Final = 1_000
 
 
 class UrlRequest:
@@ -88,10 +93,10 @@ def _host(url: str) -> str | None:
         return None
 
 
-async def visited(
+async def retry_after_url_elicitation(
     error: ProtocolError,
-    request: Callable[[], Awaitable[Json]],
-    visit: Callable[[Json], Awaitable[Json]],
+    send: Callable[[], Awaitable[Json]],
+    handler: RequestHandler,
     listeners: Listeners[[str, Json | None]],
 ) -> Json:
     """Show the user the pages named in an error, and send the request again.
@@ -101,8 +106,8 @@ async def visited(
 
     Args:
         error: The error with code -32042.
-        request: Sends the request once more, under a new id.
-        visit: Handles the params of an `elicitation/create`.
+        send: Sends the request once more, under a new id.
+        handler: Handles `elicitation/create`.
         listeners: The listeners to the server's notifications.
 
     Returns:
@@ -111,67 +116,55 @@ async def visited(
     Raises:
         ProtocolError: The server responded with another error; or the user declined, or the server repeats this error.
     """
-    asked: set[str] = set()
-    done = _Done()
-    stop = listeners.add(done.hear)
-    pause = _FIRST_PAUSE
+    shown: set[str] = set()
+    finished: set[str] = set()
+    news = asyncio.Event()
+
+    def on_notification(method: str, params: Json | None) -> None:
+        if method == "notifications/elicitation/complete" and params is not None:
+            id_ = params.get("elicitationId")
+            if isinstance(id_, str) and len(finished) < _MAX_FINISHED:
+                finished.add(id_)
+                news.set()
+
+    async def wait_until_finished() -> None:
+        while not shown <= finished:
+            news.clear()
+            await news.wait()
+
+    remove_listener = listeners.add(on_notification)
+    pause = _MIN_PAUSE
     try:
-        for _ in range(_ROUNDS):
-            for elicitation in _elicitations(error):
-                if elicitation["elicitationId"] in asked:
-                    continue
-                asked.add(elicitation["elicitationId"])
-                try:
-                    answer = await visit({**elicitation, "mode": "url"})
-                except ProtocolError:  # nobody visits pages here, or it is none
-                    raise error from None
-                if answer.get("action") != "accept":
-                    raise error
-            await done.within(asked, pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        for _ in range(_MAX_ROUNDS):
+            await _show_pages(error, shown, handler)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(wait_until_finished(), pause)
+            pause = min(2 * pause, _MAX_PAUSE)
             try:
-                return await request()
+                return await send()
             except ProtocolError as again:
                 if again.code != URL_ELICITATION_REQUIRED:
                     raise
                 error = again
         raise error
     finally:
-        stop()
+        remove_listener()
 
 
-def _elicitations(error: ProtocolError) -> list[Json]:
-    """Return the elicitations in an error; raise the error if it has none."""
-    found: object = error.data.get("elicitations") if is_object(error.data) else None
-    if not is_array(found) or not found:
+async def _show_pages(error: ProtocolError, shown: set[str], handler: RequestHandler) -> None:
+    """Pass the elicitations in an error to the handler, except those shown before; raise the error if one fails."""
+    elicitations: object = error.data.get("elicitations") if is_object(error.data) else None
+    if not is_array(elicitations) or not elicitations:
         raise error
-    if not all(is_object(each) and isinstance(each.get("elicitationId"), str) for each in found):
+    if not all(is_object(each) and isinstance(each.get("elicitationId"), str) for each in elicitations):
         raise error
-    return found
-
-
-class _Done:
-    """Collects the ids of finished URL elicitations."""
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._news = asyncio.Event()
-
-    def hear(self, method: str, params: Json | None) -> None:
-        if method == "notifications/elicitation/complete" and params is not None:
-            id_ = params.get("elicitationId")
-            if isinstance(id_, str) and len(self._ids) < 1_000:
-                self._ids.add(id_)
-                self._news.set()
-
-    async def within(self, ids: set[str], seconds: float) -> None:
-        """Return when all of these elicitations are finished, or after the given seconds."""
+    for elicitation in elicitations:
+        if elicitation["elicitationId"] in shown:
+            continue
+        shown.add(elicitation["elicitationId"])
         try:
-            await asyncio.wait_for(self._all(ids), seconds)
-        except asyncio.TimeoutError:
-            return
-
-    async def _all(self, ids: set[str]) -> None:
-        while not ids <= self._ids:
-            self._news.clear()
-            await self._news.wait()
+            response = await handler.answer("elicitation/create", {**elicitation, "mode": "url"})
+        except ProtocolError:  # there is no handler, or the elicitation is malformed
+            raise error from None
+        if response.get("action") != "accept":
+            raise error

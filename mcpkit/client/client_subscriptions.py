@@ -1,4 +1,4 @@
-"""Changes at a server and subscriptions to them, the same for all protocol versions.
+"""Changes at a server and subscriptions to them (`Client.listen`), the same for all protocol versions.
 
 basic/patterns/subscriptions; up to 2025-11-25 server/resources, "Subscriptions", and the lists' notifications.
 """
@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from typing_extensions import Self
 
-from ..._utils.concurrency import LoopAffinity, require_loop
-from ...identity.principals_and_scopes import LIST_NAMES, ListName
+from .._utils.concurrency import LoopAffinity, require_loop
+from ..identity.principals_and_scopes import LIST_NAMES, ListName
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
 """One of the lists (`resources` includes the templates), or `resource` for the contents of one resource."""
 
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 """The most queued changes of URIs that were not subscribed to by name, for a slow reader."""
 
 MAX_LENGTH: Final = 1024 * 1024
@@ -56,14 +56,14 @@ class SubscriptionFilter:
         allows_missing_lists: Whether lists whose changes the server does not announce are no error.
     """
 
-    __slots__ = ("_stems", "allows_missing_lists", "lists", "uris")
+    __slots__ = ("_prefixes", "allows_missing_lists", "lists", "uris")
 
     def __init__(
         self, lists: Iterable[ListName], uris: Iterable[str] = (), *, allows_missing_lists: bool = False
     ) -> None:
         self.lists = tuple(lists)
         self.uris = dict.fromkeys(uris)
-        self._stems = stems(self.uris)
+        self._prefixes = prefixes(self.uris)
         self.allows_missing_lists = allows_missing_lists
 
     @classmethod
@@ -87,7 +87,7 @@ class SubscriptionFilter:
 
     def is_about(self, uri: str) -> bool:
         """Return whether a URI is one of the filter's URIs, matches one of its templates, or lies below one of them."""
-        return uri in self.uris or uri.startswith(self._stems)
+        return uri in self.uris or uri.startswith(self._prefixes)
 
     def all(self, lists: Iterable[ListName]) -> list[Change]:
         """Return a possible change (`may_have_missed`) of each of these lists and of each URI."""
@@ -95,14 +95,15 @@ class SubscriptionFilter:
         return changes + [Change("resource", uri, may_have_missed=True) for uri in self.uris]
 
 
-def stems(uris: Iterable[str]) -> tuple[str, ...]:
+def prefixes(uris: Iterable[str]) -> tuple[str, ...]:
     """Return the prefixes of URIs that match these templates or lie below these URIs."""
     return tuple(
-        stem if brace else stem.rstrip("/") + "/" for stem, brace, _ in (uri.partition("{") for uri in uris)
+        prefix if brace else prefix.rstrip("/") + "/"
+        for prefix, brace, _ in (uri.partition("{") for uri in uris)
     )
 
 
-class Pending:
+class ChangeBuffer:
     """A bounded queue of changes for one reader, with one entry for each thing that has changed.
 
     Attributes:
@@ -115,20 +116,20 @@ class Pending:
         self.error: BaseException | None = None
         self._requested = requested
         self._changes: dict[tuple[Kind, str | None], Change] = {}
-        self._unnamed: set[str] = set()  # of the URIs that wait those that were not asked for by name
-        self._length = 0  # of all these
+        self._unnamed: set[str] = set()  # URIs in the queue that the filter does not name
+        self._length = 0  # characters of these URIs together
         self._arrival = asyncio.Event()
 
     def add(self, change: Change) -> None:
         """Add a change. A certain change replaces a possible one (`may_have_missed`)."""
         key = change.kind, change.uri
-        waiting = self._changes.get(key)
-        if waiting is None or waiting.may_have_missed:
+        queued = self._changes.get(key)
+        if queued is None or queued.may_have_missed:
             self._changes[key] = change
-        if waiting is None and change.uri is not None and change.uri not in self._requested.uris:
+        if queued is None and change.uri is not None and change.uri not in self._requested.uris:
             self._unnamed.add(change.uri)
             self._length += len(change.uri)
-            if len(self._unnamed) > MOST_WAITING or self._length > MAX_LENGTH:
+            if len(self._unnamed) > MAX_WAITING or self._length > MAX_LENGTH:
                 self._drop_unnamed()
         self._arrival.set()
 
@@ -147,14 +148,14 @@ class Pending:
             self.error = error
             self._arrival.set()
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Discard the queued changes and end."""
         self._changes.clear()
         self._unnamed.clear()
         self.end()
         self.error = None
 
-    async def take(self) -> Change:
+    async def get(self) -> Change:
         """Wait for the next change and return it.
 
         Raises:
@@ -174,8 +175,8 @@ class Pending:
         return change
 
 
-ChangeSource = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, None]]
-"""Adds changes to a `Pending` until the client is closed, and sets the future once no change can be missed any more."""
+ChangeSource = Callable[[ChangeBuffer, "asyncio.Future[None]"], Coroutine[object, object, None]]
+"""Adds changes to a `ChangeBuffer` until the client is closed, and sets the future once no change can be missed."""
 
 
 class Subscription:
@@ -201,27 +202,27 @@ class Subscription:
     def __init__(self, requested: SubscriptionFilter, source: ChangeSource) -> None:
         self._requested = requested
         self._source = source
-        self._pending: Pending | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._queue: ChangeBuffer | None = None
+        self._task: asyncio.Task[None] | None = None
         self._affinity = LoopAffinity("the watch", "make another one there, by client.listen()")
 
-    async def _begin(self) -> Pending:
+    async def _begin(self) -> ChangeBuffer:
         """Subscribe, and return once the server has acknowledged the subscription."""
-        if self._listening is not None:
+        if self._task is not None:
             self._affinity.check()
-        if self._pending is not None:
-            return self._pending
+        if self._queue is not None:
+            return self._queue
         loop = require_loop("the watch")
         self._affinity.bind(loop)
-        self._pending = pending = Pending(self._requested)
-        joined: asyncio.Future[None] = loop.create_future()
-        self._listening = loop.create_task(_listening(self._source, pending, joined))
+        self._queue = queue = ChangeBuffer(self._requested)
+        acknowledged: asyncio.Future[None] = loop.create_future()
+        self._task = loop.create_task(_run_source(self._source, queue, acknowledged))
         try:
-            await joined
+            await acknowledged
         except BaseException:
             await self.aclose()
             raise
-        return pending
+        return queue
 
     async def __aenter__(self) -> Self:
         """Subscribe, and return once the server has acknowledged the subscription.
@@ -254,37 +255,37 @@ class Subscription:
             StopAsyncIteration: The subscription or the client has been closed.
             Exception: `__aenter__` failed, or the subscription could not be renewed after several tries.
         """
-        return await (await self._begin()).take()
+        return await (await self._begin()).get()
 
     async def aclose(self) -> None:
         """End the subscription and notify the server. Closing it again does nothing."""
-        if self._pending is None:
-            self._pending = Pending(self._requested)
-        self._pending.drop()
-        if self._listening is not None and not self._listening.done() and not self._affinity.is_lost:
+        if self._queue is None:
+            self._queue = ChangeBuffer(self._requested)
+        self._queue.clear()
+        if self._task is not None and not self._task.done() and not self._affinity.is_lost:
             self._affinity.check()
-            self._listening.cancel()
-            await asyncio.wait((self._listening,))
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
     def __del__(self) -> None:
         """End the subscription when it is garbage collected, as after `break`."""
-        listening = self._listening
-        if listening is not None and not listening.done() and not (loop := listening.get_loop()).is_closed():
-            loop.call_soon_threadsafe(listening.cancel)
+        task = self._task
+        if task is not None and not task.done() and not (loop := task.get_loop()).is_closed():
+            loop.call_soon_threadsafe(task.cancel)
 
 
-async def _listening(source: ChangeSource, pending: Pending, joined: asyncio.Future[None]) -> None:
+async def _run_source(source: ChangeSource, queue: ChangeBuffer, acknowledged: asyncio.Future[None]) -> None:
     """Run the source of changes and pass its end or error to the reader."""
     try:
-        await source(pending, joined)
+        await source(queue, acknowledged)
     except asyncio.CancelledError:
         raise
-    except BaseException as error:  # noqa: BLE001 - its reader raises it
-        if joined.done():
-            pending.end(error)
+    except BaseException as error:  # noqa: BLE001 - the reader raises it
+        if acknowledged.done():
+            queue.end(error)
         else:
-            joined.set_exception(error)
+            acknowledged.set_exception(error)
     finally:
-        pending.end()
-        if not joined.done():  # it has been closed
-            joined.set_result(None)
+        queue.end()
+        if not acknowledged.done():  # the subscription was closed before
+            acknowledged.set_result(None)

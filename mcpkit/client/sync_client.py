@@ -6,61 +6,65 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar, overload
 
-from typing_extensions import ParamSpec, Self
+from typing_extensions import ParamSpec, Self, Unpack
 
 from .._utils.concurrency import refuse_loop, running_loop
 from .._utils.exceptions import TransportError
-from .asking.questions import Roots
-from .changes.changes import Change, Subscription
-from .client import Client
+from .call_results import CallResult
+from .client import CallOptions, Client
+from .client_group import client_for, failures_of, servers_of
 from .client_session import CLOSED
-from .group import client_for, failures_of, servers_of
+from .client_subscriptions import Change, Subscription
+from .server_request_handlers import Roots
 from .tools.remote_tools import RemoteTool
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from ..protocol.objects import Implementation, ServerCapabilities
+    from .task_handles import TaskHandle, TaskStatus
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_GLANCE = 1.0
+_CHECK_INTERVAL = 1.0
 """Seconds between checks for Ctrl+C in a waiting thread, on platforms where nothing interrupts the wait (Windows)."""
 
 
-def _waiting(
+def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
     """Make a blocking method from a coroutine method of `Client`."""
 
     @wraps(method)
-    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # Of a client of several servers it is another one.
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # `ClientGroup` overrides the method.
         own: Callable[P, Coroutine[Any, Any, T]] = getattr(self.client, method.__name__)
         return self.wait_for(partial(own, *args, **kwargs))
 
-    return waiting
+    return call
 
 
-def _made_like(
+def _signature_of(
     method: Callable[Concatenate[Client, P], None],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
     """Return a decorator that gives a constructor the signature and docstring of another."""
 
-    def give(own: Callable[..., None]) -> Callable[Concatenate[SyncClient, P], None]:
+    def decorate(init: Callable[..., None]) -> Callable[Concatenate[SyncClient, P], None]:
         @wraps(method)
         def construct(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            own(self, *args, **kwargs)
+            init(self, *args, **kwargs)
 
         return construct
 
-    return give
+    return decorate
 
 
 class SyncClient:
@@ -76,16 +80,17 @@ class SyncClient:
 
     client: Client
 
-    @_made_like(Client.__init__)
+    @_signature_of(Client.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.client = client_for(*args, **kwargs)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self._entered = 0
         self._process = os.getpid()
         self._changing = threading.RLock()
 
-    # Its life
+    # Opening and closing
 
     def __enter__(self) -> Self:
         """Connect and negotiate a protocol version, unless the client is open already.
@@ -101,7 +106,7 @@ class SyncClient:
         with self._changing:
             self._entered += 1
             if self._loop is None:
-                self._begin()
+                self._start_loop()
         try:
             self.wait_for(self.client.__aenter__)
         except BaseException:
@@ -109,13 +114,20 @@ class SyncClient:
             raise
         return self
 
-    def _begin(self) -> None:
+    def _start_loop(self) -> None:
+        """Run an event loop in a background thread."""
+        started: Future[asyncio.AbstractEventLoop] = Future()
+
+        async def run() -> None:
+            self._stop = asyncio.Event()
+            started.set_result(asyncio.get_running_loop())
+            await self._stop.wait()
+
         self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._loop,), name="mcpkit-client", daemon=True
-        )
+        # A daemon, so that a client that is not closed, such as in a notebook, does not keep the process alive.
+        self._thread = threading.Thread(target=lambda: asyncio.run(run()), name="mcpkit-client", daemon=True)
         self._thread.start()
+        self._loop = started.result()
 
     def __exit__(
         self,
@@ -128,7 +140,7 @@ class SyncClient:
 
     def _leave(self) -> None:
         self._check_thread()
-        if self._process != os.getpid():  # it is open in the process that this one was forked from
+        if self._process != os.getpid():  # the process that this one was forked from has opened it
             return
         with self._changing:
             self._entered -= 1
@@ -152,28 +164,12 @@ class SyncClient:
             try:
                 self.wait_for(self.client.close)
             finally:
-                self._end()
-
-    def _end(self) -> None:
-        loop, thread, self._loop = self._loop, self._thread, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
+                loop, stop, thread = self._loop, self._stop, self._thread
+                self._loop = None
+                assert stop is not None
+                assert thread is not None
+                loop.call_soon_threadsafe(stop.set)
+                thread.join()
 
     def wait_for(self, function: Callable[[], Awaitable[T]]) -> T:
         """Run a function in the client's event loop and wait for its result.
@@ -197,13 +193,13 @@ class SyncClient:
         async def run() -> T:
             return await function()
 
-        with self._changing:  # what an event loop is handed that is ending would never be done
+        with self._changing:  # a call that a closing event loop gets would never end
             loop = self._loop
             if loop is None:
                 raise ConnectionError("the client is not open. Write `with SyncClient(...) as client:`")
             future = asyncio.run_coroutine_threadsafe(run(), loop)
         try:
-            return _result(future)
+            return _wait_for_result(future)
         except CancelledError:
             if loop is self._loop:
                 raise
@@ -231,14 +227,16 @@ class SyncClient:
     @property
     def servers(self) -> Mapping[str, SyncClient]:
         """The clients of the servers of a configuration, by name. They are closed with this client."""
-        return {name: _OfServer(client, self.wait_for) for name, client in servers_of(self.client).items()}
+        return {
+            name: _ServerClient(client, self.wait_for) for name, client in servers_of(self.client).items()
+        }
 
     @property
     def failures(self) -> Mapping[str, Exception]:
         """The errors of servers of a configuration that cannot be reached, by server name."""
         return failures_of(self.client)
 
-    # What was agreed upon
+    # Properties of the connection
 
     @property
     def protocol_version(self) -> str:
@@ -285,19 +283,85 @@ class SyncClient:
         """
         return self.client.instructions
 
-    # What it asks
+    # Requests
 
-    request = _waiting(Client.request)
-    call_tool = _waiting(Client.call_tool)
-    list_tools = _waiting(Client.list_tools)
-    list_resources = _waiting(Client.list_resources)
-    list_resource_templates = _waiting(Client.list_resource_templates)
-    list_prompts = _waiting(Client.list_prompts)
-    read_resource = _waiting(Client.read_resource)
-    get_prompt = _waiting(Client.get_prompt)
-    complete = _waiting(Client.complete)
-    ping = _waiting(Client.ping)
-    set_log_level = _waiting(Client.set_log_level)
+    request = _blocking(Client.request)
+    list_tools = _blocking(Client.list_tools)
+    list_resources = _blocking(Client.list_resources)
+    list_resource_templates = _blocking(Client.list_resource_templates)
+    list_prompts = _blocking(Client.list_prompts)
+    read_resource = _blocking(Client.read_resource)
+    get_prompt = _blocking(Client.get_prompt)
+    complete = _blocking(Client.complete)
+    ping = _blocking(Client.ping)
+    set_log_level = _blocking(Client.set_log_level)
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: None = None,
+        task: Literal[False] = False,
+        **options: Unpack[CallOptions],
+    ) -> CallResult: ...
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: TypeForm[T],
+        task: Literal[False] = False,
+        **options: Unpack[CallOptions],
+    ) -> T: ...
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: None = None,
+        task: Literal[True],
+        **options: Unpack[CallOptions],
+    ) -> SyncTaskHandle[CallResult]: ...
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        result_type: TypeForm[T],
+        task: Literal[True],
+        **options: Unpack[CallOptions],
+    ) -> SyncTaskHandle[T]: ...
+    def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, task: bool = False, **options: Any
+    ) -> Any:
+        """Call a tool and return its result, or with `task=True` a handle of its task; see `Client.call_tool`.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments, JSON values by name.
+            task: Whether the call may run as a task.
+            options: The other arguments of `Client.call_tool`.
+        """
+        result: Any = self.wait_for(partial(self.client.call_tool, name, arguments, task=task, **options))
+        return SyncTaskHandle(result, self.wait_for) if task else result
+
+    @overload
+    def task(self, task_id: str, *, result_type: None = None) -> SyncTaskHandle[CallResult]: ...
+    @overload
+    def task(self, task_id: str, *, result_type: TypeForm[T]) -> SyncTaskHandle[T]: ...
+    def task(self, task_id: str, *, result_type: Any = None) -> SyncTaskHandle[Any]:
+        """Return a handle of a task that this or another client has created; see `Client.task`.
+
+        Args:
+            task_id: The id of the task.
+            result_type: The type of the result.
+        """
+        return SyncTaskHandle(self.client.task(task_id, result_type=result_type), self.wait_for)
 
     def tools(self) -> dict[str, SyncTool]:
         """Return all tools by name, as callables: `client.tools()["forecast"](city="Oslo")`."""
@@ -316,7 +380,7 @@ class SyncClient:
 
         try:
             self.wait_for(set_them)
-        except ConnectionError:  # it is not open yet
+        except ConnectionError:  # the client is not open yet
             self.client.roots = roots
 
     def listen(
@@ -413,9 +477,8 @@ class SyncSubscription:
         except StopAsyncIteration:
             raise StopIteration from None
         except ConnectionError as error:
-            if self._has_begun and not isinstance(
-                error, TransportError
-            ):  # the client is closed, which has ended it
+            # Closing the client ends the subscription.
+            if self._has_begun and not isinstance(error, TransportError):
                 raise StopIteration from None
             raise
         self._has_begun = True
@@ -423,16 +486,65 @@ class SyncSubscription:
 
     def close(self) -> None:
         """End the subscription and notify the server. Closing it again does nothing."""
-        with suppress(ConnectionError):  # the client is closed, which has ended it
+        with suppress(ConnectionError):  # closing the client has ended the subscription
             self._wait_for(self._subscription.aclose)
 
 
-class _OfServer(SyncClient):
+class SyncTaskHandle(Generic[T]):
+    """A `TaskHandle` with blocking methods: `client.call_tool("render", task=True).result()`.
+
+    Args:
+        handle: The handle to wait for.
+        wait_for: Runs a function in the client's event loop and waits for its result; see `SyncClient.wait_for`.
+
+    Attributes:
+        id: The id of the task; None if the server has responded without a task.
+    """
+
+    def __init__(
+        self, handle: TaskHandle[T], wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]
+    ) -> None:
+        self.id = handle.id
+        self._handle = handle
+        self._wait_for = wait_for
+
+    def status(self) -> TaskStatus:
+        """Request the status of the task; see `TaskHandle.status`."""
+        status: TaskStatus = self._wait_for(self._handle.status)
+        return status
+
+    def result(self) -> T:
+        """Wait for the end of the task and return the result of the tool call; see `TaskHandle.result`."""
+        result: T = self._wait_for(self._handle.result)
+        return result
+
+    def cancel(self) -> None:
+        """Request the cancellation of the task; see `TaskHandle.cancel`."""
+        self._wait_for(self._handle.cancel)
+
+    def events(self) -> Iterator[TaskStatus]:
+        """Yield the status of the task now and after each change, until the task has ended."""
+        events = self._handle.events()
+        try:
+            while True:
+                yield self._wait_for(events.__anext__)
+        except StopAsyncIteration:
+            return
+        finally:
+            with suppress(ConnectionError):  # the client has been closed
+                self._wait_for(events.aclose)
+
+    def __repr__(self) -> str:
+        """Return a representation with the id."""
+        return f"SyncTaskHandle({self.id!r})"
+
+
+class _ServerClient(SyncClient):
     """The client of one server of a `ClientGroup`, which shares the event loop of the group."""
 
     def __init__(self, client: Client, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self.client = client
-        self._loop = None  # of its own, to begin and to end
+        self._loop = None  # the group's event loop is used
         self._wait_for = wait_for
 
     def __enter__(self) -> Self:
@@ -455,7 +567,7 @@ def _is_notebook() -> bool:
     return ipython is not None and ipython.get_ipython() is not None
 
 
-def _result(future: Future[T]) -> T:
-    while not wait((future,), _GLANCE).done:
+def _wait_for_result(future: Future[T]) -> T:
+    while not wait((future,), _CHECK_INTERVAL).done:
         pass
     return future.result()
