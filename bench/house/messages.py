@@ -56,6 +56,8 @@ def text_of(node: ast.expr) -> str:
             return text_of(left)
         case ast.IfExp(body=body):
             return text_of(body)
+        case ast.Call(func=ast.Name(id="missing_package"), args=[purpose, package, _]):
+            return f"{text_of(purpose)} needs {text_of(package)}. Run: {{install_command}}"
         case _:
             return "{" + placeholder(node) + "}"
 

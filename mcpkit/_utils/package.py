@@ -70,6 +70,17 @@ def install_command(*extras: str) -> str:
     return f'{installer} "{folder}[{",".join(extras)}]"' if extras else f'{installer} "{folder}"'
 
 
+def missing_package(purpose: str, package: str, extra: str) -> str:
+    """Return the message of an error for a package that is not installed, with the command that installs it.
+
+    Args:
+        purpose: The feature that needs it.
+        package: The package.
+        extra: The extra of mcpkit that installs it.
+    """
+    return f"{purpose} needs {package}. Run: {install_command(extra)}"
+
+
 def _metadata(name: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, distribution
 

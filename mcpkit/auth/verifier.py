@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._utils.exceptions import LoginNeededError
-from .._utils.package import install_command
+from .._utils.package import missing_package
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -313,4 +313,4 @@ def check_auth_extra() -> None:
 
 
 def _missing(library: str, name: str | None) -> ImportError:
-    return ImportError(f"authorization needs {library}. Run: {install_command('auth')}", name=name)
+    return ImportError(missing_package("authorization", library, "auth"), name=name)

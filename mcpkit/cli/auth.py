@@ -26,6 +26,7 @@ from ..client.http.request_authorization import Challenge
 from ..protocol.jsonrpc import Json
 from .console import write_json
 from .exit_status import CommandError, Status
+from .findings import exit_status_of
 from .login_tokens import Sender, delete_client_secret, oauth_for, save_client_secret
 from .saved_logins import Login, delete_login, load_logins
 
@@ -279,4 +280,4 @@ def check(url: str, page: str, timeout: float, shows_hosts: bool, is_json: bool)
             click.echo(f"{name}: {outcome}")
     if any(finding.code == "unreachable" for finding in findings):
         return Status.NOT_REACHED
-    return Status.FINDINGS if any(finding.severity != "note" for finding in findings) else Status.DONE
+    return exit_status_of((finding.severity for finding in findings), "note")

@@ -1,4 +1,4 @@
-"""The table of commands, and the help of `mcpkit` itself.
+"""Table of the commands, and the help text of `mcpkit`.
 
 The help is written without click, whose import takes longer than that of all of `mcpkit`.
 """
@@ -47,7 +47,7 @@ GROUPS: Final = {
         Command("bundle", "bundle.bundle", "Pack a server as an .mcpb bundle or a server.json."),
     ),
     "Operate": (
-        Command("worker", "worker", "Run the tasks of a server in a separate process."),
+        Command("worker", "run:worker", "Run the tasks of a server in a separate process."),
         Command("auth", "auth", "Log in to protected servers, log out, check logins."),
         Command("migrate", "migrate", "Rewrite servers of the official SDK for mcpkit."),
     ),
@@ -58,7 +58,7 @@ COMMANDS: Final = {command.name: command for group in GROUPS.values() for comman
 
 
 def overview() -> str:
-    """Return the help of `mcpkit` itself."""
+    """Return the help text of `mcpkit`."""
     lines = [
         "Usage: mcpkit COMMAND [OPTIONS] TARGET ...",
         "",

@@ -13,7 +13,7 @@ from .._utils.exceptions import (
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
-from .._utils.package import install_command
+from .._utils.package import missing_package
 
 _RESOURCE_NOT_FOUND: Final = -32002
 
@@ -76,7 +76,7 @@ def message_and_status(error: Exception, *, is_debug: bool = False) -> tuple[str
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         if package in _PACKAGES_OF_EXTRA:
-            return f"this command needs {package}. Run: {install_command('cli')}", Status.USAGE
+            return missing_package("this command", package, "cli"), Status.USAGE
     if (
         isinstance(error, ImportError) and ". Run: " in message
     ):  # the message has the command that installs it

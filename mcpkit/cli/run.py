@@ -1,8 +1,9 @@
-"""`mcpkit run`: runs a server of mcpkit, a server of another SDK, or a script."""
+"""`mcpkit run`: runs a server of mcpkit, a server of another SDK, or a script; `mcpkit worker`: runs tasks."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import runpy
 import sys
@@ -193,3 +194,38 @@ def _run_server_of_other_sdk(module: ModuleType) -> bool:
                 run()
             return True
     return False
+
+
+@click.command("worker", epilog="Example: mcpkit worker server:server --slots 8")
+@click.argument("server", metavar="SERVER")
+@click.option(
+    "--slots", type=int, metavar="N", help="Number of tasks to run at a time (default: the server's setting)."
+)
+@click.option(
+    "--grace",
+    type=float,
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that running tasks get after a signal.",
+)
+def worker(server: str, slots: int | None, grace: float) -> None:
+    """Run the tasks of a server in this process until SIGTERM or SIGINT.
+
+    After the signal, running tasks finish within the grace period or go back to the queue. A second signal stops at
+    once.
+
+    SERVER is a file (server.py, or server.py:name) or a module that can be imported from this folder (server:name).
+    """
+    from ..transports.serving import NoWorkError, check_worker_options, run_worker
+
+    try:
+        check_worker_options(slots, grace)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        loaded = load_server(server)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        run_worker(loaded.server, slots=slots, grace=grace)
+    except NoWorkError as error:
+        raise CommandError(f"{error}") from None

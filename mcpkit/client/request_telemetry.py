@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .._utils.exceptions import ProtocolError
-from .._utils.package import install_command
+from .._utils.package import missing_package
 from ..protocol.jsonrpc import Json
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ClientTelemetry:
             from opentelemetry import metrics, propagate, trace
         except ImportError as error:
             raise ImportError(
-                f"ClientTelemetry needs OpenTelemetry. Run: {install_command('otel')}", name=error.name
+                missing_package("ClientTelemetry", "OpenTelemetry", "otel"), name=error.name
             ) from error
         self._trace = trace
         self._propagate = propagate

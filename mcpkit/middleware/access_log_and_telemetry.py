@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from .._utils.exceptions import HandlerError, ProtocolError, exception_text
-from .._utils.package import install_command
+from .._utils.package import missing_package
 from ..context import Context
 from ..execution.coroutines import is_cancelled_from_outside
 from ..identity.audit import AuditMeter
@@ -208,7 +208,7 @@ class Telemetry(AuditMeter, TaskMeter):
             from opentelemetry import context, metrics, propagate, trace
         except ImportError as error:
             raise ImportError(
-                f"Telemetry needs OpenTelemetry. Run: {install_command('otel')}", name=error.name
+                missing_package("Telemetry", "OpenTelemetry", "otel"), name=error.name
             ) from error
         self._context = context
         self._trace = trace

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from .._utils.exceptions import RegistrationError, ResourceNotFoundError
-from .._utils.package import install_command
+from .._utils.package import missing_package
 from ..components.component import optional
 from ..components.resource import ResourceTemplate
 from ..content import media_types
@@ -77,9 +77,7 @@ def resource_dir(
         from importlib.util import find_spec
 
         if find_spec("watchfiles") is None:
-            raise RegistrationError(
-                f"resource_dir: watch=True needs watchfiles. Run: {install_command('watch')}"
-            )
+            raise RegistrationError(missing_package("resource_dir: watch=True", "watchfiles", "watch"))
     folder = ResourceDir(path, uri_prefix, hidden=hidden, max_entries=max_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."

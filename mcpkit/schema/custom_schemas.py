@@ -11,7 +11,7 @@ from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
 from .._utils.exceptions import ArgumentsError, RegistrationError
-from .._utils.package import install_command
+from .._utils.package import missing_package
 from ..content.blocks import Steps, shown
 from ..content.json_encoding import check_sendable
 from ..protocol.jsonrpc import Json, is_array, is_object, without
@@ -103,8 +103,9 @@ class CheckedSchema:
             self._library: Any = import_module("jsonschema_rs")  # there only with the extra
         except ModuleNotFoundError as error:
             raise RegistrationError(
-                f"{name}: checking values against a JSON Schema needs jsonschema-rs. "
-                f"Run: {install_command('jsonschema')}"
+                missing_package(
+                    f"{name}: checking values against a JSON Schema", "jsonschema-rs", "jsonschema"
+                )
             ) from error
         try:
             self.fits = self._build(self._library.validator_for, self.schema).is_valid

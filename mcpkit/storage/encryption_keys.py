@@ -163,11 +163,9 @@ def aes_gcm() -> type[AESGCM]:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        from .._utils.package import install_command
+        from .._utils.package import missing_package
 
-        raise ImportError(
-            f"encryption needs cryptography. Run: {install_command('crypto')}", name=error.name
-        ) from error
+        raise ImportError(missing_package("encryption", "cryptography", "crypto"), name=error.name) from error
     return AESGCM
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from .._utils.option_checks import nearest
-from .._utils.package import install_command
+from .._utils.package import missing_package
 from .base import StoredValue, bucket_slack, check_put
 from .redis_connection import RedisClient, Reply, decoded, encoded, make_idempotent_script, make_script
 from .redis_queue import RedisQueue
@@ -57,7 +57,7 @@ class Redis(RedisQueue):
             raise TypeError(f"prefix must be a string, got {type(prefix).__name__}")
         self._shown_url = _without_credentials(url)
         if find_spec("redis") is None:
-            raise ImportError(f"Redis(...) needs redis-py. Run: {install_command('redis')}", name="redis")
+            raise ImportError(missing_package("Redis(...)", "redis-py", "redis"), name="redis")
         _check_options(url)
         super().__init__(RedisClient(url, self._shown_url, encoded(prefix)), encoded(prefix))
         self._store_id = sha256(f"{self._shown_url} {prefix}".encode("utf-8", "surrogatepass")).hexdigest()[

@@ -78,7 +78,7 @@ def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: boo
         strict_hosts=settings.hosts,
     )
     found = [
-        f"{each.severity}: {each.where}: {each.what} [{each.code}]\n  {each.cure}"
+        str(each)
         for each in findings(inputs, ignored=[*settings.ignore, *ignore])
         if is_strict or settings.strict or each.severity != "advice"
     ]

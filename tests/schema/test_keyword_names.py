@@ -65,7 +65,7 @@ def check_schema(schema: dict[str, Any], value: Any, wrong: list[Any]) -> None:
     found = findings(CheckInputs([Surface(tools=[tool])], strict_hosts=["openai-strict"]))
     assert [each for each in found if each.severity == "error"] == []
     refused = {"`default`", "`not`", "`if`", "`oneOf`", "`allOf`"}
-    assert not refused & set(" ".join(each.what for each in found).replace(",", "").split())
+    assert not refused & set(" ".join(each.message for each in found).replace(",", "").split())
 
 
 async def test_field_named_like_keyword_round_trips() -> None:

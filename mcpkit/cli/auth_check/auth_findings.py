@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Severity = Literal["error", "warning", "note"]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
-"""The severities, the worst first."""
+from ..findings import Severity
 
 EVERY_CLIENT: Final = "every client"
 SDKS: Final = "clients on the official SDKs"

@@ -12,7 +12,8 @@ from ..._utils.package import __version__
 from ...auth.http_client import create_client
 from ...auth.urls import MetadataError, canonical, is_loopback, origin, shortened
 from ...protocol.revisions import LATEST_HANDSHAKE
-from .auth_findings import CHATGPT, CLAUDE, EVERY_CLIENT, SDKS, SEVERITIES, Finding, make_finding
+from ..findings import SEVERITIES
+from .auth_findings import CHATGPT, CLAUDE, EVERY_CLIENT, SDKS, Finding, make_finding
 from .auth_probe import AuthProbe, PageProbe, ProbeResponse
 from .metadata_checks import IssuerCheck, ResourceCheck, check_offline_access, check_origin, check_sse
 

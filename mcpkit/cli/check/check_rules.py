@@ -7,8 +7,9 @@ from typing import Final
 
 from ..._utils.option_checks import nearest
 from ...lockfile.lockfile_changes import Effect
+from ..findings import Finding, sorted_findings
 from . import interface_rules, name_rules, schema_rules, source_rules
-from .rule import SEVERITIES, CheckInputs, Finding, Problem, Rule, rule
+from .rule import CheckInputs, Problem, Rule, rule
 
 
 @rule("contract-broken", "error")
@@ -61,11 +62,10 @@ def findings(inputs: CheckInputs, *, ignored: Collection[str] = ()) -> list[Find
         if code not in RULES:
             close = nearest(code, RULES)
             raise ValueError(f"no such rule: {code}" + (f"; did you mean {close}?" if close else ""))
-    found = [
+    # A tuple repeats the schemas of its items, so some findings are duplicates.
+    return sorted_findings(
         Finding(rule.code, rule.severity, *each)
         for rule in RULES.values()
         if rule.code not in ignored
         for each in rule.run(inputs)
-    ]
-    # A tuple repeats the schemas of its items, so some findings are duplicates.
-    return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
+    )

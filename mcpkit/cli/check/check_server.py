@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -12,13 +11,13 @@ from ...lockfile.lockfile import NAME, contract_of, read, read_if_exists, surfac
 from ...lockfile.lockfile import write as write_lockfile
 from ...lockfile.lockfile_changes import changes
 from ..console import escape_control_characters, relative_path, write, write_json, write_stderr
-from ..exit_status import Status
+from ..findings import SEVERITIES, Finding, Severity, exit_status_of
 from ..server_loader import project_folder
 from ..server_target import ServerTarget, client_command
 from .check_rules import findings
 from .check_settings import load_settings
 from .host_limits import STRICT_MODES
-from .rule import SEVERITIES, CheckInputs, Finding
+from .rule import CheckInputs
 from .source_rules import sources_of
 
 
@@ -100,27 +99,22 @@ def write_findings(found: Sequence[Finding], *, is_json: bool, is_strict: bool) 
         The exit status.
     """
     if is_json:
-        write_json({"findings": [asdict(finding) for finding in found]})
+        write_json({"findings": [finding.as_json("where", "what") for finding in found]})
     else:
         for finding in found:
-            write(_lines(finding))
+            write(escape_control_characters(str(finding)))
         write(_summary(found))
-    is_found = any(is_strict or finding.severity != "advice" for finding in found)
-    return Status.FINDINGS if is_found else Status.DONE
-
-
-def _lines(finding: Finding) -> str:
-    return escape_control_characters(
-        f"{finding.severity}: {finding.where}: {finding.what} [{finding.code}]\n  {finding.cure}"
-    )
+    allowed: tuple[Severity, ...] = () if is_strict else ("advice",)
+    return exit_status_of((finding.severity for finding in found), *allowed)
 
 
 def _summary(found: Sequence[Finding]) -> str:
     if not found:
         return "no findings"
-    counts = [(severity, sum(finding.severity == severity for finding in found)) for severity in SEVERITIES]
-    words = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
-    ones = {"error": "error", "warning": "warning", "advice": "piece of advice"}
-    return ", ".join(
-        f"{count} {(ones if count == 1 else words)[severity]}" for severity, count in counts if count
-    )
+    words = {"advice": ("piece of advice", "pieces of advice")}
+    parts: list[str] = []
+    for severity in SEVERITIES:
+        count = sum(finding.severity == severity for finding in found)
+        if count:
+            parts.append(f"{count} {words.get(severity, (severity, f'{severity}s'))[count > 1]}")
+    return ", ".join(parts)

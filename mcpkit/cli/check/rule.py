@@ -1,46 +1,23 @@
-"""Rules of `mcpkit check`: their form, the server data that they read, and findings."""
+"""Rules of `mcpkit check`: their form, and the server data that they read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 from ...lockfile.lockfile import Surface
 from ...lockfile.lockfile_changes import Change
 from ...protocol.jsonrpc import Json
-
-Severity = Literal["error", "warning", "advice"]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "advice")
-"""From most to least severe: certain failure, problem in some hosts or models, improvement."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A problem of a server for hosts, models or clients.
-
-    Attributes:
-        code: A stable code, such as `name-too-long`.
-        severity: Its severity.
-        where: The component, such as `tool price`.
-        what: The observation and its consequence.
-        cure: The fix.
-    """
-
-    code: str
-    severity: Severity
-    where: str
-    what: str
-    cure: str
+from ..findings import Severity
 
 
 class Problem(NamedTuple):
     """Result of a rule; the fields are those of `Finding`."""
 
-    where: str
-    what: str
+    place: str
+    message: str
     cure: str
 
 

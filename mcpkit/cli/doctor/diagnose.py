@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,9 +16,10 @@ from ...client.targets.target_transports import is_mapping, is_path_of_configura
 from ...protocol.jsonrpc import Json
 from ..console import write_json
 from ..exit_status import CommandError, Status
+from ..findings import exit_status_of
 from ..login_tokens import bearer_token
 from ..server_target import ServerTarget, client_command, resolve_target
-from .findings import CheckResult
+from .finding_catalogue import CheckResult
 from .http_checks import (
     check_affinity,
     check_clock_and_certificate,
@@ -145,7 +145,7 @@ async def command(server: ServerTarget, call: bool) -> Status:
         click.echo(f"{count or 'no'} finding{'' if count == 1 else 's'}")
     if probe.status is not None:
         return probe.status
-    return Status.FINDINGS if count else Status.DONE
+    return exit_status_of(each.severity for check in steps for each in check.findings)
 
 
 def _run_all_checks(probe: ProcessProbe | HttpProbe) -> AsyncGenerator[CheckResult]:
@@ -225,7 +225,7 @@ def _print_check(check: CheckResult) -> None:
         return
     click.echo(check.step)
     for each in check.findings:
-        click.echo(f"  {each.severity} {each.code}: {each.seen}")
+        click.echo(f"  {each.severity} {each.code}: {each.message}")
         click.echo(f"    Fix: {each.cure}.")
     if check.stops and check.summary:
         click.echo(f"  {check.summary}")
@@ -235,5 +235,10 @@ def _as_json(target: str, steps: list[CheckResult]) -> Json:
     return {
         "target": target,
         "steps": [{"step": check.step, "seen": check.summary} for check in steps],
-        "findings": [{"step": check.step, **asdict(each)} for check in steps for each in check.findings],
+        "findings": [
+            # The step comes first, as in the documentation.
+            {"step": each.place, **each.as_json("step", "seen")}
+            for check in steps
+            for each in check.findings
+        ],
     }

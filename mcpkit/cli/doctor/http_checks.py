@@ -19,7 +19,8 @@ from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import LATEST, LATEST_HANDSHAKE
 from ..auth_check.check_authorization import check_authorization
 from ..exit_status import Status
-from .findings import CheckResult, Finding, quoted
+from ..findings import Finding
+from .finding_catalogue import CheckResult, quoted
 from .http_probe import ACCEPTED, EVENTS, HttpConnection, HttpProbe, HttpReply, SseConnection
 from .probe import initialize_params, required
 from .protocol_checks import check_http_revisions, server_of
@@ -117,7 +118,7 @@ async def _open_sse(probe: HttpProbe) -> bool:
 
 async def _check_login_required(probe: HttpProbe, check: CheckResult) -> CheckResult:
     """Check the authorization metadata of a server that requires a token."""
-    check.findings += await _authorization_findings(probe)
+    check.findings += await _authorization_findings(probe, check.step)
     check.stops = True
     probe.status = Status.FINDINGS if check.findings else Status.NOT_AUTHORIZED
     codes = {each.code for each in check.findings}
@@ -136,7 +137,7 @@ async def check_login(probe: HttpProbe) -> CheckResult:
     """Check the authorization metadata if requests carry a token."""
     check = CheckResult("authorization")
     if probe.has_credentials:
-        check.findings += await _authorization_findings(probe)
+        check.findings += await _authorization_findings(probe, check.step)
         check.summary = "checked without a token"
     return check
 
@@ -147,11 +148,13 @@ _CAUSED_BY_NO_METADATA: Final = frozenset(
 """Findings that follow from missing protected resource metadata."""
 
 
-async def _authorization_findings(probe: HttpProbe) -> list[Finding]:
+async def _authorization_findings(probe: HttpProbe, step: str) -> list[Finding]:
     """Return findings that prevent a login; a server without metadata has one finding with a second fix."""
     found = await check_authorization(probe.url, timeout=probe.response_timeout)
     findings = [
-        Finding(each.code, each.severity, each.why, each.cure) for each in found if each.severity != "note"
+        Finding(each.code, each.severity, step, each.why, each.cure)
+        for each in found
+        if each.severity != "note"
     ]
     if not any(each.code == "no-metadata" for each in findings):
         return findings

@@ -469,7 +469,7 @@ class HttpProbe(Probe):
 
     @property
     def has_credentials(self) -> bool:
-        """Whether requests carry an Authorization header."""
+        """True if requests have an Authorization header."""
         return any(name.lower() == "authorization" for name in self.headers)
 
     async def initialize(

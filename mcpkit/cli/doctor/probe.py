@@ -173,7 +173,7 @@ class Probe:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it supports only the stateless revisions."""
+        """True if the server supports only the stateless revisions."""
         return self.initialize_result is None
 
     @property

@@ -10,7 +10,7 @@ from ..._utils.exceptions import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 from ...client.tools.server_schemas import UnusableSchemaError, output_schema_of, result_problems
 from ...protocol.jsonrpc import Json, is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE
-from .findings import CheckResult, quoted
+from .finding_catalogue import CheckResult, quoted
 from .probe import Answer, Probe, StatelessConnection, initialize_params, required, stateless_params
 from .process_probe import ProcessProbe
 

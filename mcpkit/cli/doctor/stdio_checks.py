@@ -9,7 +9,7 @@ from typing import Final
 from ..._utils.exceptions import TransportError
 from ...protocol.revisions import LATEST_HANDSHAKE, PROTOCOL_VERSION
 from ..exit_status import Status
-from .findings import CheckResult, quoted
+from .finding_catalogue import CheckResult, quoted
 from .probe import Answer, initialize_params, required
 from .process_probe import ProcessProbe, StdioConnection
 from .protocol_checks import server_of

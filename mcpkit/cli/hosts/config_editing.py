@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any, Final, NamedTuple
 
-from ..._utils.package import install_command
+from ..._utils.package import missing_package
 from ...client.targets import jsonc
 from ...protocol.jsonrpc import Json, is_object
 from ..exit_status import CommandError
@@ -129,7 +129,7 @@ def read_document(file: ConfigFile, data: bytes) -> ConfigDocument:
         return documents[file.host.format](file, data)
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"reading {file.host.format} needs the package {error.name}. Run: {install_command('cli')}"
+            missing_package(f"reading {file.host.format}", f"the package {error.name}", "cli")
         ) from None
 
 

@@ -125,6 +125,6 @@ def _with_absolute_paths(entry: Json, folder: Path) -> Json:
 
 
 def _connection(entry: Json) -> tuple[object, ...]:
-    """Return the parts of an entry that tell servers apart; hosts use other keys for the URL, and other folders."""
+    """Return the parts of an entry that identify the server; keys of the URL and folders differ between hosts."""
     url = entry.get("url") or entry.get("httpUrl") or entry.get("serverUrl")
     return (url, *(entry.get(key) or None for key in ("command", "args", "env", "headers")))

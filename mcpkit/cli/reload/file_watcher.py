@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..._utils.package import install_command
+from ..._utils.package import missing_package
 from ..exit_status import CommandError
 from ..server_loader import import_root, parse_server_location, projects_of
 
@@ -42,7 +42,7 @@ def watch_roots(target: str) -> list[Path]:
         FileNotFoundError: The file does not exist.
     """
     if find_spec("watchfiles") is None:
-        raise CommandError(f"--reload needs the package watchfiles. Run: {install_command('cli')}")
+        raise CommandError(missing_package("--reload", "the package watchfiles", "cli"))
     place = parse_server_location(target)
     if place is None:
         raise CommandError(f"the server must be FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {target!r}")

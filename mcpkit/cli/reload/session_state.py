@@ -244,7 +244,7 @@ class SessionState:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the client accepts notifications, so that lists of a new process can be compared."""
+        """True if the client accepts notifications, so that lists of a new process can be compared."""
         return self.is_initialized if self.initialize is not None else self.meta is not None
 
     @property

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from ..._utils.concurrency import Listeners
 from ..._utils.exceptions import StatusError, TransportError
 from ..._utils.option_checks import check_count, check_function, check_seconds
-from ..._utils.package import __version__, install_command
+from ..._utils.package import __version__, missing_package
 from ...execution.coroutines import within
 from .http_errors import ErrorResponse, connection_error, unexpected_response
 from .request_authorization import (
@@ -202,7 +202,7 @@ class HttpEndpoint:
             import httpx2
         except ImportError as error:
             raise ImportError(
-                f"connecting to a URL needs httpx2. Run: {install_command('client')}", name=error.name
+                missing_package("connecting to a URL", "httpx2", "client"), name=error.name
             ) from error
         self._httpx2 = httpx2
         if self._authorization is not None:

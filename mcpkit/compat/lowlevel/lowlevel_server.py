@@ -26,7 +26,7 @@ from ..._utils.exceptions import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ..._utils.package import __version__, install_command
+from ..._utils.package import __version__, missing_package
 from ...components.component import optional
 from ...middleware.base import CallNext, Request, Result, ToolCallResult
 from ...options import ServerOptions, Timeouts
@@ -455,7 +455,7 @@ class ToolSchema:
         try:
             jsonschema = import_module("jsonschema")
         except ImportError:
-            raise RuntimeError(f"this schema needs jsonschema. Run: {install_command('compat')}") from None
+            raise RuntimeError(missing_package("this schema", "jsonschema", "compat")) from None
         if self._validator is None:
             validator = jsonschema.validators.validator_for(self.schema)
             validator.check_schema(self.schema)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._utils.package import install_command
+from ..._utils.package import missing_package
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpki
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise
-        _print_error(f"mcpkit.compat.migrate needs the package libcst. Run: {install_command('migrate')}")
+        _print_error(missing_package("mcpkit.compat.migrate", "the package libcst", "migrate"))
         return 2
     is_complete, changes = _changes(options.paths, Project())
     for change in changes:

@@ -193,14 +193,14 @@ def test_rule_finds_its_planted_fault_unless_ignored(code: str, surface: CheckIn
     found = findings(surface)
     assert code in {finding.code for finding in found}
     assert code not in {finding.code for finding in findings(surface, ignored=[code])}
-    assert all(finding.where and finding.what and finding.cure for finding in found)
+    assert all(finding.place and finding.message and finding.cure for finding in found)
     assert all(finding.severity == RULES[finding.code].severity for finding in found)
 
 
 @each_row(("line", "head"), BLOCKING)
 def test_blocking_call_is_found_with_its_line(line: str, head: str, tmp_path: Path) -> None:
     [finding] = findings(with_source(tmp_path, line, head=head))
-    assert (finding.code, finding.where) == ("blocks-the-loop", "server.py:3 slow")
+    assert (finding.code, finding.place) == ("blocks-the-loop", "server.py:3 slow")
 
 
 @each_row(("line", "head"), NOT_BLOCKING)

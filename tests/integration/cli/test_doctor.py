@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from mcpkit import Server
 from mcpkit.auth import StaticTokens
 from mcpkit.cli.doctor import http_checks, stdio_checks
-from mcpkit.cli.doctor.findings import CATALOGUE
+from mcpkit.cli.doctor.finding_catalogue import CATALOGUE
 from mcpkit.client import version_negotiation
 from tests.helpers.authorization_server import granting
 from tests.helpers.serving import HELPERS, ROOT, free_ports, in_thread, in_thread_at, serve_nginx

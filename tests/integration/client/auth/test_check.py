@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 from starlette.responses import RedirectResponse, Response
 
-from mcpkit.cli.auth_check.auth_findings import SEVERITIES
 from mcpkit.cli.auth_check.check_authorization import check_authorization
+from mcpkit.cli.findings import SEVERITIES
 from tests.helpers.authorization_server import ISSUER_PATH, RESOURCE_PATH, Site
 from tests.helpers.serving import in_thread
 from tests.helpers.tables import each_row

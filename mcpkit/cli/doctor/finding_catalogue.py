@@ -1,21 +1,12 @@
-"""Findings of `mcpkit doctor`: their catalogue by code, and the result of a check."""
+"""Catalogue of the findings of `mcpkit doctor` by code, and the result of a check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-Severity = Literal["error", "warning", "note"]
-
-
-class CatalogueEntry(NamedTuple):
-    """An entry of the catalogue; `{...}` is filled with the facts of a finding."""
-
-    severity: Severity
-    seen: str
-    cure: str
-
+from ..findings import CatalogueEntry, Finding
 
 _STDERR: Final = (
     "write only messages to standard output, and other output to standard error: print(..., file=sys.stderr),"
@@ -346,23 +337,6 @@ HTTP: Final[Mapping[str, CatalogueEntry]] = {
 CATALOGUE: Final[Mapping[str, CatalogueEntry]] = {**REACHING, **MESSAGES, **LEAVING, **HTTP}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A problem of a server for some client.
-
-    Attributes:
-        code: A stable code, such as `slow-start`.
-        severity: `error`: something does not work; `warning`: some clients have a problem; `note`: information.
-        seen: The observation.
-        cure: The fix.
-    """
-
-    code: str
-    severity: Severity
-    seen: str
-    cure: str
-
-
 @dataclass
 class CheckResult:
     """Result of a check.
@@ -381,8 +355,7 @@ class CheckResult:
 
     def add_finding(self, code: str, **facts: object) -> CheckResult:
         """Add a finding of the catalogue unless it has been added already, and return this result."""
-        entry = CATALOGUE[code]
-        finding = Finding(code, entry.severity, entry.seen.format(**facts), entry.cure.format(**facts))
+        finding = CATALOGUE[code].finding(code, self.step, **facts)
         if finding not in self.findings:
             self.findings.append(finding)
         return self

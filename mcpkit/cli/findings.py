@@ -1,0 +1,69 @@
+"""Findings of the commands that check servers: severity, catalogue, JSON and exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, NamedTuple
+
+from ..protocol.jsonrpc import Json
+from .exit_status import Status
+
+Severity = Literal["error", "warning", "advice", "note"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "advice", "note")
+"""From most to least severe: certain failure, problem of some hosts or clients, improvement, information."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem of a server.
+
+    Attributes:
+        code: A stable code, such as `name-too-long`.
+        severity: The severity.
+        place: The component, such as `tool price`, or the step of the check.
+        message: The observation and its consequence.
+        cure: The fix.
+    """
+
+    code: str
+    severity: Severity
+    place: str
+    message: str
+    cure: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.place}: {self.message} [{self.code}]\n  {self.cure}"
+
+    def as_json(self, place: str, message: str) -> Json:
+        """Return the finding as JSON.
+
+        Args:
+            place: The key of the place.
+            message: The key of the message.
+        """
+        keys = {"place": place, "message": message}
+        return {keys.get(key, key): value for key, value in asdict(self).items()}
+
+
+class CatalogueEntry(NamedTuple):
+    """The finding of a code; `{...}` stands for a fact."""
+
+    severity: Severity
+    message: str
+    cure: str
+
+    def finding(self, code: str, place: str, **facts: object) -> Finding:
+        """Return the finding with its facts."""
+        return Finding(code, self.severity, place, self.message.format(**facts), self.cure.format(**facts))
+
+
+def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings without duplicates, the most severe first."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def exit_status_of(severities: Iterable[Severity], *allowed: Severity) -> Status:
+    """Return the exit status of a command with findings of these severities; an allowed severity does not count."""
+    return Status.FINDINGS if set(severities) - set(allowed) else Status.DONE
