@@ -1,7 +1,5 @@
 """Tools in the style of agent SDKs, as a server of mcpkit in every way."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Servers and tests written for fastmcp, in this process."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import Enum

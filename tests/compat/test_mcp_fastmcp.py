@@ -1,7 +1,5 @@
 """FastMCP of mcpkit.compat: tool managers, malformed requests, tool names and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The command: its output, its messages, and the files that it writes."""
 
-from __future__ import annotations
-
 import re
 import stat
 import subprocess

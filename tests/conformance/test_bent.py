@@ -1,7 +1,5 @@
 """Bent messages to a server: each request ends in time, with a result or with an error that names the member."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

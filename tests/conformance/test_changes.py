@@ -1,7 +1,5 @@
 """Changes: list_changed and resources/updated in sessions, and `subscriptions/listen` in 2026-07-28."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

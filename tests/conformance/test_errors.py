@@ -1,7 +1,5 @@
 """The error table: each kind of failure as it is sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The start of a session (basic/lifecycle), and requests that carry everything in `_meta` (basic/index, "_meta")."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

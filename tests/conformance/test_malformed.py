@@ -1,7 +1,5 @@
 """Batches, malformed messages and messages that cannot be parsed are rejected, and the connection stays usable."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Progress and log messages of a handler: their limits, levels and order."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

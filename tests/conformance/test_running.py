@@ -1,7 +1,5 @@
 """Requests that run, pipes that move to another server, and pages of lists (basic/utilities)."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 

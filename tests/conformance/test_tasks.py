@@ -1,7 +1,5 @@
 """Tasks of 2025-11-25: what travels, each message judged by the schema."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import datetime
 

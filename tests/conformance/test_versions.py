@@ -1,7 +1,5 @@
 """Definitions, content and structured results in each version: everything that the version allows, and nothing else."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Annotated, Any

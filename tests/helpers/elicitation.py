@@ -1,7 +1,5 @@
 """Scripted answers to the requests of a server, and a server with one tool that sends such requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks as a client of 2025-11-25 uses them, in validated messages."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server that takes the tokens of the issuer in `ISSUER`, for several processes of uvicorn."""
 
-from __future__ import annotations
-
 import os
 
 from mcpkit import Context, Server

@@ -1,7 +1,5 @@
 """A server with tasks for worker and server processes that tests start, and its log of runs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Subscriptions: listeners of changes, subscribed clients, a source to watch, and a server of it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Components, exceptions, principals and options in another process that was spawned, not forked."""
 
-from __future__ import annotations
-
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """Server over stdio with tools that block, print, fork, leak threads or ignore cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Server with a tool, resource or prompt for each condition that transport tests need."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Helpers for tests of middleware: a server to wrap, and a middleware that records requests."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Server with slow, blocking and endless tools: under uvicorn, by itself, or mounted."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

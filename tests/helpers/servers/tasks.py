@@ -4,8 +4,6 @@ python tasks.py                the server; its store is in `$FOLDER`, and its ta
 python tasks.py poll FOLDER    a host that starts the server, creates a task (or reads its id), and polls it
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

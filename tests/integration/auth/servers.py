@@ -1,7 +1,5 @@
 """Protected servers for official clients, with each kind of `auth=`. They record requests and responses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """ctx.upstream_token: the user's own provider token in tools, tasks and threads."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

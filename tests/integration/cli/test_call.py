@@ -1,7 +1,5 @@
 """mcpkit call: results, errors, files, questions, users, and options of requests."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The command line: help, statuses, completion, pages; list, read, prompt, complete, ping, inspect and migrate."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """mcpkit doctor: planted faults of processes, servers, proxies and machines are found; a sound server has none."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """mcpkit new and mcpkit bundle."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Reloading of servers, and what their clients receive."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """mcpkit run: functions that make servers, workers, errors in files, scripts with dependencies, hostile folders."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A server with a bit of everything that commands of the command line ask for; as a file it is also run by them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Annotated, Any, Literal

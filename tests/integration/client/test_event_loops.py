@@ -1,7 +1,5 @@
 """Clients in other event loops, forked processes, trio and interrupted threads: each fails at once with a reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

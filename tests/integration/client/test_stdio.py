@@ -1,7 +1,5 @@
 """Servers as child processes over stdio: messages, limits, environment, standard error, and their ends."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

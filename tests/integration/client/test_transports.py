@@ -1,7 +1,5 @@
 """Clients of mcpkit's servers over HTTP, HTTP+SSE and stdio: calls, requests of the server, timeouts, watches."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator

@@ -4,8 +4,6 @@ The file is a program, too: with the name of an SDK it prints the exchange of an
 with that of mcpkit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

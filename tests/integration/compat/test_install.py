@@ -1,7 +1,5 @@
 """mcpkit.compat.install() and python -m mcpkit.compat, each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Objects that display themselves: the IPython protocol, Pillow, matplotlib, pandas and polars."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server with handlers that send requests to the client: `questions_server.py [http|sse]`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator

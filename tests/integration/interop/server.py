@@ -1,7 +1,5 @@
 """The server for all official clients, with one of each feature: `server.py [http|sse]`."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import sys

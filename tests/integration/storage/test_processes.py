@@ -1,7 +1,5 @@
 """Storage shared by processes: concurrent changes, killed processes, forks and open resources."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """Tasks of several servers with one engine: worker processes, signals, shutdown, and limits of clients."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -3,8 +3,6 @@
 Runs as a process of its own: takes the name of the SDK, and prints the failure of each case, or null.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Servers in the process of an agent SDK."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The app in other frameworks, and its lifespan."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

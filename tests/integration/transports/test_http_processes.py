@@ -1,7 +1,5 @@
 """One server in several processes: workers, a restart, a reload, and replicas that share a store."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

@@ -1,7 +1,5 @@
 """HTTP over real sockets: repeated headers, offers to upgrade, and long bodies that are refused."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -1,7 +1,5 @@
 """Serving over the standard streams of a real process. Its end is in test_stdio_shutdown.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

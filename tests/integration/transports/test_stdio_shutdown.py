@@ -1,7 +1,5 @@
 """End of serving over the standard streams: running tools, signals and worker processes."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """A server written for fastmcp, on fastmcp 4 and on mcpkit: names, lists, responses and imports are the same."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

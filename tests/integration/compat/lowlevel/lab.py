@@ -1,7 +1,5 @@
 """A low-level server in the style of the many that there are; the same source runs on `mcp` 1.x and on mcpkit."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
