@@ -48,7 +48,7 @@ help:
 	@echo 'make types        mypy, on this platform and as on Windows, and pyright'
 	@echo 'make docs         the documentation, built strictly into site/'
 	@echo 'make conformance  the official conformance suite against a server over HTTP, as a table'
-	@echo 'make house        counts of the code, the tests of public names, the catalogue of messages'
+	@echo 'make house        counts of the code, the list of modules, the messages, the public names'
 	@echo 'make bench        the benchmark against other servers; bench/README.md lists the other benchmarks'
 	@echo 'make hosts        hosts and agents that connect, log in and call; CONTRIBUTING.md lists the other long runs'
 	@echo 'make chaos        replicas and workers that are killed, and a Redis in trouble: half an hour'
@@ -234,6 +234,7 @@ house: .venv/.package
 	@$(PY) bench/house/plain.py --update
 	@$(PY) bench/house/public_names.py
 	@$(PY) bench/house/messages.py
+	@$(PY) bench/house/modules.py
 	@$(PY) bench/house/public_api.py
 
 soak: .venv/.dev

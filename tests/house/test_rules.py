@@ -17,6 +17,8 @@ import mcpkit
 from mcpkit.testing import connect
 from messages import PAGE as MESSAGES
 from messages import page as messages
+from modules import PAGE as MODULES
+from modules import page as modules
 from plain import PACKAGE, ROOT, code_lines, counts, recorded
 from tests.typed.author import server as typed_server
 
@@ -35,6 +37,10 @@ def test_counts_do_not_grow() -> None:
 
 def test_catalogue_of_messages_is_current() -> None:
     assert MESSAGES.read_text("utf-8") == messages(), "run `make house`"
+
+
+def test_list_of_modules_is_current() -> None:
+    assert MODULES.read_text("utf-8") == modules(), "run `make house`"
 
 
 def test_names_in_messages_exist() -> None:
@@ -69,7 +75,7 @@ _SUBMODULES: Final = (
 PUBLIC: Final = ("mcpkit", *(f"mcpkit.{name}" for name in _SUBMODULES))
 """The modules that authors import."""
 
-INTERNAL_PAGES: Final = {"architecture.md"}
+INTERNAL_PAGES: Final = {"architecture.md", "modules.md"}
 IMPORT: Final = re.compile(r"^ *from (mcpkit[\w.]*) import ((?:\w|, |\(|\n    |,\n)+)", re.MULTILINE)
 
 
