@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 from typing_extensions import NotRequired, ReadOnly, Required, TypedDict
 
 from ..context import Context
-from ..engine.base_tool import BaseTool
+from ..engine.base_tool_and_subscription_topic import BaseTool
 from ..middleware.base import CallTool, ToolCall
 from ..protocol.jsonrpc import Json, is_object
 from ..server import Server

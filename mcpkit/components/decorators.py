@@ -104,11 +104,11 @@ class Decorator(Protocol):
         ...
 
 
+# The type of what is registered; where nothing is given yet, that of the decorator that waits for it.
 F = TypeVar("F", bound=Callable[..., Any], default=Decorator)
-"""The type of what is registered; where nothing is given yet, that of the decorator that waits for it."""
 
+# Stands for the function where a decorator is called with options alone.
 NOT_YET = cast("Decorator", None)
-"""Stands for the function where a decorator is called with options alone."""
 
 # Makes a component from a function.
 Build = Callable[[Callable[..., Any]], Component]

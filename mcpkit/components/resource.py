@@ -42,8 +42,8 @@ from .component import (
 )
 from .dependencies import parameters_of, takes_principal
 
+# Async generator function that yields at each update.
 WatchFunction = Callable[..., AsyncGenerator[Any, None]]
-"""Async generator function that yields at each update."""
 
 
 class AnyResource(FunctionComponent, Listed):

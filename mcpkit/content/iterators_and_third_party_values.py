@@ -361,8 +361,8 @@ _IN_JSON = (str, bytes, bytearray, int, float, dict, list, tuple, set, frozenset
 
 # Renderers
 
+# Returns content for a value, of any kind that a function may return; None where the value is data.
 Make = Callable[[Any], Any]
-"""Returns content for a value, of any kind that a function may return; None where the value is data."""
 
 
 def as_content(kind: type | str, make: Make) -> Registration:

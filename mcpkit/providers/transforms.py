@@ -8,8 +8,8 @@ from typing import Literal, TypeVar, get_args
 
 from ..components.component import Component
 
+# Kinds of components that a provider can have.
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
-"""Kinds of components that a provider can have."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -468,8 +468,8 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: CallLim
 # Results of handlers. A conversion runs where the function ran, within the timeout of the call. It leaves the event
 # loop if it may block.
 
+# Makes a result of a function's return value: the same, however often it is called and wherever.
 Make = Callable[[Any], Any]
-"""Makes a result of a function's return value: the same, however often it is called and wherever."""
 
 # Calls a function in a thread.
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]

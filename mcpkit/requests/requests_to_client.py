@@ -28,8 +28,8 @@ A = TypeVar("A", default=Any)
 
 logger = logging.getLogger(__name__)
 
+# Stands for the headers of a request on a transport without headers.
 NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
-"""Stands for the headers of a request on a transport without headers."""
 
 # Channels, which transports implement
 

@@ -156,8 +156,8 @@ def _expected_size(schema: Json, minimum: str, maximum: str, unit: str) -> str:
 
 # --- Faults
 
+# Maximum number of problems reported for one value.
 MAX_PROBLEMS = 100
-"""Maximum number of problems reported for one value."""
 _MAX_DEPTH = 32
 # How many values are read, one by one, to explain the faults of one.
 _MAX_VALUES = 2_000

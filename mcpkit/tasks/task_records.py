@@ -488,8 +488,8 @@ class TaskStore:
 
 # Writes of a run
 
+# Changes a record. It may be called again, with a newer one.
 Change = Callable[[TaskRecord], None]
-"""Changes a record. It may be called again, with a newer one."""
 
 
 class TaskWriter:

@@ -1,10 +1,10 @@
-"""`BaseTool`: tools with explicit schemas, without a function."""
+"""Tools with explicit schemas (`BaseTool`), and topics that clients subscribe to (`SubscriptionTopic`)."""
 
 from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from typing_extensions import Unpack
@@ -13,11 +13,13 @@ from .._utils.exceptions import OutputError, RegistrationError
 from ..components.component import ComponentOptions, json_object
 from ..components.tool import AnyTool, check_tool
 from ..content.blocks import ExtensionResult, blocking_allowed, check_block, described
-from ..content.json_encoding import json_value
+from ..content.json_encoding import json_of, json_value
 from ..context import Context
+from ..identity.principals_and_scopes import LISTS, RESOURCES, Audience, Change, Principal
+from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Json, is_array, is_object
 from ..protocol.objects import ToolAnnotations
-from ..protocol.revisions import OBJECTS_ONLY
+from ..protocol.revisions import NOTIFICATIONS, OBJECTS_ONLY
 from ..requests.error_responses import error_for_client
 from ..requests.request_record import Call, run_limited
 from ..schema import Arguments, MirroredParameter
@@ -177,3 +179,113 @@ def _checked(result: Any) -> Json:
             raise OutputError(f"result.{name}: expected {expected}, got {described(result[name])}")
     with blocking_allowed():  # converted here, in the event loop
         return cast("Json", json_value(result))
+
+
+# Returns the keys that the client may listen to.
+Accept = Callable[[list[str], "Context[Any]"], list[str]]
+
+
+class SubscriptionTopic:
+    """Notifications that clients of an extension subscribe to by key, such as those of jobs by job id.
+
+    `extension.topic(...)` creates it.
+
+    Args:
+        member: Member of the filter of `subscriptions/listen` that contains the keys.
+        notification: Method of the notification.
+        accept: Returns the keys to accept; None accepts all.
+        publish: Function that delivers each publication.
+
+    Attributes:
+        member: Member of the filter.
+        notification: Method of the notification.
+
+    Raises:
+        RegistrationError: The member or the notification is invalid or one of the core protocol, or `accept` is not a
+            function or is `async`.
+    """
+
+    def __init__(
+        self, member: str, notification: str, accept: Accept | None, publish: Callable[[Change], None]
+    ) -> None:
+        given: tuple[Any, Any, Any] = (member, notification, accept)  # untyped authors
+        is_member = isinstance(given[0], str) and member and member != RESOURCES and member not in LISTS
+        if not is_member:
+            raise RegistrationError(
+                f"{member!r} cannot be the member of an extension. Use a name such as 'jobIds', which the filter of "
+                "subscriptions/listen in the core protocol does not have"
+            )
+        is_notification = isinstance(given[1], str) and notification.startswith("notifications/")
+        if not is_notification or notification in NOTIFICATIONS:
+            raise RegistrationError(
+                f"{notification!r} cannot be the notification of an extension. Use a name such as "
+                "'notifications/jobs', which the core protocol does not have"
+            )
+        if accept is not None and (not callable(given[2]) or inspect.iscoroutinefunction(accept)):
+            raise RegistrationError(
+                f"accept= of {member!r} must be a function, not async, that takes the keys and the Context and "
+                f"returns some of the keys, got {accept!r}"
+            )
+        self.member = member
+        self.notification = notification
+        self._accept = accept
+        self._publish = publish
+
+    def accepted(self, keys: list[str], ctx: Context[Any]) -> list[str]:
+        """Return the keys that are accepted, of those that a client requests.
+
+        Args:
+            keys: The requested keys.
+            ctx: The request.
+
+        Raises:
+            ValueError: `accept` returned something else than some of the keys.
+            Exception: Any exception of `accept`.
+        """
+        if self._accept is None:
+            return keys
+        accepted: Any = self._accept(list(keys), ctx)
+        if not is_array(accepted) or not set(keys).issuperset(accepted):
+            raise ValueError(
+                f"accept= of {self.member!r} must return a list of some of the keys that it was given, not {accepted!r}"
+            )
+        return accepted
+
+    def publish(
+        self,
+        key: str,
+        params: Mapping[str, Any],
+        *,
+        to: Principal | Callable[[Principal], bool] | None = None,
+    ) -> None:
+        """Send the notification to the subscribers of a key: `jobs.publish("42", {"jobId": "42", "status": "done"})`.
+
+        It does not block, and may be called from any thread. A client that reads too slowly gets only the latest
+        notification of a key.
+
+        Args:
+            key: The key.
+            params: Params of the notification, a JSON object.
+            to: The subscribed users to notify: a Principal, compared by its id, or a predicate, which must be quick and
+                may be called in any thread. None notifies all. With `storage=` it applies to the clients of all
+                processes.
+
+        Raises:
+            TypeError: The key is not a string, the params are not a JSON object, or `to` is neither a Principal nor
+                callable.
+            ValueError: `to` is a Principal without an id.
+            OutputError: The params cannot be written as JSON.
+        """
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(f"a key of {self.member!r} must be a string, got {key!r}")
+        with blocking_allowed():
+            data: Any = json_value(params, "params")
+        if not is_object(data) or not is_object(data.get("_meta", {})):
+            raise TypeError(f"params must be an object, and so must its _meta; got {params!r}")
+        audience = None if to is None else Audience.of(to)
+        # Written and read again, so that later changes by the author have no effect.
+        self._publish(Change(self.notification, key, audience, jsonrpc.decode(json_of(data))))
+
+    def __repr__(self) -> str:
+        """Return the member of the filter."""
+        return f"<Topic {self.member!r}>"
