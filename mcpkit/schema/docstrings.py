@@ -1,15 +1,16 @@
 """Docstrings: the description, and a text for each argument.
 
-Google, NumPy and reST style, and lists in Markdown. A line that is not the text of a known argument stays in the
-description, because it would reach no client otherwise: docstring-parser, which reads the same styles, drops it.
-Sections about results look alike in all styles.
+Google, NumPy and reST style, and lists in Markdown. A section of known arguments is read by docstring-parser, which is
+imported only when there is a section; any other, such as a list in Markdown, is read here. A line that is not the text
+of a known argument stays in the description, because it would reach no client otherwise. Sections about results look
+alike in all styles.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 # The argument that each documented name stands for; None as a value for a name that clients do not see, such as that
@@ -199,6 +200,8 @@ def _indented_end(lines: list[str], at: int) -> int:
 
 def _read_section(style: str, section: list[str], names: Names) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the texts of arguments in a section, and the lines that are not about known arguments."""
+    if (parsed := _parsed(style, section, names)) is not None:
+        return parsed, []
     if style == "rest":
         field = _read_field(section, names)
         return ([], section) if field is None else (field, [])
@@ -214,6 +217,43 @@ def _read_section(style: str, section: list[str], names: Names) -> tuple[list[tu
             depth = len(entry[0]) - len(entry[0].lstrip())
             rest += [line for line in entry[1:] if line[depth : depth + 1].strip()]
     return found, [*section[:title], *rest, ""] if any(rest) else []
+
+
+def _parsed(style: str, section: list[str], names: Names) -> list[tuple[str, str]] | None:
+    """Return the texts of arguments as docstring-parser reads them; None where it does not account for every line."""
+    from docstring_parser import ParseError, google, numpydoc, rest
+
+    # The parsers know one name of each section that all of them share.
+    parse, title, body, head = {
+        "google": (google.parse, ["Args:"], section[1:], r"[^:]*:"),
+        "numpydoc": (numpydoc.parse, ["Parameters", "----------"], section[2:], r".*"),
+        "rest": (rest.parse, [], section, r":[^:]*:"),
+    }[style]
+    try:
+        # With a summary before it: the Google parser takes a section at the very start for one.
+        params = parse("\n".join(["-", "", *title, *body])).params
+    except ParseError:
+        return None
+    depth = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
+    matches = [re.match(head, line) if line[: depth + 1].strip() else None for line in body]
+    heads = [match[0] for match in matches if match]
+    texts = [line[match.end() if match else 0 :] for match, line in zip(matches, body, strict=True)]
+    if len(heads) != len(params) or _letters(texts) != _letters(each.description or "" for each in params):
+        return None
+    found: list[tuple[str, str]] = []
+    for each, param in zip(heads, params, strict=True):
+        kind = param.type_name or "" if style == "rest" else each.strip()[len(param.arg_name) :].strip(" :()")
+        written = [name.strip().lstrip("*") for name in param.arg_name.split(",")]
+        is_known = all(name.isidentifier() if names is None else name in names for name in written)
+        if not param.description or not is_known or not _is_type(kind) or kind.endswith(","):
+            return None
+        arguments = written if names is None else filter(None, map(names.get, written))
+        found += [(name, param.description.strip()) for name in arguments]
+    return found
+
+
+def _letters(texts: Iterable[str]) -> str:
+    return "".join("".join(texts).split())
 
 
 def _entries(lines: list[str], *, is_numpy: bool) -> Iterator[list[str]]:
