@@ -1,12 +1,21 @@
 """A protected server that stores notes for each user.
 
-python server.py     for development, with the users ada and grace, at http://127.0.0.1:8000/mcp
-uvicorn --factory server:app     in production, with as many --workers as you like
+For development, with the users ada and grace, at http://127.0.0.1:8000/mcp:
 
-ISSUER       the authorization server; it must issue tokens for PUBLIC_URL. Without it, DevAuth for development
-PUBLIC_URL   the URL of the server for clients, such as https://notes.example.com/mcp
+    python server.py
+
+In production, with any number of --workers:
+
+    uvicorn --factory server:app
+
+Environment variables:
+
+ISSUER       the authorization server, which issues tokens for PUBLIC_URL;
+             without it, DevAuth for development
+PUBLIC_URL   the URL for clients, such as https://notes.example.com/mcp
 PORT         the port of `python server.py`; 8000
-DATABASE     an SQLite file for the notes, shared by all workers; needs MCPKIT_SECRET
+DATABASE     an SQLite file for the notes, shared by all workers;
+             needs MCPKIT_SECRET
 """
 
 from __future__ import annotations
@@ -42,7 +51,7 @@ server = Server(
     "notes",
     version="1.0.0",
     title="Notes",
-    instructions="Keeps short notes of the user who has logged in. Nobody else sees them.",
+    instructions="Stores notes of the user. Other users cannot see them.",
     storage=Sqlite(DATABASE) if DATABASE else None,
     auth=Jwt(ISSUER) if ISSUER else DevAuth(users=["ada", "grace"]),
     scopes={
@@ -55,7 +64,8 @@ server = Server(
 @server.tool
 async def whoami(ctx: Context) -> Identity:
     """Return the user who has logged in, and the scopes that were granted."""
-    return Identity(subject=ctx.principal.subject, scopes=sorted(ctx.principal.scopes))
+    user = ctx.principal
+    return Identity(subject=user.subject, scopes=sorted(user.scopes))
 
 
 @server.tool(scopes="notes:write")
@@ -70,9 +80,10 @@ async def add_note(text: str, ctx: Context) -> str:
         kept = await ctx.storage.get(key)
         notes = [] if kept is None else NOTES.validate_json(kept.value)
         if len(notes) >= MOST:
-            raise ToolError(f"There are {MOST:,} notes already, and no more are kept.")
+            raise ToolError(f"There are {MOST:,} notes, which is the limit.")
         version = None if kept is None else kept.version
-        if await ctx.storage.put(key, NOTES.dump_json([*notes, text]), version=version, ttl=KEPT):
+        data = NOTES.dump_json([*notes, text])
+        if await ctx.storage.put(key, data, version=version, ttl=KEPT):
             return f"Noted, as number {len(notes) + 1}."
 
 
@@ -85,7 +96,8 @@ async def list_notes(ctx: Context) -> list[str]:
 
 def app() -> ASGIApp:
     """Return the ASGI app for uvicorn."""
-    return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
+    options = HttpOptions(readiness_path="/health")
+    return server.asgi(public_url=PUBLIC_URL, http=options)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,23 @@
 """A server whose users log in with GitHub, and that lists their repositories.
 
-python server.py     to try it, at http://127.0.0.1:8000/mcp; its callback is http://127.0.0.1:8000/callback
-uvicorn --factory server:app     in production, with as many --workers as you like
+To try it, at http://127.0.0.1:8000/mcp with the callback
+http://127.0.0.1:8000/callback:
 
-GITHUB_CLIENT_ID, GITHUB_CLIENT_SECRET   of the OAuth app at GitHub with this callback
+    python server.py
+
+In production, with any number of --workers:
+
+    uvicorn --factory server:app
+
+Environment variables:
+
+GITHUB_CLIENT_ID, GITHUB_CLIENT_SECRET
+             of the OAuth app at GitHub with this callback
 USERS        GitHub names of the users that may log in, such as "ada grace"
-PUBLIC_URL   the URL of the server for clients, such as https://mcp.example.com/mcp
+PUBLIC_URL   the URL for clients, such as https://mcp.example.com/mcp
 PORT         the port of `python server.py`; 8000
-DATABASE     an SQLite file for logins, shared by all workers; needs MCPKIT_SECRET
+DATABASE     an SQLite file for logins, shared by all workers;
+             needs MCPKIT_SECRET
 """
 
 from __future__ import annotations
@@ -22,6 +32,8 @@ from mcpkit import Context, HttpOptions, Principal, Scope, Server, ToolError
 from mcpkit.auth import OAuthProxy, UpstreamProvider
 from mcpkit.storage import Sqlite
 
+CLIENT_ID = os.environ["GITHUB_CLIENT_ID"]
+CLIENT_SECRET = os.environ["GITHUB_CLIENT_SECRET"]
 USERS = os.environ.get("USERS", "").split()
 PUBLIC_URL = os.environ.get("PUBLIC_URL")
 PORT = int(os.environ.get("PORT", "8000"))
@@ -47,10 +59,10 @@ server = Server(
     version="1.0.0",
     title="Repositories",
     auth=OAuthProxy(
-        UpstreamProvider.github(os.environ["GITHUB_CLIENT_ID"], os.environ["GITHUB_CLIENT_SECRET"]),
+        UpstreamProvider.github(CLIENT_ID, CLIENT_SECRET),
         allow=is_allowed,
     ),
-    scopes={"repositories:read": Scope("See your repositories at GitHub", default=True)},
+    scopes={"repositories:read": Scope("See your repositories", default=True)},
     storage=Sqlite(DATABASE) if DATABASE else None,
 )
 
@@ -60,7 +72,8 @@ async def repositories(ctx: Context) -> list[Repository]:
     """List the repositories of the user at GitHub, the last pushed first."""
     token = await ctx.upstream_token("github")
     headers = {"Authorization": f"Bearer {token}"}
-    answer = await GITHUB.get("/user/repos", params={"sort": "pushed"}, headers=headers)
+    query = {"sort": "pushed"}
+    answer = await GITHUB.get("/user/repos", params=query, headers=headers)
     if answer.status_code != 200:
         raise ToolError(f"GitHub responded with status {answer.status_code}.")
     return [Repository.model_validate(each) for each in answer.json()]
@@ -68,7 +81,8 @@ async def repositories(ctx: Context) -> list[Repository]:
 
 def app() -> ASGIApp:
     """Return the ASGI app for uvicorn."""
-    return server.asgi(public_url=PUBLIC_URL, http=HttpOptions(readiness_path="/health"))
+    options = HttpOptions(readiness_path="/health")
+    return server.asgi(public_url=PUBLIC_URL, http=options)
 
 
 if __name__ == "__main__":

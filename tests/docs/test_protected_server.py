@@ -88,12 +88,12 @@ def _call(origin: str, token: str, tool: str, arguments: dict[str, str]) -> str:
 
 def test_per_user_app_requires_a_token(tmp_path: Path) -> None:
     before, _, _ = (
-        (ROOT / "docs/guides/per-user-tools.md").read_text().partition("Whatever else authenticates")
+        (ROOT / "docs/guides/per-user-tools.md").read_text().partition("### A header set by a proxy")
     )
     runner = Runner("per-user", tmp_path)
     runner.run(before)
     headers, message = http_request("tools/list")
-    with in_thread(runner._module.app) as url:
+    with in_thread(runner._module.with_tokens.app) as url:
         for token in ({}, {"Authorization": "Bearer guessed"}, {"Authorization": "Basic eA=="}):
             answer = httpx2.post(f"{url}/mcp", json=message, headers={**headers, **token})
             assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="notes"')

@@ -33,7 +33,7 @@ def documented_locations(page: str, title: str) -> str:
 
 
 SERVER_LOCATIONS = documented_locations("deploy.md", "A protected server below /notes/")
-PROXY_LOCATIONS = documented_locations("oauth-proxy.md", "An OAuth proxy below /notes/")
+PROXY_LOCATIONS = documented_locations("oauth-proxy-production.md", "An OAuth proxy below /notes/")
 
 
 def subject_of(response: httpx2.Response) -> str:
