@@ -229,7 +229,7 @@ async def test_openid_callback_iss_is_checked(provider, login, is_supported):
     assert (await login.redeemed({**answer, "iss": provider.url}))[0].subject == "sub-of-ada"
 
 
-@pytest.mark.limit("code that a provider sends somebody back with")
+@pytest.mark.limit("authorization code of a provider")
 async def test_openid_callback_code_invalid_is_rejected(provider, login):
     for answer in ({}, {"code": ""}, {"code": "x" * 8_193}, {"error": ""}):
         assert (await refusal_of(login.redeemed(answer)))[0] == "invalid_request"
@@ -238,7 +238,7 @@ async def test_openid_callback_code_invalid_is_rejected(provider, login):
     assert error == "invalid_grant", "the request reached the provider"
 
 
-@pytest.mark.limit("claims of a user that a provider tells")
+@pytest.mark.limit("claims of a user from a provider")
 async def test_openid_claims_are_limited(provider, login):
     provider.told = lambda claims: {**claims, "about": "x" * 1_025, "small": "x" * 1_024}
     identity, _ = await login.redeemed()

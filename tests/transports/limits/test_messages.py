@@ -151,7 +151,7 @@ async def test_batch_above_limit_is_an_invalid_request(count: int, server: Serve
         assert answer["error"]["message"].endswith(text)
 
 
-@limit("what a client says of itself")
+@limit("description of a client")
 @each_row("excess", [0, 1])
 async def test_client_info_above_limit_is_invalid_params(excess: int, server: Server, wire: Wire) -> None:
     info = {"name": "", "version": "1"}

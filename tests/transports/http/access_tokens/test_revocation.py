@@ -256,7 +256,7 @@ async def test_token_of_streams_is_reverified_once(server: Server, serve: Serve,
             assert [message.get("id") for message in await each.messages()] in ([], [1])
 
 
-@pytest.mark.limit("stream whose access token nobody can verify again")
+@pytest.mark.limit("stream with an access token that can no longer be verified")
 async def test_stream_survives_verifier_outage_for_grace_period(server, serve, table, monkeypatch, caplog):
     monkeypatch.setattr(protected_resource, "RETRY_INTERVAL", 0.02)
     table.fresh = 0.05
