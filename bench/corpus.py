@@ -42,7 +42,7 @@ was meant, without an error.
 READING = """\
 mcpkit takes what fits the published schema, and a string that holds the JSON of what was meant where a string itself
 does not fit. It guesses no further: a wrong name, a word for a number and a field too many are refused with a line that
-shows what to write. [Errors](../guides/errors.md#wrong-arguments): how a tool ignores unknown arguments instead."""
+shows what to write. [Errors](../guides/errors.md#invalid-arguments): how a tool ignores unknown arguments instead."""
 
 Answer = dict[str, str]
 

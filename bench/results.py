@@ -196,7 +196,8 @@ shown. *Inside of data* is what the value is in a dict, a list, a model or a dat
 data the JSON is the same, and is checked against the schema.
 
 `python bench/results.py` returns them all and writes this page; a test keeps it true. Which values have no form in
-JSON, and what a client reads then, is on the page on [content](../guides/rich-content.md#what-json-cannot-say).
+JSON, and what a client reads then, is on the page on
+[content](../guides/rich-content.md#values-that-json-cannot-represent).
 
 ```python
 {definitions}```
