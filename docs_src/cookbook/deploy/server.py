@@ -1,0 +1,30 @@
+import os
+
+from mcpkit import HttpOptions, Server, Timeouts
+
+server = Server(
+    "travel",
+    version="1.0.0",
+    timeouts=Timeouts(shutdown=8),
+)
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def convert(amount: float, rate: float = 1.08) -> float:
+    """Convert euros to dollars.
+
+    Args:
+        amount: The amount in euros.
+        rate: Dollars for one euro.
+    """
+    return round(amount * rate, 2)
+
+
+app = server.asgi(
+    # The URL that clients use, such as https://mcp.example.com/mcp.
+    public_url=os.environ.get("PUBLIC_URL"),
+    http=HttpOptions(readiness_path="/health", liveness_path="/live"),
+)
+
+if __name__ == "__main__":
+    server.run()
