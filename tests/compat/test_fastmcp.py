@@ -153,7 +153,7 @@ async def test_context_elicit_requests_a_form_and_returns_its_data(response_type
     async def ask(ctx: Context) -> None:
         answers.append(await ctx.elicit("Which?", response_type))
 
-    async def fill(request: mcpkit.FormRequest) -> dict[str, Any]:
+    async def fill(request: mcpkit.client.FormRequest) -> dict[str, Any]:
         properties = request.schema["properties"]
         if field is None:
             assert (list(properties), request.schema["required"]) == (["row", "window"], ["row"])
