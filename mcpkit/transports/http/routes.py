@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 from ..._utils.concurrency import require_loop
 from ..._utils.exceptions import BusyError, ProtocolError
@@ -489,7 +490,6 @@ def _matches_one(routes: Iterable[BaseRoute], scope: Scope) -> bool:
 
 _EXPOSED_HEADERS = ("Mcp-Session-Id", "MCP-Protocol-Version", "Retry-After", "WWW-Authenticate")
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-_PREFLIGHT_SECONDS = 7200  # for which a browser may cache a preflight response, the maximum of Chrome
 
 
 class Cors(CORSMiddleware):
@@ -507,11 +507,17 @@ class Cors(CORSMiddleware):
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         origins = ("*",) if guard.allows_all_origins else ()
         super().__init__(
-            app, origins, _METHODS, ["*"], expose_headers=_EXPOSED_HEADERS, max_age=_PREFLIGHT_SECONDS
-        )
+            app, origins, _METHODS, ["*"], expose_headers=_EXPOSED_HEADERS, max_age=7200
+        )  # Chrome's maximum
         self.allow_private_network = True  # an option of Starlette from 0.51 on
         self._guard = guard
 
     def is_allowed_origin(self, origin: str) -> bool:
         """Return True if the guard allows an origin."""
         return self._guard.allows_origin(origin)
+
+    async def send(self, message: Message, send: Send, request_headers: Headers) -> None:
+        """Add the headers of CORS; `*` also if there are cookies, where Starlette below 1.0 names the origin."""
+        await super().send(
+            message, send, Headers({k: v for k, v in request_headers.items() if k != "cookie"})
+        )
