@@ -121,7 +121,7 @@ def get_http_request() -> Request:
     request: Incomplete = http_request.get()
     if request is None:
         raise RuntimeError("No active HTTP request found.")
-    return request  # type: ignore[no-any-return]  # the function of an author
+    return request  # type: ignore[no-any-return]  # the transport sets a Request
 
 
 def get_http_headers(include_all: bool = False, include: set[str] | None = None) -> dict[str, str]:

@@ -506,9 +506,8 @@ class Cors(CORSMiddleware):
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         origins = ("*",) if guard.allows_all_origins else ()
-        super().__init__(
-            app, origins, _METHODS, ["*"], expose_headers=_EXPOSED_HEADERS, max_age=7200
-        )  # Chrome's maximum
+        # Chrome caches a preflight response for 7,200 seconds at most.
+        super().__init__(app, origins, _METHODS, ["*"], expose_headers=_EXPOSED_HEADERS, max_age=7200)
         self.allow_private_network = True  # an option of Starlette from 0.51 on
         self._guard = guard
 
