@@ -80,6 +80,7 @@ class StdioConnection:
         self._response_timeout = response_timeout
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._stderr_ended: asyncio.Future[None] = self._loop.create_future()
         self._pending: dict[int | str, asyncio.Future[Json]] = {}
         self._last = 0
         self._messages = 0
@@ -88,7 +89,7 @@ class StdioConnection:
         self._process = ChildProcess(command.argv, environment=variables, cwd=command.cwd, grace=_CLOSING)
         self._readers = [
             self._read(self._process.stdout, self._process_line, self.ended),
-            self._read(self._process.stderr, self._process_stderr_line, None),
+            self._read(self._process.stderr, self._process_stderr_line, self._stderr_ended),
         ]
 
     @property
@@ -126,6 +127,7 @@ class StdioConnection:
         started_at = self._loop.time()
         try:
             if not self.write(json.dumps(message, ensure_ascii=False).encode() + b"\n"):
+                await self._wait_for_end()
                 return Answer(problem="no response: the process closed its standard input")
             return await self.wait_for_response(
                 key, started_at, self._response_timeout if seconds is None else seconds
@@ -141,11 +143,15 @@ class StdioConnection:
         if answered.done():
             return answer_from_message(answered.result(), passed)
         if self.ended.done():
-            await self.exit_within(_CLOSING)
+            await self._wait_for_end()
             return Answer(
                 problem=f"no response: the process ended {self.exit_reason}".rstrip(), seconds=passed
             )
         return Answer(problem=f"no response within {seconds:g} s", seconds=passed)
+
+    async def _wait_for_end(self) -> None:
+        """Wait for the exit and for all output; briefly, since a child process may keep a stream open."""
+        await asyncio.wait((self._process.exited, self.ended, self._stderr_ended), timeout=_CLOSING)
 
     async def notify(self, method: str) -> None:
         """Send a notification."""
@@ -205,7 +211,7 @@ class StdioConnection:
     # Output of the process
 
     def _read(
-        self, stream: int, on_line: Callable[[bytes], None], ended: asyncio.Future[None] | None
+        self, stream: int, on_line: Callable[[bytes], None], ended: asyncio.Future[None]
     ) -> threading.Thread:
         """Read lines in a thread, since the event loop of Windows cannot read these pipes."""
         if sys.platform != "win32":
@@ -219,8 +225,7 @@ class StdioConnection:
                     self._call(on_line, line)
             if rest:
                 self._call(on_line, rest)
-            if ended is not None:
-                self._call(ended.set_result, None)
+            self._call(ended.set_result, None)
 
         thread = threading.Thread(target=read, name="mcpkit-doctor", daemon=True)
         thread.start()
