@@ -163,16 +163,13 @@ def reload_program(watched: Mapping[str, Any]) -> bool:
         for changed in watcher:
             if changed:
                 logger.warning("%s edited; the program is started again", ", ".join(map(str, changed)))
-                _stop(program)
+                program.terminate()
+                program.wait()
                 program = subprocess.Popen(command, env=environment)
     finally:
-        _stop(program)
+        program.terminate()
+        program.wait()
     return True
-
-
-def _stop(program: subprocess.Popen[bytes]) -> None:
-    program.terminate()
-    program.wait()
 
 
 def run_app(

@@ -12,10 +12,9 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext, suppress
-from time import monotonic
+from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -319,24 +318,22 @@ class StorageCheck:
     async def responds(self) -> bool:
         """Return True if the storage responds, or did within the last second."""
         async with self._checking:  # once for all probes
-            if monotonic() - self._checked_at >= _CHECK_INTERVAL:
-                await self._check()
-        return self._responds
-
-    async def _check(self) -> None:
-        # If the event loop itself is late, a response that has arrived is read before the check times out.
-        is_early = iter((True, False))
-        try:
-            await within(_CHECK_TIMEOUT / 2, self._storage.read(self._key), lambda: next(is_early))
-        except OSError as error:
-            if self._responds:
-                logger.warning("not ready: the shared store does not answer (%s)", error)
-            self._responds = False
-        else:
-            if not self._responds:
-                logger.warning("ready again: the shared store answers")
-            self._responds = True
-        self._checked_at = monotonic()
+            if monotonic() - self._checked_at < _CHECK_INTERVAL:
+                return self._responds
+            # If the event loop itself is late, a response that has arrived is read before the check times out.
+            is_early = iter((True, False))
+            try:
+                await within(_CHECK_TIMEOUT / 2, self._storage.read(self._key), lambda: next(is_early))
+            except OSError as error:
+                if self._responds:
+                    logger.warning("not ready: the shared store does not answer (%s)", error)
+                self._responds = False
+            else:
+                if not self._responds:
+                    logger.warning("ready again: the shared store answers")
+                self._responds = True
+            self._checked_at = monotonic()
+            return self._responds
 
 
 # Signals
@@ -402,7 +399,7 @@ def _shut_down_all(number: int) -> None:
     services = [service for known in _services if (service := known()) and not service.loop.is_closed()]
     for service in services:
         service.begin_shutdown(number)
-    now = time.monotonic()
+    now = monotonic()
     if _deadline is not None:
         if number == signal.SIGINT:
             _deadline = min(_deadline, now + _URGENT_EXIT_TIME)
@@ -421,8 +418,8 @@ def _end_process_in_time(loops: list[asyncio.AbstractEventLoop], status: int) ->
     """End the process at the deadline, unless its event loops end before."""
     global _deadline  # noqa: PLW0603
     while not all(loop.is_closed() for loop in loops):
-        if _deadline is not None and time.monotonic() >= _deadline:
+        if _deadline is not None and monotonic() >= _deadline:
             kill_workers()
             os._exit(status)
-        time.sleep(0.02)
+        sleep(0.02)
     _deadline = None
